@@ -2,9 +2,9 @@
 //!
 //! # Durable format: superblock
 //!
-//! Two copies, at bytes 0 and 4096 of NAME, written one after the other at every change: the valid
-//! one with the higher edition counts, and whoever opens the pool writes it last. A crash while one
-//! is written leaves the other; damage to one leaves the other, and both say the same.
+//! Two copies, at bytes 0 and 4096 of NAME. Each update writes one after the other, and both are
+//! equal between updates. The valid copy with the higher edition is current, and an open pool
+//! writes that copy last. A crash during a write, or damage to one copy, leaves the other one.
 //!
 //! ```text
 //!   word   0      | "LASTWORD"                                         |
@@ -12,7 +12,7 @@
 //!          2      | edition: one more at every write                   |
 //!          3      | pool ID                                            |
 //!          4      | generation: one more at every open                 |
-//!          5      | 1 if closed in good order, else 0                  |
+//!          5      | 1 after a clean shutdown, else 0                   |
 //!          6..7   | name of the design that wrote last, zero-padded    |
 //!          8..11  | layout name, zero-padded UTF-8                     |
 //!          12     | layout version                                     |
@@ -21,21 +21,22 @@
 //!          16..17 | log: offset and bytes                              |
 //!          18     | streams of the log (1)                             |
 //!          19     | reproduced ID                                      |
-//!          20     | sequence of the log where it goes on               |
-//!          21..22 | name of the medium that it was last on, zero-padded |
-//!          23     | transactions of a combined group at most; 0: groups |
-//!                 | were written as they came                          |
+//!          20     | sequence where the log continues                   |
+//!          21..22 | name of the pool's last medium, zero-padded        |
+//!          23     | most transactions of a combined group; 0: groups   |
+//!                 | were not combined                                  |
 //!          24     | 1 if groups were compressed where that helped, else 0 |
 //!          25..62 | 0                                                  |
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 //!
-//! Words 23 and 24 are for people: each group says itself what it is.
+//! Words 23 and 24 are informative: each group describes itself.
 //!
 //! # Durable format: log head
 //!
-//! Two copies, at bytes 0 and 4096 of NAME.log, as above. It ties the log to its pool: a log whose
-//! generation is neither the superblock's nor one more is of another time.
+//! Two copies, at bytes 0 and 4096 of NAME.log, as above. The head ties the log to its pool. Its
+//! generation is the superblock's or one more; a log of any other generation belongs to another
+//! state of the pool.
 //!
 //! ```text
 //!   word   0      | "LWLOGFIL"                                         |
@@ -57,7 +58,8 @@ use zerocopy::IntoBytes;
 
 pub(crate) use copies::{Copies, Paired};
 
-/// Bytes of one copy of a superblock or log head: a page, so that no device write holds two.
+/// Bytes of one copy of a superblock or log head: a page, so that no device write covers both
+/// copies.
 pub(crate) const COPY_BYTES: u64 = 4096;
 /// Bytes of both copies.
 pub(crate) const COPIES_BYTES: u64 = 2 * COPY_BYTES;
@@ -66,10 +68,11 @@ pub(crate) const LAYOUT_BYTES: usize = 32;
 
 pub(crate) const FORMAT_VERSION: u64 = 3;
 const WORDS: usize = 64;
-/// No pool reaches such an edition, generation, ID or sequence; sums with them do not overflow.
+/// Greater than every edition, generation, ID or sequence of a pool. Sums of two such numbers do
+/// not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
-/// No pool that is opened has one above this: it goes on for as long as anybody lives before it
-/// writes a number that is refused when it is read.
+/// The greatest such number of a pool that opens. The distance to `NUMBER_MAX` outlasts any use of
+/// the pool, so the pool never writes a number that decoding refuses.
 const START_MAX: u64 = NUMBER_MAX / 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"LASTWORD");
 const LOG_MAGIC: u64 = u64::from_le_bytes(*b"LWLOGFIL");
@@ -77,19 +80,19 @@ const _: () = assert!(8 * WORDS as u64 <= COPY_BYTES);
 
 type Block = [u64; WORDS];
 
-/// Why a block is not what it should be.
+/// The reason why a block is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalid {
-    /// It does not begin as one, or its checksum is wrong.
+    /// Its magic number or its checksum is wrong.
     Damaged,
-    /// Of a version, or with features, that this program does not know.
+    /// It has a version or feature bits that this program does not support.
     Version(u64),
-    /// Both copies are whole, and no update has left one beside the other: of one edition and not
-    /// the same, or of two pools.
+    /// Both copies are valid, and no update leaves such a pair: the same edition with different
+    /// contents, or two pools.
     Contradiction,
 }
 
-/// What a pool says about itself.
+/// The content of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) edition: u64,
@@ -107,42 +110,30 @@ pub(crate) struct Superblock {
     pub(crate) reproduced: u64,
     pub(crate) log_sequence: u64,
     pub(crate) medium: [u8; 16],
-    /// Transactions of a combined group; 0: groups as they come.
+    /// Transactions of a combined group; 0 without combination.
     pub(crate) group: u64,
     pub(crate) compress: bool,
 }
 
-/// Whether a pool can go on from this transaction, and be opened again later: what a log says is
-/// refused when it is beyond that, for no superblock could tell it.
+/// Whether a pool can continue after this transaction and be opened again. A log with a greater ID
+/// is refused, since no superblock could store it.
 pub(crate) fn can_begin_behind(id: u64) -> bool {
     id <= START_MAX
 }
 
-/// A name as the format holds it.
+/// Returns a name, zero-padded as the format stores it.
 pub(crate) fn padded<const N: usize>(name: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
     Some(bytes)
 }
 
-/// Returns a padded name for display; see [`printable`].
+/// Returns a padded name for display. Escapes characters that move a terminal's cursor, change its
+/// state or reorder the text: the bytes of a damaged file are arbitrary.
 pub(crate) fn name(padded: &[u8]) -> String {
-    printable(&exact_name(padded))
-}
-
-/// Returns a name as the file has it: the identity of a layout, which a program may open with.
-pub(crate) fn exact_name(padded: &[u8]) -> String {
     let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
-    String::from_utf8_lossy(&padded[..end]).into_owned()
-}
-
-/// Returns a name from a pool's file for display.
-///
-/// Characters that move a terminal's cursor, change its state or reorder text are escaped, since
-/// the bytes of a damaged file may be any.
-pub fn printable(name: &str) -> String {
     let mut shown = String::new();
-    for character in name.chars() {
+    for character in String::from_utf8_lossy(&padded[..end]).chars() {
         match is_shown(character) {
             true => shown.push(character),
             false => shown.extend(character.escape_default()),
@@ -159,7 +150,7 @@ fn is_shown(character: char) -> bool {
     !character.is_control() && !directs
 }
 
-/// Whether these bytes are a name and zeros, as [`padded`] leaves them.
+/// Whether these bytes are a name followed by zeros, as [`padded`] leaves them.
 fn is_padded(padded: &[u8]) -> bool {
     let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
     let (name, zeros) = padded.split_at(end);
@@ -176,17 +167,17 @@ fn opened(block: &Block, magic: u64) -> Result<(), Invalid> {
     if block[0] != magic || block[WORDS - 1] != crc {
         return Err(Invalid::Damaged);
     }
-    // The upper half are feature bits; one that is not known means that we cannot read on.
+    // The upper half holds feature bits. With an unknown one the rest cannot be interpreted.
     if block[1] != FORMAT_VERSION { Err(Invalid::Version(block[1])) } else { Ok(()) }
 }
 
 impl Superblock {
-    /// The number above every pointer into this pool.
+    /// Returns the tag in the upper bits of every pointer into this pool.
     pub(crate) fn tag(&self) -> u16 {
         (self.pool % 0xffff) as u16 + 1
     }
 
-    /// Whether its numbers leave room to go on.
+    /// Whether its numbers leave room for the pool to continue.
     pub(crate) fn can_go_on(&self) -> bool {
         let numbers = [self.edition, self.generation, self.reproduced, self.log_sequence];
         numbers.into_iter().all(|number| number <= START_MAX)
@@ -265,7 +256,7 @@ impl Superblock {
     }
 }
 
-/// What a log file says about itself.
+/// The content of a log head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogHead {
     pub(crate) edition: u64,
@@ -274,7 +265,7 @@ pub(crate) struct LogHead {
 }
 
 impl LogHead {
-    /// Whether its edition leaves room to go on.
+    /// Whether its edition leaves room for the pool to continue.
     pub(crate) fn can_go_on(&self) -> bool {
         self.edition <= START_MAX
     }
@@ -295,12 +286,12 @@ impl LogHead {
         Ok(LogHead { edition: block[2], pool: block[3], generation: block[4] })
     }
 
-    /// Where the copy that counts is.
+    /// Returns the offset of the current copy.
     pub(crate) fn counts(file: &PoolFile) -> Result<u64, medium::Error> {
         Ok(Copies::<LogHead>::read(file)?.counts())
     }
 
-    /// Writes both copies, the one that counts last; durable on return, two persist barriers.
+    /// Writes both copies, the current one last. Durable on return, at two persist barriers.
     pub(crate) fn write(&self, file: &PoolFile, counts: u64) -> Result<(), medium::Error> {
         let block = self.encode();
         for copy in [COPY_BYTES - counts, counts] {
@@ -357,24 +348,24 @@ impl Paired for LogHead {
 pub(crate) struct Superblocks {
     file: Arc<PoolFile>,
     current: Superblock,
-    /// The copy that counted when it was opened: it is written last. Were it written first, and
-    /// torn by a crash that leaves its bytes in no state at all, the other one, which such a crash
-    /// has left before, would not be there to help.
+    /// Offset of the copy that was current at opening, which is written last. Were it written first
+    /// and torn by a crash, the other copy might be missing: an earlier crash may have torn that
+    /// one.
     copy: u64,
     counts: Counts,
-    /// On emulated memory a superblock costs its barrier like everything else.
+    /// Makes a superblock write cost a barrier, on emulated memory.
     emulation: Option<Arc<Emulation>>,
 }
 
 impl Superblocks {
-    /// The superblock of a file whose copies were read, if one of them counts.
+    /// Returns the superblocks of a file whose copies were read, if one is current.
     pub(crate) fn of(file: &Arc<PoolFile>, copies: &Copies<Superblock>) -> Option<Superblocks> {
         let open =
             |current| Superblocks { copy: copies.counts(), ..Superblocks::new(file, current) };
         copies.current().ok().map(open)
     }
 
-    /// Writes the first superblock of a new file, both copies.
+    /// Writes both copies of the first superblock of a new file.
     pub(crate) fn create(
         file: &Arc<PoolFile>,
         first: Superblock,
@@ -388,7 +379,7 @@ impl Superblocks {
         &self.current
     }
 
-    /// The file that they are in.
+    /// Returns the file that holds them.
     #[cfg(test)]
     pub(crate) fn file(&self) -> &Arc<PoolFile> {
         &self.file
@@ -399,17 +390,18 @@ impl Superblocks {
         Superblocks { file, current, copy: 0, counts, emulation: None }
     }
 
-    /// From here on each write costs what `emulation` says.
+    /// Makes each later write cost what `emulation` charges.
     pub(crate) fn emulate(&mut self, emulation: Arc<Emulation>) {
         self.emulation = Some(emulation);
     }
 
-    /// What writing them has cost.
+    /// Returns the cost of the writes so far.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What a planted bug does to a copy: it is left out, or not made durable.
+    /// Returns the injected bug that applies to this copy: its write is skipped, or not made
+    /// durable.
     fn mutant(&self, next: &Superblock, copy: u64) -> Option<Mutant> {
         let opening = next.generation > self.current.generation;
         [
@@ -423,8 +415,9 @@ impl Superblocks {
         .find_map(|(mutant, here)| (here && planted(mutant)).then_some(mutant))
     }
 
-    /// Changes the superblock; durable on return, two persist barriers. With one copy only, its
-    /// damage would lead recovery to the older one, to a place of the log that is recycled.
+    /// Updates both copies. Durable on return, at two persist barriers. If only one copy were
+    /// updated, its damage would lead recovery to the older copy, and so to recycled space of the
+    /// log.
     pub(crate) fn update(
         &mut self,
         change: impl FnOnce(&mut Superblock),

@@ -1,10 +1,10 @@
-//! The check of a pool's files: everything that can be found, not the first thing alone.
+//! The check of a pool's files, which reports all damage and not only the first.
 //!
-//! Superblocks, lengths and the log's heads are looked at by `storage::survey`, as when the pool is
-//! opened; here follow the log's groups, the heap and the root.
+//! `storage::survey` checks superblocks, lengths and log heads, as when the pool is opened. This
+//! module adds the log's groups, the heap and the root.
 //!
-//! Home pages carry no checksum: a changed value in a program's object is not found. What is found
-//! in the heap is damage to the allocator's words and to the headers of objects.
+//! Pages of the heap image carry no checksum, so a changed value in a program's object is not
+//! found. The heap check finds damage to the allocator's words and to the headers of objects.
 
 use std::path::Path;
 
@@ -23,21 +23,21 @@ use crate::superblock::{Superblock, name};
 use crate::sync::Arc;
 use crate::{Decoupled, Design, Error, Medium};
 
-/// A pool's files, and what was found in them.
+/// The files of a pool, and the findings about them.
 pub(super) struct Examined {
-    /// The survey of the files. Its findings and its refusal become those of the whole check.
+    /// The survey of the files. It collects the findings and the refusal of the whole check.
     pub(super) survey: Survey,
-    /// What opening the pool would show; nothing when the heap cannot be known.
+    /// The heap as opening the pool would show it; `None` if it cannot be determined.
     pub(super) image: Option<ShadowHeap>,
     pub(super) replayed: Option<Replayed>,
-    /// What is in the heap, as far as it is known.
+    /// The content of the heap, as far as it was checked.
     pub(super) usage: lw_alloc::Usage,
 }
 
-/// Looks at a pool; `open` locks its files.
+/// Checks a pool; `open` locks its files.
 ///
 /// # Errors
-/// What keeps it from being looked at: a file that is not there or in use, a failed read.
+/// The pool cannot be checked: a file is missing, in use, or cannot be read.
 pub(super) fn examine(
     path: &Path,
     expected: &CheckOptions,
@@ -49,7 +49,7 @@ pub(super) fn examine(
     let Survey { superblock, medium, action, .. } = examined.survey;
     let Some(superblock) = superblock else { return Ok(examined) };
     match medium {
-        // Closed in good order everything is at home, whatever became of the log.
+        // After a clean shutdown the heap image is complete, whatever happened to the log.
         Some(medium) if action != Action::Refuse || superblock.clean => {
             examined.contents(&superblock, medium, action)?;
         }
@@ -58,10 +58,10 @@ pub(super) fn examine(
     Ok(examined)
 }
 
-/// Looks at the groups of a log that opening the pool replays, and at no more.
+/// Checks the groups of a log that opening the pool would replay, and nothing else.
 ///
 /// # Errors
-/// The error of opening the pool for them.
+/// The error that these groups cause when the pool is opened.
 pub(super) fn check_groups(survey: &Survey) -> Result<(), Error> {
     let Survey { superblock: Some(superblock), medium: Some(medium), action, .. } = survey else {
         return Ok(());
@@ -74,7 +74,7 @@ pub(super) fn check_groups(survey: &Survey) -> Result<(), Error> {
     replay(superblock, &log, &mut Nowhere, path).map(drop)
 }
 
-/// A reader of the log for checks, which never write.
+/// Returns a reader of the log that never writes.
 fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<LogReader, Error> {
     let place = Arc::clone(survey.log_place());
     let Superblock { log_offset, log_bytes, .. } = *superblock;
@@ -82,7 +82,7 @@ fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<Lo
 }
 
 impl Examined {
-    /// Adds a finding about the pool's file that does not keep the pool from opening.
+    /// Adds a finding about the pool's file that does not refuse the pool.
     fn push(&mut self, at: Option<u64>, problem: Problem) {
         let path = self.survey.file.path().to_path_buf();
         self.survey.findings.push(Finding { path, at, problem });
@@ -94,7 +94,7 @@ impl Examined {
         self.survey.findings.push(Finding { path, at: Some(at), problem });
     }
 
-    /// The log's groups and the heap.
+    /// Checks the log's groups and the heap.
     fn contents(
         &mut self,
         superblock: &Superblock,
@@ -118,17 +118,17 @@ impl Examined {
         Ok(())
     }
 
-    /// Replays the log in memory; answers whether it could be.
+    /// Replays the log in memory; returns whether that succeeded.
     fn groups(
         &mut self,
         superblock: &Superblock,
         medium: Medium,
         image: &Option<ShadowHeap>,
     ) -> Result<bool, Error> {
-        // A log in a pool's file that was cut off before its end.
+        // The pool's file was truncated inside its log.
         let Ok(log) = reader(&self.survey, superblock, medium) else { return Ok(false) };
         let path = self.survey.log_place().path().to_path_buf();
-        // Nothing is written, so nothing that is read needs to be durable.
+        // The check writes nothing, so its reads need not be durable.
         let result = match image {
             Some(image) => replay(superblock, &log, &mut Image(image), &path),
             None => replay(superblock, &log, &mut Nowhere, &path),
@@ -153,7 +153,7 @@ impl Examined {
         }
     }
 
-    /// The allocator's words, the headers of objects, and where the root leads.
+    /// Checks the allocator's words, the headers of objects, and the root.
     fn heap(&mut self, superblock: &Superblock, image: &ShadowHeap) {
         let heap = heap(superblock);
         let survey = heap.survey(|offset| word(image, offset));
@@ -175,7 +175,7 @@ impl Examined {
     }
 }
 
-/// What was lost with the groups at the place where the replay refuses to go on.
+/// Determines the loss at the place where the replay stopped.
 fn damage(superblock: &Superblock, log: &LogReader) -> Result<Problem, Error> {
     if name(&superblock.design) != <Decoupled as Design>::NAME {
         return Ok(Problem::LogGroup { needed_after: TxId(superblock.reproduced) });
@@ -192,7 +192,7 @@ fn damage(superblock: &Superblock, log: &LogReader) -> Result<Problem, Error> {
     let mut behind = last.0;
     for group in groups {
         if group.first.0 <= behind {
-            // Whole, of IDs that we have: it does not follow, whatever it is.
+            // An intact group with IDs that were already read: it is out of sequence.
             return Ok(Problem::LogGroup { needed_after: last });
         }
         if group.first.0 > behind + 1 {

@@ -1,9 +1,9 @@
-//! What a program expects of a pool.
+//! The expectations of a check.
 
 use crate::{Medium, Options};
 
-/// What a check expects of a pool, as far as the program that asks knows it. By default nothing: a
-/// pool of any layout is taken, on its own medium, with its log.
+/// The expectations of a check about a pool. By default there are none: any layout is accepted, on
+/// the pool's own medium, with its log.
 ///
 /// ```
 /// use lastword::{CheckOptions, Options, Pool, Problem};
@@ -14,7 +14,7 @@ use crate::{Medium, Options};
 /// Pool::create(&path, options.clone())?.close()?;
 /// let shop = lastword::check_with(&path, &CheckOptions::new().layout("shop", 1))?;
 /// assert!(!shop.opens() && matches!(shop.findings[0].problem, Problem::Layout { .. }));
-/// // What opening the pool with these options does.
+/// The result of opening the pool with these options.
 /// assert!(lastword::check_with(&path, &CheckOptions::from(&options))?.opens());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -44,14 +44,14 @@ impl CheckOptions {
         self
     }
 
-    /// Takes a pool whose log is lost; see [`Options::without_log`].
+    /// Accepts a pool whose log is lost; see [`Options::without_log`].
     pub fn without_log(mut self, without_log: bool) -> CheckOptions {
         self.without_log = without_log;
         self
     }
 }
 
-/// What opening a pool with these options expects of it.
+/// Returns the expectations of opening a pool with these options.
 impl From<&Options> for CheckOptions {
     fn from(options: &Options) -> CheckOptions {
         CheckOptions {

@@ -1,10 +1,10 @@
-//! What a check can find, what it means and what can be done about it.
+//! The problems that a check finds, each with its severity, its effect and a remedy.
 //!
-//! | [`Severity`] | the pool | what to do |
+//! | [`Severity`] | the pool | remedy |
 //! |---|---|---|
-//! | `Harmless` | opens, nothing is lost: what a crash leaves | nothing |
-//! | `Spare` | opens, nothing is lost: a copy of two, or an empty log | `repair`, or open it |
-//! | `Damage` | opens, and something in it is wrong | restore it |
+//! | `Harmless` | opens, and lost nothing: the state after a crash | none needed |
+//! | `Spare` | opens, and lost nothing: one of two copies, or an empty log | `repair`, or open it |
+//! | `Damage` | opens, with damage inside | restore it |
 //! | `Refused` | does not open | restore it, or as the finding says |
 
 use std::path::PathBuf;
@@ -14,47 +14,47 @@ use words::TxId;
 
 use crate::LogMismatch;
 
-/// How bad a finding is; in ascending order.
+/// How bad a finding is, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// No damage: what a crash leaves.
+    /// No damage: the state after a crash.
     Harmless,
-    /// One of two copies is damaged, or a log that held nothing is lost; nothing else is.
+    /// One of two copies is damaged, or an empty log is lost, and nothing else.
     /// [`repair`](crate::repair) fixes it.
     Spare,
-    /// The pool opens, and something in it is wrong.
+    /// The pool opens, but is damaged.
     Damage,
     /// The pool does not open.
     Refused,
 }
 
-/// One thing that a check has found.
+/// One result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The file.
     pub path: PathBuf,
-    /// The place in it, in bytes; nothing where it is about the file as a whole.
+    /// The offset in the file, in bytes; `None` if the finding is about the whole file.
     pub at: Option<u64>,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: Problem,
 }
 
-/// What is wrong. `Display` says it in a few words.
+/// A problem with a pool. `Display` is a short description.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Neither superblock is one; the file may be no pool at all.
+    /// Neither superblock is valid. The file may be no pool at all.
     #[error("neither copy of the superblock is valid")]
     NoSuperblock,
-    /// One superblock is damaged, or its update was cut short; the other counts.
+    /// One superblock is damaged, or its update was interrupted. The other one is current.
     #[error("copy {copy} of the superblock is damaged")]
     Superblock {
         /// 0 or 1.
         copy: usize,
     },
-    /// One superblock is older than the other, which counts.
+    /// One superblock is older than the other one, which is current.
     #[error("copy {copy} of the superblock has edition {edition}, the other one {newer}")]
     SuperblockBehind {
         /// 0 or 1.
@@ -64,46 +64,46 @@ pub enum Problem {
         /// The other one's.
         newer: u64,
     },
-    /// Both superblocks are whole, and no update has left one beside the other.
+    /// Both superblocks are valid, and no update leaves such a pair.
     #[error("the two superblocks contradict each other")]
     Superblocks,
-    /// A superblock of a version, or with features, that this program does not know.
+    /// A superblock has a version or feature bits that this program does not support.
     #[error("copy {copy} of the superblock has format version {found:#x}, not {expected}")]
     Version {
         /// 0 or 1.
         copy: usize,
-        /// The version and features that it names.
+        /// The version and feature bits in the file.
         found: u64,
-        /// The version that this program knows.
+        /// The version that this program reads.
         expected: u64,
     },
-    /// The superblock describes areas, or has numbers, that no pool has.
-    #[error("the superblock describes areas, or has numbers, that no pool has")]
+    /// The superblock describes areas or numbers that no pool has.
+    #[error("the superblock describes areas or numbers that no pool has")]
     Areas,
-    /// The pool's file is not as long as the superblock says.
+    /// The length of the pool's file differs from the superblock's.
     #[error("the file has {found} bytes, not {expected}: it was {}", if found < expected {
-        "truncated" } else { "made longer" })]
+        "truncated" } else { "extended" })]
     Length {
-        /// Bytes that it has.
+        /// The actual length in bytes.
         found: u64,
-        /// Bytes that it must have.
+        /// The required length in bytes.
         expected: u64,
     },
-    /// A design that this program does not know.
-    #[error("design {found:?} is not known to this program")]
+    /// This program does not support the design.
+    #[error("this program does not support design {found:?}")]
     Design {
         /// Its name.
         found: String,
     },
-    /// A medium that this program does not know, or not with a log in this place.
-    #[error("medium {found:?} is not known to this program")]
+    /// This program does not support the medium, or not with a log in this place.
+    #[error("this program does not support medium {found:?}")]
     Medium {
         /// Its name.
         found: String,
     },
-    /// Another layout than the one that is expected.
+    /// The layout differs from the expected one.
     #[error(
-        "its layout is {found:?} version {found_version}, not {expected:?} version \
+        "the layout is {found:?} version {found_version}, not {expected:?} version \
          {expected_version}"
     )]
     Layout {
@@ -111,56 +111,57 @@ pub enum Problem {
         found: String,
         /// Its version.
         found_version: u64,
-        /// The layout that is expected.
+        /// The expected layout.
         expected: String,
         /// Its version.
         expected_version: u64,
     },
-    /// A pool on a medium that cannot go on as the expected one.
-    #[error("it is on medium `{own}`, and cannot be opened on the one that is expected")]
+    /// The pool's medium cannot change to the expected one.
+    #[error("the pool is on medium `{own}`, which the expected one cannot replace")]
     OtherMedium {
         /// The pool's medium.
         own: &'static str,
     },
-    /// A pool of persistent memory in a place outside of it.
-    #[error("it is on medium `dax`, and this place is not in persistent memory")]
+    /// A pool on persistent memory is stored outside of it.
+    #[error("the pool is on medium `dax`, but this place is not in persistent memory")]
     NoDax,
-    /// The log is lost, the pool was closed cleanly, and the check was asked to take it [without
-    /// its log](crate::CheckOptions::without_log).
+    /// The log is lost, but the pool was closed cleanly, and the check accepts it [without its
+    /// log](crate::CheckOptions::without_log).
     #[error("the log is lost ({})", why.map_or("it is missing".into(), |why| why.to_string()))]
     LogLost {
-        /// Why the file in its place is not the log; nothing when there is none.
+        /// Why the file in its place is not the log; `None` if there is no file.
         why: Option<LogMismatch>,
     },
-    /// The log's file is not there.
+    /// The log file does not exist.
     #[error("the log is missing")]
     LogMissing {
-        /// Transactions after this one are only in the log; nothing when it holds none.
+        /// Transactions after this one are in the log alone; `None` if the log holds none.
         needed_after: Option<TxId>,
     },
-    /// The log's file is not as long as the superblock says.
+    /// The length of the log file differs from the superblock's.
     #[error("the log has {found} bytes, not {expected}")]
     LogLength {
-        /// Bytes that it has.
+        /// The actual length in bytes.
         found: u64,
-        /// Bytes that it must have.
+        /// The required length in bytes.
         expected: u64,
         /// As in [`Problem::LogMissing`].
         needed_after: Option<TxId>,
     },
-    /// Neither head of the log is valid.
+    /// Neither copy of the log's head is valid.
     #[error("neither copy of the log's head is valid")]
     NoLogHead {
         /// As in [`Problem::LogMissing`].
         needed_after: Option<TxId>,
     },
-    /// One head of the log is damaged, or its update was cut short; the other counts.
+    /// One copy of the log's head is damaged, or its update was interrupted. The other one is
+    /// current.
     #[error("copy {copy} of the log's head is damaged")]
     LogHead {
         /// 0 or 1.
         copy: usize,
     },
-    /// One head of the log is older than the other, which counts.
+    /// One copy of the log's head is older than the other one, which is current.
     #[error("copy {copy} of the log's head has edition {edition}, the other one {newer}")]
     LogHeadBehind {
         /// 0 or 1.
@@ -170,34 +171,34 @@ pub enum Problem {
         /// The other one's.
         newer: u64,
     },
-    /// Both heads of the log are whole, and no update has left one beside the other.
+    /// Both copies of the log's head are valid, and no update leaves such a pair.
     #[error("the two copies of the log's head contradict each other")]
     LogHeads {
         /// As in [`Problem::LogMissing`].
         needed_after: Option<TxId>,
     },
-    /// A head of the log of a version, or with features, that this program does not know.
+    /// A copy of the log's head has a version or feature bits that this program does not support.
     #[error("copy {copy} of the log's head has format version {found:#x}, not {expected}")]
     LogVersion {
         /// 0 or 1.
         copy: usize,
-        /// The version and features that it names.
+        /// The version and feature bits in the file.
         found: u64,
-        /// The version that this program knows.
+        /// The version that this program reads.
         expected: u64,
     },
-    /// The log of another pool.
-    #[error("the log belongs to pool {found:016x}, this is pool {expected:016x}")]
+    /// The log belongs to another pool.
+    #[error("the log belongs to pool {found:016x}, and this is pool {expected:016x}")]
     LogOfOtherPool {
-        /// The pool that it names.
+        /// The pool ID in the log head.
         found: u64,
-        /// This pool.
+        /// The ID of this pool.
         expected: u64,
         /// As in [`Problem::LogMissing`].
         needed_after: Option<TxId>,
     },
-    /// The log of another time.
-    #[error("the log is of generation {found}, the pool of generation {expected}")]
+    /// The log belongs to another generation of the pool.
+    #[error("the log has generation {found}, and the pool has generation {expected}")]
     LogOfOtherTime {
         /// The log's generation.
         found: u64,
@@ -206,44 +207,43 @@ pub enum Problem {
         /// As in [`Problem::LogMissing`].
         needed_after: Option<TxId>,
     },
-    /// Groups of the log that were acknowledged are not what they were: whole groups behind them
-    /// say so.
-    #[error("groups of the log that were acknowledged are damaged")]
+    /// Acknowledged groups of the log are damaged: intact groups follow them.
+    #[error("acknowledged groups of the log are damaged")]
     LogGroups {
-        /// Transactions that are lost: first and last of each gap.
+        /// Lost transactions: first and last of each gap.
         lost: Vec<(TxId, TxId)>,
-        /// Transactions that are whole in the log and come after lost ones: first and last of each
-        /// unbroken part.
+        /// Transactions intact in the log that follow lost ones: first and last of each contiguous
+        /// range.
         unreached: Vec<(TxId, TxId)>,
     },
-    /// A whole group of the log that does not follow, or writes outside the heap.
-    #[error("a group of the log is whole, and it does not follow or writes outside the heap")]
+    /// An intact group of the log is out of sequence, or writes outside the heap.
+    #[error("an intact group of the log is out of sequence or writes outside the heap")]
     LogGroup {
-        /// Transactions after this one are only in the log.
+        /// Transactions after this one are in the log alone.
         needed_after: TxId,
     },
-    /// The log ends in a write that was cut short.
-    #[error("the log ends in a write that was cut short")]
+    /// The log ends in a torn write.
+    #[error("the log ends in a torn write")]
     TornEnd {
         /// The last transaction before it.
         last: TxId,
     },
-    /// The allocator's words do not fit together. The place of the finding is in the file, that of
-    /// the damage in the heap.
+    /// The allocator's words are inconsistent. The finding has the offset in the file, the damage
+    /// the offset in the heap.
     #[error("{0}")]
     Heap(lw_alloc::Damage),
-    /// The heap was not looked at as a whole: damage hides the rest, or the log cannot be replayed.
-    #[error("not all of the heap could be checked")]
+    /// The heap was not checked completely: damage hides the rest, or the log cannot be replayed.
+    #[error("the heap could not be checked completely")]
     HeapUnchecked,
-    /// The root leads to no live object.
-    #[error("the root is {root:#x}, which is no live object")]
+    /// The root does not lead to a live object.
+    #[error("the root is {root:#x}, which is not a live object")]
     Root {
         /// The root.
         root: u64,
     },
 }
 
-/// What a log that cannot be read means.
+/// Returns the effect of a log that cannot be read.
 fn log_lost(needed_after: Option<TxId>) -> String {
     match needed_after {
         Some(TxId(last)) => {
@@ -266,7 +266,7 @@ fn ranges(ranges: &[(TxId, TxId)]) -> String {
 }
 
 impl Problem {
-    /// Its name for programs.
+    /// Returns its name for programs.
     pub fn name(&self) -> &'static str {
         match self {
             Problem::NoSuperblock => "no_superblock",
@@ -300,7 +300,7 @@ impl Problem {
         }
     }
 
-    /// How bad it is.
+    /// Returns its severity.
     pub fn severity(&self) -> Severity {
         match self {
             // A crash between the two writes of an update leaves one copy one edition behind.
@@ -321,28 +321,28 @@ impl Problem {
         }
     }
 
-    /// What is affected.
+    /// Returns its effect on the pool.
     pub fn affected(&self) -> String {
         match self {
             Problem::NoSuperblock | Problem::Superblocks | Problem::Areas => {
-                "the whole pool: nothing says where heap and log are".into()
+                "the whole pool: the places of heap and log are unknown".into()
             }
             Problem::Version { .. } | Problem::Design { .. } | Problem::Medium { .. } => {
-                "the whole pool: another program has written it".into()
+                "the whole pool: another program wrote it".into()
             }
             Problem::Superblock { .. }
             | Problem::LogHead { .. }
             | Problem::SuperblockBehind { .. }
-            | Problem::LogHeadBehind { .. } => "nothing: the other copy counts".into(),
+            | Problem::LogHeadBehind { .. } => "nothing: the other copy is current".into(),
             Problem::Layout { .. } | Problem::OtherMedium { .. } | Problem::NoDax => {
-                "nothing that is stored: the pool opens where it is expected as it is".into()
+                "no stored data: the pool differs only from the expectations".into()
             }
             Problem::LogLost { .. } => log_lost(None),
             Problem::Length { found, expected } if found < expected => {
                 format!("the heap's last {} bytes", expected - found)
             }
             Problem::Length { found, expected } => {
-                format!("{} bytes that belong to nothing", found - expected)
+                format!("{} bytes past the end of the pool", found - expected)
             }
             Problem::LogMissing { needed_after }
             | Problem::LogLength { needed_after, .. }
@@ -350,61 +350,61 @@ impl Problem {
             | Problem::LogHeads { needed_after }
             | Problem::LogOfOtherPool { needed_after, .. }
             | Problem::LogOfOtherTime { needed_after, .. } => log_lost(*needed_after),
-            Problem::LogVersion { .. } => "the log: another program has written it".into(),
+            Problem::LogVersion { .. } => "the log: another program wrote it".into(),
             Problem::LogGroups { lost, unreached } => format!(
-                "transactions {} are lost; {} are whole in the log, but rest on them",
+                "transactions {} are lost; {} are intact in the log, but depend on them",
                 ranges(lost),
                 ranges(unreached)
             ),
             Problem::LogGroup { needed_after } => log_lost(Some(*needed_after)),
             Problem::TornEnd { last } => {
                 let last = last.0;
-                format!("none that was acknowledged, if a crash left this; the last one is {last}")
+                format!("no acknowledged transaction, if a crash left it; the last one is {last}")
             }
             Problem::Heap(damage) => match damage.object() {
                 Some(object) => format!("the object at heap offset {object:#x}"),
                 None => format!("the allocator, in chunk {}", damage.chunk()),
             },
-            Problem::HeapUnchecked => "what was not looked at is neither sound nor damaged".into(),
-            Problem::Root { .. } => "what the program reaches from its root".into(),
+            Problem::HeapUnchecked => "unknown: the rest of the heap was not checked".into(),
+            Problem::Root { .. } => "all data that the program reaches from its root".into(),
         }
     }
 
-    /// What can be done.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &'static str {
         match self {
             Problem::SuperblockBehind { edition, newer, .. }
             | Problem::LogHeadBehind { edition, newer, .. }
                 if edition + 1 == *newer =>
             {
-                "nothing: a crash has interrupted an update, and the next open completes it"
+                "none needed: a crash interrupted an update, and the next opening completes it"
             }
             Problem::Superblock { .. }
             | Problem::SuperblockBehind { .. }
             | Problem::LogHead { .. }
             | Problem::LogHeadBehind { .. } => {
-                "repair it, or open the pool: both write the copy that counts over this one"
+                "repair it, or open the pool: both overwrite this copy with the current one"
             }
             Problem::NoSuperblock | Problem::Superblocks | Problem::Areas => {
-                "if it is a pool, restore both files from one copy"
+                "if the file is a pool, restore both files from the same backup"
             }
             Problem::Version { .. }
             | Problem::LogVersion { .. }
             | Problem::Design { .. }
-            | Problem::Medium { .. } => "open it with the program that has written it",
+            | Problem::Medium { .. } => "open it with the program that wrote it",
             Problem::Length { found, expected } if found > expected => {
-                "if something was added at its end, cut that off (`truncate -s`, to the bytes \
-                 that it must have); if not, restore both files from one copy"
+                "remove what was appended (`truncate -s`, to the required length); if nothing was \
+                 appended, restore both files from the same backup"
             }
-            Problem::Length { .. } => "restore both files from one copy",
-            Problem::Layout { .. } => "open it with the program that made it",
+            Problem::Length { .. } => "restore both files from the same backup",
+            Problem::Layout { .. } => "open it with the program that created it",
             Problem::OtherMedium { .. } => "open it on its own medium",
             Problem::NoDax => {
                 "move it to a file system mounted with `-o dax`, or open it on another medium"
             }
             Problem::LogLost { .. } => {
-                "repair it, or open the pool: both make a new log, and keep a file in its place as \
-                 NAME.log.lost"
+                "repair it, or open the pool: both make a new log, and rename a file in its place \
+                 to `NAME.log.lost`"
             }
             Problem::LogMissing { needed_after: None }
             | Problem::LogLength { needed_after: None, .. }
@@ -412,32 +412,34 @@ impl Problem {
             | Problem::LogHeads { needed_after: None }
             | Problem::LogOfOtherPool { needed_after: None, .. }
             | Problem::LogOfOtherTime { needed_after: None, .. } => {
-                "bring back the log that was beside the pool; if there is none, let a new one be \
-                 made: `lastword pool check --repair --without-log`, or open the pool with the \
-                 option `without_log`"
+                "put back the log that belongs to the pool; if it is lost, make a new one with \
+                 `lastword pool check --repair --without-log`, or open the pool with the option \
+                 `without_log`"
             }
             Problem::LogMissing { .. }
             | Problem::LogOfOtherPool { .. }
             | Problem::LogOfOtherTime { .. } => {
-                "bring back the log that was beside the pool, or restore both files from one copy"
+                "put back the log that belongs to the pool, or restore both files from the same \
+                 backup"
             }
             Problem::LogLength { .. }
             | Problem::NoLogHead { .. }
             | Problem::LogHeads { .. }
             | Problem::LogGroups { .. }
-            | Problem::LogGroup { .. } => "restore both files from one copy",
-            Problem::TornEnd { .. } => "nothing: opening the pool recovers",
+            | Problem::LogGroup { .. } => "restore both files from the same backup",
+            Problem::TornEnd { .. } => "none needed: opening the pool recovers",
             Problem::Heap(_) => {
-                "restore both files from one copy; until then read what is whole with the program"
+                "restore both files from the same backup; until then, read the intact objects with \
+                 the program"
             }
-            Problem::HeapUnchecked => "mend what else was found, then check again",
+            Problem::HeapUnchecked => "fix the other findings, then check again",
             Problem::Root { .. } => {
-                "let the program set its root again if it can, else restore both from one copy"
+                "set the root again with the program, or restore both files from the same backup"
             }
         }
     }
 
-    /// Why [`repair`](crate::repair) leaves it; nothing when it mends it.
+    /// Returns the reason why [`repair`](crate::repair) leaves the problem; `None` if it fixes it.
     pub fn why_left(&self) -> Option<&'static str> {
         match self {
             Problem::Superblock { .. }
@@ -446,7 +448,7 @@ impl Problem {
             | Problem::LogHeadBehind { .. }
             | Problem::LogLost { .. } => None,
             Problem::Layout { .. } | Problem::OtherMedium { .. } | Problem::NoDax => {
-                Some("the pool is as it was made: what is expected of it differs")
+                Some("the pool is intact: only the expectations differ")
             }
             Problem::LogMissing { needed_after: None }
             | Problem::LogLength { needed_after: None, .. }
@@ -456,25 +458,25 @@ impl Problem {
             | Problem::LogOfOtherTime { needed_after: None, .. } => {
                 Some("a new log is made only on demand: repair with `without_log`")
             }
-            Problem::TornEnd { .. } => Some("it is no damage, and opening the pool deals with it"),
+            Problem::TornEnd { .. } => Some("it is no damage, and opening the pool handles it"),
             Problem::HeapUnchecked => Some("it is no damage"),
             Problem::Version { .. }
             | Problem::LogVersion { .. }
             | Problem::Design { .. }
-            | Problem::Medium { .. } => Some("what another program has written is not touched"),
+            | Problem::Medium { .. } => Some("another program wrote it"),
             Problem::Heap(_) | Problem::Root { .. } => {
-                Some("nothing else holds what these words were")
+                Some("the files hold no second copy of these words")
             }
             Problem::Length { .. } => {
-                Some("the missing bytes are nowhere, and what there is stays")
+                Some("the missing bytes have no second copy, and existing bytes are kept")
             }
-            _ => Some("nothing in the files says for sure what was there"),
+            _ => Some("the files do not prove what the correct content was"),
         }
     }
 }
 
 impl Finding {
-    /// How bad it is; see [`Problem::severity`].
+    /// Returns its severity; see [`Problem::severity`].
     pub fn severity(&self) -> Severity {
         self.problem.severity()
     }
@@ -495,7 +497,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_shown_as_far_as_somebody_reads_them() {
+    fn ranges_beyond_eight_are_counted() {
         let id = |from, to| (TxId(from), TxId(to));
         assert_eq!(ranges(&[id(3, 3), id(5, 9)]), "3, 5 to 9");
         let many: Vec<_> = (0..11).map(|n| id(10 * n, 10 * n + 1)).collect();
@@ -503,15 +505,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mended_is_harmless_or_spare() {
-        let mended = [
+    fn repairable_problems_are_at_most_spare() {
+        let repairable = [
             Problem::Superblock { copy: 0 },
             Problem::LogHead { copy: 1 },
             Problem::SuperblockBehind { copy: 1, edition: 1, newer: 2 },
             Problem::LogHeadBehind { copy: 0, edition: 1, newer: 2 },
         ];
-        assert!(mended.iter().all(|one| one.why_left().is_none()));
-        assert!(mended.iter().all(|one| one.severity() <= Severity::Spare));
+        assert!(repairable.iter().all(|one| one.why_left().is_none()));
+        assert!(repairable.iter().all(|one| one.severity() <= Severity::Spare));
         let left = [Problem::NoSuperblock, Problem::Root { root: 1 }, Problem::Areas];
         assert!(
             left.iter().all(|one| one.why_left().is_some() && one.severity() > Severity::Spare)

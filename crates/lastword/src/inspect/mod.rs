@@ -1,8 +1,8 @@
-//! Looking at a pool without changing it.
+//! Describes and checks a pool without changing it.
 //!
-//! Others may look at the same time; a pool that is in use, or is used by another process
-//! meanwhile, is refused. A pool that needs recovery is replayed in memory, so what is checked is
-//! what opening it would show.
+//! Several checks may run at the same time. They refuse a pool that is open, and opening a pool
+//! fails during a check. A pool that needs recovery is replayed in memory, so a check sees the
+//! content that opening the pool would show.
 
 mod check;
 mod check_options;
@@ -26,19 +26,19 @@ use crate::storage::{Found, Survey, heap};
 use crate::sync::{Arc, Ordering};
 use crate::{Error, Info, Medium};
 
-/// Describes a pool; reads its superblocks, a block of its log to see whether that works past the
-/// page cache, and of a pool that was not closed cleanly the log that opening it would replay.
+/// Describes a pool. Reads its superblocks, a block of its log (to find out whether direct reads
+/// work), and after an unclean shutdown the log that opening would replay.
 ///
 /// # Errors
-/// What keeps a pool of any layout from being opened; see [`Pool::open`](crate::Pool::open).
+/// The error of opening a pool of any layout; see [`Pool::open`](crate::Pool::open).
 pub fn inspect(path: impl AsRef<Path>) -> Result<Info, Error> {
     inspect_with(path, &CheckOptions::new())
 }
 
-/// Describes a pool of which something is expected; see [`inspect`].
+/// Describes a pool against expectations; see [`inspect`].
 ///
 /// # Errors
-/// What keeps the pool from being opened as it is expected.
+/// The error of opening the pool with these expectations.
 pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Info, Error> {
     let survey = survey(path.as_ref(), expected)?;
     if survey.refusal.is_none() {
@@ -47,14 +47,14 @@ pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<I
     Ok(info(&survey.found()?))
 }
 
-/// Others may look at the same time, none may go on.
+/// Surveys the files under shared locks: other checks may run, and no process opens the pool.
 fn survey(path: &Path, expected: &CheckOptions) -> Result<Survey, Error> {
     Survey::of(path, expected, |path| PoolFile::open_shared(path))
 }
 
 fn info(found: &Found) -> Info {
     let (superblock, medium) = (found.superblocks.current(), found.medium);
-    // Of a log that is lost nothing can be said.
+    // A lost log cannot be described.
     let is_there = medium == Medium::File && found.action != Action::Renew;
     let written = is_there.then(|| {
         let place = Arc::clone(found.log_place());
@@ -64,63 +64,63 @@ fn info(found: &Found) -> Info {
     Info::of(&found.file, superblock, medium, log)
 }
 
-/// What opening a pool would show.
+/// The content of a pool, as opening it would show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The pool's description, as it is on the medium.
+    /// The pool's description, as stored.
     pub info: Info,
-    /// Whether the pool was left without being closed: opening it recovers.
+    /// Whether the pool was not closed, so that opening it recovers.
     pub needs_recovery: bool,
-    /// Transactions in the log that recovery will bring home.
+    /// Number of transactions that recovery will replay from the log.
     pub transactions_to_replay: u64,
-    /// The last transaction that opening the pool will show.
+    /// The last transaction after recovery.
     pub durable_id: TxId,
-    /// Whether the log ends in a write that was cut short; that is no damage.
+    /// Whether the log ends in a torn write, which is no damage.
     pub torn_end: bool,
-    /// What is in the heap.
+    /// The content of the heap.
     pub usage: Usage,
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Debug)]
 #[non_exhaustive]
-#[must_use = "damage is in the report"]
+#[must_use = "the report holds the damage found"]
 pub struct Report {
-    /// Everything found, harmless things too. Empty when there is nothing to say.
+    /// All findings, harmless ones included.
     pub findings: Vec<Finding>,
-    /// The pool's description; nothing when it does not open.
+    /// The pool's description; `None` if the pool does not open.
     pub info: Option<Info>,
-    /// What opening the pool shows; nothing when it does not open. `usage` is what is known of it
-    /// when the heap is damaged.
+    /// The content of the pool; `None` if it does not open. With a damaged heap, `usage` covers the
+    /// part that was checked.
     pub checked: Option<Checked>,
-    /// What opening the pool answers when it does not open.
+    /// The error of opening the pool; `None` if it opens.
     pub refusal: Option<Error>,
-    /// Name and version of the layout that the pool has; nothing when no superblock is valid.
+    /// Name and version of the pool's layout; `None` if no superblock is valid.
     pub layout: Option<(String, u64)>,
 }
 
 impl Report {
-    /// How bad the worst finding is.
+    /// Returns the severity of the worst finding.
     pub fn severity(&self) -> Severity {
         let all = self.findings.iter().map(Finding::severity);
         all.max().unwrap_or(Severity::Harmless)
     }
 
-    /// Whether there is no damage, not even of one of two copies.
+    /// Whether the pool is free of damage, in both copies.
     pub fn is_sound(&self) -> bool {
         self.severity() == Severity::Harmless
     }
 
-    /// Whether the pool opens; it may be damaged all the same.
+    /// Whether the pool opens. It may still be damaged.
     pub fn opens(&self) -> bool {
         self.refusal.is_none()
     }
 
-    /// What opening the pool shows, when it opens and its heap is sound.
+    /// Returns the content of the pool, if it opens and its heap is sound.
     ///
     /// # Errors
-    /// What opening it answers, or the first damage of its heap.
+    /// The error of opening the pool, or the first damage of its heap.
     pub fn sound(self) -> Result<Checked, Error> {
         if let Some(refusal) = self.refusal {
             return Err(refusal);
@@ -130,17 +130,18 @@ impl Report {
                 return Err(Error::DamagedHeap { path: finding.path, damage });
             }
         }
-        Ok(self.checked.expect("what opens was looked at"))
+        Ok(self.checked.expect("a pool that opens was checked"))
     }
 }
 
-/// Checks a pool: its superblocks, its log, that live and free objects make up the whole heap, and
-/// where the root leads. Finds all damage that it can, and says of each what is affected and what
-/// can be done. Never writes. Takes as much memory as the heap.
+/// Checks a pool: its superblocks, its log, the coverage of the heap by live and free objects, and
+/// the root. Reports all damage that it finds, each with its effect and a remedy. Never writes.
+/// Takes as much memory as the heap.
 ///
-/// Values in a program's objects carry no checksum: a change of them at home is **not detected**.
-/// Nor is one in the last groups of a log that waits to be replayed, as many as were under way: it
-/// looks like a write that a crash has cut short.
+/// Two kinds of damage are **not detected**:
+/// - a changed value in a program's object in the heap image: values carry no checksum;
+/// - a change in the last groups of a log that waits for recovery, as many as were in flight: it
+///   looks like a torn write.
 ///
 /// ```
 /// use lastword::{Options, Pool, Problem};
@@ -162,15 +163,15 @@ impl Report {
 /// ```
 ///
 /// # Errors
-/// What keeps the pool from being looked at: it is not there, in use, or cannot be read. Damage is
-/// no error: it is in the report.
+/// The pool cannot be checked: it does not exist, is in use, or cannot be read. Damage is reported,
+/// not returned as an error.
 pub fn check(path: impl AsRef<Path>) -> Result<Report, Error> {
     check_with(path, &CheckOptions::new())
 }
 
-/// Checks a pool of which something is expected; see [`check`]. With what [`Options`] expect
-/// (`CheckOptions::from`) the report says whether [`Pool::open`](crate::Pool::open) opens the pool,
-/// and if not, its error.
+/// Checks a pool against expectations; see [`check`]. With the expectations of [`Options`]
+/// (`CheckOptions::from`) the report shows whether [`Pool::open`](crate::Pool::open) succeeds, and
+/// if not, its error.
 ///
 /// # Errors
 /// As [`check`].
@@ -180,7 +181,7 @@ pub fn check_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Rep
     Ok(look(path.as_ref(), expected)?.0)
 }
 
-/// The report, and the heap of a pool that opens.
+/// Returns the report, and the heap of a pool that opens.
 fn look(
     path: &Path,
     expected: &CheckOptions,
@@ -189,7 +190,7 @@ fn look(
     let check::Examined { mut survey, image, replayed, usage } = examined;
     let findings = std::mem::take(&mut survey.findings);
     let layout = survey.layout_found();
-    // What opens, and what it shows. A log that cannot be replayed is found after the rest.
+    // The survey holds the refusal. One from the log's groups was added after it.
     let found = match survey.found() {
         Ok(found) => found,
         Err(refusal) => {
@@ -197,7 +198,7 @@ fn look(
             return Ok((Report { findings, info: None, checked: None, refusal, layout }, None));
         }
     };
-    let image = image.expect("the heap of a pool that opens was looked at");
+    let image = image.expect("the heap of a pool that opens was read");
     let (info, superblock) = (info(&found), *found.superblocks.current());
     let checked = Checked {
         info: info.clone(),
@@ -212,8 +213,8 @@ fn look(
     Ok((report, Some((image, heap(&superblock)))))
 }
 
-/// What opening a pool would show, in memory: for tools that look at objects. It has been checked,
-/// so it is sound.
+/// The content of a pool in memory, as opening it would show, for tools that read objects. It was
+/// checked and is sound.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool, HeapAtRest};
@@ -238,8 +239,8 @@ pub struct HeapAtRest {
 }
 
 impl HeapAtRest {
-    /// Takes one, as [`check`] does; never writes. Takes as much memory as the heap. A pool that
-    /// was closed cleanly needs no log for that: its heap is whole.
+    /// Loads the content of a pool, and checks it as [`check`] does. Never writes. Takes as much
+    /// memory as the heap. A pool that was closed cleanly needs no log: its heap is whole.
     ///
     /// # Errors
     /// As [`check`] and [`Report::sound`].
@@ -250,25 +251,25 @@ impl HeapAtRest {
         Ok(HeapAtRest { checked, image, heap })
     }
 
-    /// What its check has found.
+    /// Returns the result of the check.
     pub fn checked(&self) -> &Checked {
         &self.checked
     }
 
-    /// The program's root, as it was given; 0 when there is none.
+    /// Returns the program's root as it was set; 0 without one.
     pub fn root(&self) -> u64 {
         self.heap.root_at_rest(|offset| word(&self.image, offset))
     }
 
-    /// Every live object and every block of an array that is prepared, in address order.
+    /// Returns every live object and every prepared block of an array, in address order.
     pub fn objects(&self) -> impl Iterator<Item = Live> + '_ {
         self.heap.live(|offset| word(&self.image, offset))
     }
 
-    /// The words of an object.
+    /// Returns the words of an object.
     ///
     /// # Panics
-    /// When it is an object of another snapshot that this one's heap has no room for.
+    /// If the object belongs to another snapshot and lies outside this heap.
     pub fn words(&self, object: &Live) -> impl Iterator<Item = u64> + '_ {
         let first = object.offset as usize / 8;
         let words = object.bytes.div_ceil(8) as usize;
@@ -276,19 +277,19 @@ impl HeapAtRest {
     }
 }
 
-/// The word at an offset in bytes.
+/// Returns the word at an offset in bytes.
 fn word(image: &ShadowHeap, offset: u64) -> u64 {
     image.heap()[offset as usize / 8].load(Ordering::Relaxed)
 }
 
-/// A home in memory.
+/// A heap image in memory.
 struct Image<'a>(&'a ShadowHeap);
 
 impl HomeMedium for Image<'_> {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), medium::Error> {
         for piece in Pieces::new(writes) {
             if let Piece::Run(index, words) = piece {
-                // The scan has checked that every run is inside the heap.
+                // The scan checked that every run is inside the heap.
                 for (word, value) in self.0.heap()[index as usize..].iter().zip(words) {
                     word.store(*value, Ordering::Relaxed);
                 }

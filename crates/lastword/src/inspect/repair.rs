@@ -1,17 +1,16 @@
-//! Repair, where it is safe: the damaged one of two copies is written again from the good one; and
-//! on demand a log that held nothing is made anew (see `storage::renew`).
+//! Repairs damage where that is safe: rewrites the damaged one of two copies from the current one,
+//! and on request replaces a lost log that was empty (see `storage::renew`).
 //!
-//! Nothing else is: what is in one place only cannot be made from anything, and a guess that is
-//! written looks like the truth afterwards. And nothing at all is touched while anything else is
-//! wrong with the pool, for then the damaged copy may be the better evidence of what was there.
+//! Nothing else is repaired. Data stored once cannot be reconstructed, and a written guess would
+//! pass for the truth later. A pool with any other damage is not touched at all, since the damaged
+//! copy may then be the better evidence.
 //!
-//! Why it cannot make anything worse:
-//! - The files are locked exclusively; nobody uses the pool, and nobody looks at it.
-//! - The copy that is written over counts for nobody: it is not valid, or it is the older one. One
-//!   that is newer than this program, or contradicts the other, is refused, not mended.
-//! - The bytes written are those of the copy that counts, which is not touched. A crash at any
-//!   time leaves that one, and in the other place something that counts for nobody, or the same. So
-//!   doing it again does it.
+//! A repair cannot make a pool worse:
+//! - The files are locked exclusively: no process uses or checks the pool.
+//! - No reader takes the overwritten copy, since it is invalid or older. A copy that a newer
+//!   program wrote, or that contradicts the other one, is refused instead.
+//! - The current copy is not touched, and its bytes are written. After a crash at any time the
+//!   other copy is either still ignored or equal to the current one, so the repair can be repeated.
 //! - Each write is durable before the next begins.
 
 use std::path::Path;
@@ -25,25 +24,24 @@ use crate::Error;
 use crate::storage::{if_lost, open_settled};
 use crate::superblock::COPIES_BYTES;
 
-/// What a repair has done.
+/// The result of a repair.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Repair {
-    /// What is mended; durable.
+    /// Repaired findings; the repair is durable.
     pub mended: Vec<Finding>,
-    /// What is left as it was, and why.
+    /// Findings that were left, each with the reason.
     pub left: Vec<(Finding, &'static str)>,
-    /// What a check finds now.
+    /// The report of a check after the repair.
     pub after: Report,
 }
 
-/// Why a copy is left that could be mended.
-const NOT_ALONE: &str = "something else is wrong, and this copy may show what was there";
+/// The reason to leave a copy that could be repaired.
+const NOT_ALONE: &str = "something else is wrong, and this copy may show the earlier state";
 
-/// Mends what can be mended safely: a damaged or stale copy of a superblock or of the log's head,
-/// when nothing else is wrong. Everything else is left as it is, with the reason. Durable on
-/// return: one persist barrier for each file and one for each copy. Takes as much memory as the
-/// heap.
+/// Repairs a damaged or stale copy of a superblock or of the log's head, if the pool has no other
+/// damage. Leaves every other finding, with a reason. Durable on return: one persist barrier for
+/// each file and one for each copy. Takes as much memory as the heap.
 ///
 /// ```
 /// use lastword::{Options, Pool};
@@ -62,26 +60,26 @@ const NOT_ALONE: &str = "something else is wrong, and this copy may show what wa
 /// ```
 ///
 /// # Errors
-/// It is in use, by others who only look too; it cannot be read; a failed write: then the copy is
-/// as bad as it was, the other as good.
+/// The pool is in use, even if only by another check; a file cannot be read; a write failed. After
+/// a failed write the copy is still damaged, and the other one still intact.
 pub fn repair(path: impl AsRef<Path>) -> Result<Repair, Error> {
     repair_with(path, &CheckOptions::new())
 }
 
-/// Repairs a pool of which something is expected; see [`repair`]. With
-/// [`CheckOptions::without_log`] a log that is lost is made anew, when nothing else is wrong and
-/// the pool was closed cleanly; see [`Options::without_log`](crate::Options::without_log).
+/// Repairs a pool against expectations; see [`repair`]. [`CheckOptions::without_log`] replaces a
+/// lost log, if the pool has no other damage and was closed cleanly; see
+/// [`Options::without_log`](crate::Options::without_log).
 ///
 /// # Errors
-/// As [`repair`]; and as creating a pool, where a log is made.
+/// As [`repair`], and as creating a pool if it makes a log.
 pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Repair, Error> {
     let path = path.as_ref();
-    // What is read must be durable: a copy that is in the page cache alone would be written over
-    // the other one, and then be lost by a crash (A11).
+    // Make durable what is read: otherwise a copy that exists only in the page cache would
+    // overwrite the other one, and a crash would then lose it (A11).
     let system = System::kernel();
     let examined = examine(path, expected, |path| open_settled(&system, path))?;
     let survey = examined.survey;
-    // Copies of a superblock or head are all that is written; a new log checks for itself.
+    // Only copies of a superblock or head are written; a new log checks its own size.
     survey.file.check_size_limit(COPIES_BYTES)?;
     let alone = survey.findings.iter().all(|one| one.severity() <= Severity::Spare);
     let (mut mended, mut left, mut renews) = (Vec::new(), Vec::new(), false);
@@ -96,16 +94,16 @@ pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Re
         }
         match finding.problem {
             Problem::Superblock { copy } | Problem::SuperblockBehind { copy, .. } => {
-                let copies = survey.superblocks.as_ref().expect("it was found in them");
-                copies.mend(&survey.file, copy)?;
+                let copies = survey.superblocks.as_ref().expect("the finding is about them");
+                copies.repair(&survey.file, copy)?;
             }
             Problem::LogHead { copy } | Problem::LogHeadBehind { copy, .. } => {
-                let copies = survey.log_heads.as_ref().expect("it was found in them");
+                let copies = survey.log_heads.as_ref().expect("the finding is about them");
                 let file = survey.log_file.as_ref().expect("its heads were read");
-                copies.mend(file, copy)?;
+                copies.repair(file, copy)?;
             }
             Problem::LogLost { .. } => renews = true,
-            _ => unreachable!("all else is left, with a reason"),
+            _ => unreachable!("`why_left` gave a reason for every other problem"),
         }
         mended.push(finding.clone());
     }
@@ -113,7 +111,7 @@ pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Re
         survey.file.settle_name()?;
         drop(if_lost(survey.found()?)?);
     } else {
-        drop(survey); // its locks
+        drop(survey); // releases its locks
     }
     let after = check_with(path, expected)?;
     Ok(Repair { mended, left, after })

@@ -1,9 +1,9 @@
-//! From a pool that was opened to one that transactions can start on: recovered, in a new
-//! generation, under the design that goes on with it.
+//! Takes an opened pool to the point where transactions can start: recovers it and begins a new
+//! generation under the current design.
 //!
-//! A pool is recovered by the rules of the design that wrote it last. The superblock's next edition
-//! has the new generation and the new design's name at once: with the generation the log is empty,
-//! whatever was in it, so no design ever reads what another has logged.
+//! Recovery follows the rules of the design that wrote the pool last. The next edition of the
+//! superblock sets the new generation and the new design's name together. The new generation
+//! empties the log, so no design ever reads the records of another one.
 
 use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
@@ -16,20 +16,20 @@ use crate::recover::{self, Replayed};
 use crate::superblock::{LogHead, Superblock, name, padded};
 use crate::{Decoupled, Design, Error, Redo, Snapshot, Undo, slots};
 
-/// A pool that is in order.
+/// A pool that is ready for transactions.
 pub(crate) struct Begun<W> {
     pub(crate) storage: Storage,
-    /// What transactions work on.
+    /// The memory that transactions work on.
     pub(crate) words: W,
-    /// The last transaction that is there.
+    /// The last recovered transaction.
     pub(crate) last: TxId,
 }
 
-/// How the log of a pool is brought home: as [`replay`].
+/// A recovery procedure with the signature of [`replay`].
 type Replay =
     fn(&Superblock, &dyn ReadLog, &mut dyn HomeMedium, &std::path::Path) -> Result<Replayed, Error>;
 
-/// The rules of each design that keeps anything.
+/// The recovery procedure of each durable design.
 const RULES: [(&str, Replay); 4] = [
     (<Decoupled as Design>::NAME, recover::replay),
     (Undo::NAME, slots::take_back),
@@ -37,7 +37,7 @@ const RULES: [(&str, Replay); 4] = [
     (Snapshot::NAME, slots::replay),
 ];
 
-/// Whether the log of this design can be recovered.
+/// Whether this program can recover the log of this design.
 pub(super) fn is_known(superblock: &Superblock) -> bool {
     rules(superblock).is_some()
 }
@@ -47,8 +47,8 @@ fn rules(superblock: &Superblock) -> Option<Replay> {
     rules.map(|(_, replay)| *replay)
 }
 
-/// Makes home what the transactions have made that the log tells of, by the rules of the design
-/// that wrote it. Durable on return: one persist barrier, none when there was nothing to do.
+/// Applies the transactions in the log to the heap image, by the rules of the design that wrote
+/// them. Durable on return, at one persist barrier, or none if nothing was to do.
 ///
 /// # Errors
 /// A medium that cannot be read or written; a log that no crash leaves.
@@ -66,15 +66,16 @@ pub(crate) fn replay(
 }
 
 impl Opened {
-    /// A pool that was just made.
+    /// Returns a pool that was just created.
     pub(crate) fn created(storage: Storage) -> Result<Opened, Error> {
         let (action, log_head) = (Action::Start, storage.log_head()?);
         Ok(Opened { storage, action, log_head })
     }
 
-    /// Recovers the pool and begins a new generation of it, under this design; `open` opens what
-    /// transactions work on, when home is in order, `mark` says in the superblock how it goes on.
-    /// Four persist barriers more than recovery's where the log has a file of its own, two else.
+    /// Recovers the pool and begins a new generation under this design. `open` opens the memory of
+    /// transactions after the heap image is recovered. `mark` sets the design's fields in the
+    /// superblock. Costs two persist barriers beyond recovery's, or four if the log has its own
+    /// file.
     pub(crate) fn begin<W>(
         self,
         design: &'static str,
@@ -95,8 +96,8 @@ impl Opened {
             let Storage { log, home, .. } = &mut storage;
             last = replay(&before, &**log, home, &path)?.last;
         }
-        // Everything is at home. Before anything else is written: what cannot be read is told while
-        // the pool is as it was.
+        // The heap image is complete. Open before the next write, so that a read error leaves the
+        // pool unchanged.
         let words = stale.unwrap_or_else(|| open(&storage))?;
         let medium = storage.medium;
         let head = match (&storage.log_file, log_head) {

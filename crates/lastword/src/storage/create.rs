@@ -1,7 +1,7 @@
-//! Making a pool: whole or not at all.
+//! Creates a pool, completely or not at all.
 //!
-//! Everything is written under temporary names: sizes, superblocks, the allocator's first words.
-//! Then the log gets its name, and then the pool. A crash before the last rename leaves no pool.
+//! All content is written under temporary names: sizes, superblocks, the allocator's first words.
+//! The log is renamed first, then the pool. A crash before the last rename leaves no pool.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::superblock::{COPIES_BYTES, Copies, LogHead, Superblock, Superblocks, 
 use crate::{Error, Medium, Options};
 
 impl Storage {
-    /// Makes the files of a new pool and opens them. Durable on return.
+    /// Creates the files of a new pool and opens them. Durable on return.
     pub(crate) fn create(
         path: &Path,
         options: &Options,
@@ -28,11 +28,12 @@ impl Storage {
         let first = plan(options, design, medium)?;
         check_memory(memory_bytes(options, medium, first.heap_bytes))?;
         let end = first.heap_offset + first.heap_bytes;
-        // Before the heap's file is made: the log's name is longer.
+        // Check before the heap's file is created: the log's name is longer.
         let suffix = if first.log_inside { "" } else { LOG_SUFFIX };
         PoolFile::check_name(system, path, suffix)?;
-        // The heap's blocks are only reserved: pages go home in large pieces with one sync, which
-        // bears the file system's notes. The log is written over and over: it is prewritten.
+        // The heap's blocks are only reserved: pages are written in large pieces with one sync,
+        // which amortizes the file system's metadata. The log is rewritten all the time, so its
+        // blocks are prewritten.
         let file = Arc::new(PoolFile::create_on(system, path, end, Prewrite::No)?);
         if !first.log_inside && !planted(Mutant::InterruptedLogKept) {
             remove_interrupted(system, &log_path(path))?;
@@ -68,21 +69,21 @@ impl Storage {
     }
 }
 
-/// The files of a pool whose creation is not over.
+/// The files of a pool during its creation.
 pub(crate) struct Created {
     file: Arc<PoolFile>,
     log: Option<Arc<PoolFile>>,
 }
 
 impl Created {
-    /// Goes on with the creation; when that fails, nothing is left of it.
+    /// Continues the creation, and removes the files if that fails.
     pub(crate) fn or_remove<R>(
         &self,
         go_on: impl FnOnce() -> Result<R, Error>,
     ) -> Result<R, Error> {
         go_on().inspect_err(|_| {
-            // The pool first: a log alone is in nobody's way. Where the disk does not even take a
-            // name away, what is left is a pool without anything in it, or such a log.
+            // Remove the pool first: a log alone does no harm. If the disk cannot even remove a
+            // name, an empty pool or such a log remains.
             let removed = self.file.remove();
             if let (Ok(()), Some(log)) = (removed, &self.log) {
                 let _ = log.remove();
@@ -98,10 +99,9 @@ impl Drop for Created {
     }
 }
 
-/// The best medium for a pool in this place: persistent memory where it is, else the file.
+/// Returns the best medium for this directory: persistent memory if it is there, else the file.
 fn probe(system: &System, path: &Path) -> Medium {
-    // A file of its own, which has no name and goes when it is dropped. Whatever keeps it from
-    // being made is told when the pool is.
+    // A temporary file without a name. The later creation reports an error that occurs here.
     let file = PoolFile::create_on(system, path, COPIES_BYTES, Prewrite::No).map(Arc::new);
     match file.map(|file| Domain::dax(&file)) {
         Ok(Ok(_)) => Medium::Dax,
@@ -109,27 +109,27 @@ fn probe(system: &System, path: &Path) -> Medium {
     }
 }
 
-/// Removes a log that holds no record and whose pool is not there: its creation was interrupted, or
-/// what a failed one had left could not be tidied away. Without a record there is nothing to lose:
-/// where the pool is found again it is an empty one. Any other file stays, and stops the creation.
+/// Removes an empty log without a pool, left by an interrupted or failed creation. Without a record
+/// nothing is lost: if the pool appears again, it is empty. Any other file stays and ends the
+/// creation.
 fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
     let file = match PoolFile::open_on(system, log_path) {
         Ok(file) if file.len() >= COPIES_BYTES => file,
-        // No descriptor is left, or no access: whether it is one cannot be said.
+        // No descriptor or no access: the file cannot be examined.
         Err(error @ medium::Error::Io { .. }) => return Err(error.into()),
-        _ => return Ok(()), // none, or not ours: creating the log says so
+        _ => return Ok(()), // none, or another file: creating the log reports it
     };
     let head = Copies::<LogHead>::read(&file)?.current();
     if head.is_ok() && file.is_zero(COPIES_BYTES)? {
-        // The pool may have lost its name a moment ago, and a crash could give it back (A9): a pool
-        // without its log. So first what is seen is made durable.
+        // The pool may have lost its name a moment ago, and a crash could restore it (A9) without
+        // its log. Make the current names durable first.
         file.settle_name()?;
         file.remove()?;
     }
     Ok(())
 }
 
-/// The generation of a pool that was never open.
+/// The generation of a pool that was never opened.
 const FIRST_GENERATION: u64 = 1;
 
 /// The superblock of a new pool.
@@ -162,7 +162,7 @@ fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, E
     })
 }
 
-/// The words of an empty heap that are not zero: index and value.
+/// Returns the nonzero words of an empty heap, as index and value.
 pub(crate) fn format(heap: &lw_alloc::Heap, base: u64) -> Vec<(u64, u64)> {
     struct Batch {
         base: u64,
@@ -179,7 +179,7 @@ pub(crate) fn format(heap: &lw_alloc::Heap, base: u64) -> Vec<(u64, u64)> {
             Ok(())
         }
         fn retire(&mut self, _at: Addr, _bytes: u64) -> Result<(), Stop> {
-            Err(Stop::BadPointer) // there is nothing to retire in a new heap
+            Err(Stop::BadPointer) // a new heap has nothing to retire
         }
     }
     let mut batch = Batch { base, words: Vec::new() };

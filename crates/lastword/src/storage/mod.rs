@@ -6,9 +6,9 @@
 //!   mapped     NAME      superblocks | to 2 MiB | log | to 2 MiB | heap
 //! ```
 //!
-//! On a file system, direct writes to the log and buffered writes home slow each other down when
-//! they meet in one file, so there are two; what is mapped stays one, so that it cannot be torn
-//! apart.
+//! On a file system, direct writes to the log and buffered writes to the heap image slow each other
+//! down when both go to one file, so a pool has two files. A mapped pool stays one file, so that
+//! its parts cannot be separated.
 
 mod begin;
 mod create;
@@ -33,10 +33,10 @@ pub(crate) use open::{Found, MemoryBytes, Opened, heap, open_settled};
 pub(crate) use renew::if_lost;
 pub(crate) use survey::Survey;
 
-/// Areas of a pool file begin at multiples of this, so that mappings can use large pages.
+/// Alignment of the areas of a pool file, so that mappings can use large pages.
 const AREA_ALIGN: u64 = 2 << 20;
 
-/// An open pool's files and media.
+/// The files and media of an open pool.
 pub(crate) struct Storage {
     pub(crate) file: Arc<PoolFile>,
     /// The log's own file, if it has one.
@@ -45,16 +45,16 @@ pub(crate) struct Storage {
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
-    /// What a store has to reach, where the files are mapped.
+    /// The persistence domain of stores, where the files are mapped.
     pub(crate) domain: Option<Domain>,
-    /// How groups get to the log; `None` where it is mapped.
+    /// The path of log writes; `None` where the log is mapped.
     pub(crate) written: Option<LogPath>,
 }
 
-/// What the name of the log's file has behind the pool's.
+/// Suffix of the log file's name.
 const LOG_SUFFIX: &str = ".log";
 
-/// The log's file of the pool NAME.
+/// Returns the path of the log file of the pool NAME.
 pub(crate) fn log_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(LOG_SUFFIX);
@@ -62,7 +62,7 @@ pub(crate) fn log_path(path: &Path) -> PathBuf {
 }
 
 impl Storage {
-    /// The unit that a medium pads groups to, for who only reads them.
+    /// Returns the unit to which a medium pads groups, for code that only reads the log.
     pub(crate) fn block_bytes(medium: Medium) -> usize {
         match medium {
             Medium::File => 4096,
@@ -70,7 +70,7 @@ impl Storage {
         }
     }
 
-    /// Puts the media over the areas that the superblock describes.
+    /// Opens the media on the areas that the superblock describes.
     fn assemble(
         file: Arc<PoolFile>,
         log_file: Option<Arc<PoolFile>>,
@@ -105,7 +105,7 @@ impl Storage {
         Ok(Storage { file, log_file, home, log, superblocks, medium, domain, written })
     }
 
-    /// What the log's file says, if the log has one.
+    /// Reads the head of the log, if the log has its own file.
     pub(crate) fn log_head(&self) -> Result<Option<LogHead>, Error> {
         match &self.log_file {
             Some(file) => Ok(Copies::<LogHead>::read(file)?.current().ok()),
@@ -113,7 +113,7 @@ impl Storage {
         }
     }
 
-    /// The file that holds the log.
+    /// Returns the path of the file that holds the log.
     pub(crate) fn log_path(&self) -> &Path {
         self.log_file.as_ref().unwrap_or(&self.file).path()
     }

@@ -1,4 +1,4 @@
-//! Opening the files of a pool: everything is checked before it is trusted, and no contents change.
+//! Opens the files of a pool. Every value is checked before use, and no content changes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,42 +15,43 @@ use crate::superblock::{COPIES_BYTES, Copies, Invalid, LogHead, Superblock, Supe
 use crate::sync::thread;
 use crate::{Error, Medium, Options};
 
-/// How long the writes of a killed process are waited for.
+/// How long to wait for the writes of a killed process.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A pool's files, checked, and what has to be done before transactions can start.
+/// The checked files of a pool, and the action that must precede transactions.
 pub(crate) struct Found {
     pub(crate) file: Arc<PoolFile>,
     /// The log's own file, if it has one.
     pub(crate) log_file: Option<Arc<PoolFile>>,
     pub(crate) superblocks: Superblocks,
-    /// What the log's file says, if the log has one.
+    /// The content of the log head, if the log has its own file.
     pub(crate) log_head: Option<LogHead>,
-    /// The medium that it was last on.
+    /// The pool's last medium.
     pub(crate) medium: Medium,
     pub(crate) action: Action,
 }
 
-/// Bytes of anonymous memory that a design needs for a heap of so many bytes on a medium.
+/// A function that returns the anonymous memory that a design needs, in bytes, for a medium and a
+/// heap size.
 pub(crate) type MemoryBytes = fn(&Options, Medium, u64) -> u64;
 
-/// A pool's files with the media over them.
+/// A pool's files, with the media opened on them.
 pub(crate) struct Opened {
     pub(crate) storage: Storage,
     pub(crate) log_head: Option<LogHead>,
     pub(crate) action: Action,
 }
 
-/// The allocator's view of a pool's heap.
+/// Returns the allocator's view of a pool's heap.
 pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
     lw_alloc::Heap::new(superblock.tag(), superblock.heap_bytes)
 }
 
 impl Opened {
-    /// Opens the files for a pool that goes on. Locks them, and allocates what they lack. Contents
-    /// do not change, but for a new log in place of one that is lost, when that was asked for. A
-    /// persist barrier for each file, and one for their names. `memory_bytes`: the memory that the
-    /// design needs; without it the files are left as they are, holes included.
+    /// Opens the files for transactions: locks them, and allocates their missing blocks. Contents
+    /// do not change, except that a lost log is replaced on request. Costs a persist barrier for
+    /// each file, and one for their names. If memory for the design (`memory_bytes`) is missing,
+    /// the files stay unchanged, holes included.
     pub(crate) fn open(
         path: &Path,
         options: &Options,
@@ -61,20 +62,20 @@ impl Opened {
             open_settled(&options.system, path)
         })?
         .found()?;
-        let medium = choose_medium(options.medium, found.medium).expect("the survey has asked");
+        let medium = choose_medium(options.medium, found.medium).expect("the survey checked it");
         check_size_limits(&found.file, found.log_file.as_deref(), medium)?;
         check_memory(memory_bytes(options, medium, found.superblocks.current().heap_bytes))?;
-        // Before anything is mapped or written, and after every check that refuses the pool.
+        // Before any mapping or write, and after every check that refuses the pool.
         allocate(&found.file, Prewrite::No, medium)?;
-        // Before anything in it is acknowledged: whoever made the pool may have been killed between
-        // giving it its name and making that durable. Both files are in one directory.
+        // Before any transaction is acknowledged: the process that created the pool may have been
+        // killed between the rename and its durability. Both files are in one directory.
         if !planted(Mutant::NameNotSettled) {
             found.file.settle_name()?;
         }
         let found = renew::if_lost(found)?;
         let Found { file, log_file, superblocks, log_head, action, .. } = found;
-        // As at its creation: written once, so that its groups need no metadata. After the renewal,
-        // since a log that is lost need not be allocated.
+        // As at creation, blocks are written once, so that later group writes need no metadata.
+        // After the renewal, since a lost log needs no blocks.
         if let Some(log_file) = &log_file {
             allocate(log_file, Prewrite::Zeros, medium)?;
         }
@@ -90,18 +91,18 @@ impl Found {
     }
 }
 
-/// Opens a file of a pool that is going to be written, and makes durable what is read of it.
+/// Opens a pool's file for writing, and makes durable what this process reads from it.
 pub(crate) fn open_settled(system: &System, path: &Path) -> Result<PoolFile, medium::Error> {
     let file = PoolFile::open_on(system, path)?;
     settle(&file)?;
     Ok(file)
 }
 
-/// Allocates what the file lacks. A pool on `file` opens where the disk has no room for that: a
-/// write without room is an error and poisons the pool, what was acknowledged is in the log, and a
-/// pool that is only read needs no room. A file system that compresses or deduplicates makes
-/// complete files look sparse, so a refusal would be wrong there. A store into a mapped hole kills
-/// the process, so a pool on mapped media is refused.
+/// Allocates the file's missing blocks. On medium `file` the pool opens even if the disk has no
+/// room for them. A later write without room is an error that poisons the pool, acknowledged
+/// transactions are in the log, and a pool that is only read needs no room. File systems that
+/// compress or deduplicate make complete files look sparse, so a refusal would be wrong there. On
+/// mapped media the pool is refused, because a store into a mapped hole kills the process.
 fn allocate(file: &PoolFile, prewrite: Prewrite, medium: Medium) -> Result<(), Error> {
     match allocate_again(file, prewrite) {
         Err(medium::Error::Unallocated { .. }) if medium == Medium::File => Ok(()),
@@ -109,9 +110,9 @@ fn allocate(file: &PoolFile, prewrite: Prewrite, medium: Medium) -> Result<(), E
     }
 }
 
-/// That the system has memory for a pool's words, asked before its disk is: a pool that cannot be
-/// held takes no disk. What is asked for is given back, since its pages depend on what recovery
-/// finds; another process may take it meanwhile, which is the same error later.
+/// Checks that the system has memory for a pool's words, before disk space is requested. The memory
+/// is freed again, because the content of its pages depends on recovery. Another process may take
+/// it meanwhile, which leads to the same error later.
 ///
 /// # Errors
 /// [`medium::Error::NoMemory`].
@@ -122,7 +123,8 @@ pub(super) fn check_memory(bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// That this process may write all that has to be written: mapped files are, up to the superblocks.
+/// Checks that the file-size limit of this process covers all writes. A mapped file needs only its
+/// superblocks.
 fn check_size_limits(
     file: &PoolFile,
     log_file: Option<&PoolFile>,
@@ -133,22 +135,22 @@ fn check_size_limits(
     log_file.map_or(Ok(()), |log| Ok(log.check_size_limit(log.len())?))
 }
 
-/// A restored copy may have holes, and a full disk has no room for them later: a store into a
-/// mapped one would be a SIGBUS.
+/// Allocates blocks again. A restored copy may have holes, and a full disk has no room for them
+/// later; a store into a mapped hole is a SIGBUS.
 fn allocate_again(file: &PoolFile, prewrite: Prewrite) -> Result<(), medium::Error> {
     if planted(Mutant::HolesKept) { Ok(()) } else { file.allocate_again(prewrite) }
 }
 
-/// What is read from here on is durable: recovery acts on it. See `recover`.
+/// Makes durable what this process reads from here on, since recovery acts on it. See `recover`.
 fn settle(file: &PoolFile) -> Result<(), medium::Error> {
     let is_log = file.path().extension().is_some_and(|extension| extension == "log");
     let mutant = if is_log { Mutant::LogNotSettled } else { Mutant::SuperblockNotSettled };
     if planted(mutant) { Ok(()) } else { file.settle() }
 }
 
-/// Opens the log. The pool's own file is locked by then, so whoever has the log's lock is a process
-/// that was killed and whose last writes are still on their way, which takes the disk's time.
-/// Answers nothing when there is no such file.
+/// Opens the log; returns `None` if the file does not exist. The pool's own file is locked by then,
+/// so a lock on the log belongs to a killed process whose last writes are in flight. It ends as
+/// soon as the disk completes them.
 pub(crate) fn open_log(
     path: &Path,
     open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
@@ -166,7 +168,7 @@ pub(crate) fn open_log(
     }
 }
 
-/// How the log fits, and the copies of its head, where there are any.
+/// Returns how the log fits the pool, and the copies of its head, if any.
 pub(crate) fn log_state(
     superblock: &Superblock,
     log_file: Option<&PoolFile>,

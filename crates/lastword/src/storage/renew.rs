@@ -1,27 +1,27 @@
-//! A new log for a pool that was closed cleanly and has lost its own.
+//! Makes a new log for a pool that was closed cleanly and lost its log.
 //!
-//! Its heap holds every transaction, so the new log holds none. It is made beside what is there,
-//! and nothing that is there is removed: a file in its place, which may be the log of another pool
-//! or of a later state of this one, is kept under another name.
+//! The heap holds every transaction, so the new log is empty. It is created beside the existing
+//! files, and nothing is removed. A file in its place may be the log of another pool or of a later
+//! state of this one, so it is kept under another name.
 //!
 //! ```text
-//!   1  pool's file: settled, so that its clean mark is durable          (A11)
-//!   2  .NAME.log.lastword-new: whole, its head of this pool and generation; durable
-//!   3  NAME.log, if there is one -> NAME.log.lost; durable
+//!   1  pool's file: settled, so that its clean shutdown is durable     (A11)
+//!   2  .NAME.log.lastword-new: complete, with this pool and generation in its head; durable
+//!   3  NAME.log, if it exists -> NAME.log.lost; durable
 //!   4  .NAME.log.lastword-new -> NAME.log; durable
-//!   5  the pool begins as always: log head, then superblock, of the next generation
+//!   5  the pool starts as always: log head, then superblock, of the next generation
 //! ```
 //!
-//! A crash leaves one of these states, and each is as before or further on:
-//! - Before 3 is durable: the files are as they were. The next attempt removes the new file.
-//! - Between 3 and 4: the log is missing and the superblock still says that the pool was closed
-//!   cleanly. Opening without the log goes on with 2.
-//! - After 4: the log is of this pool and generation and holds nothing. The pool opens without the
+//! A crash leaves one of these states:
+//! - Before 3 is durable: the files are unchanged. The next attempt removes the new file.
+//! - Between 3 and 4: the log is missing, and the superblock still records a clean shutdown.
+//!   Opening without the log continues with 2.
+//! - After 4: the log belongs to this pool and generation and is empty. The pool opens without the
 //!   option.
 //!
-//! Step 5 marks the superblock open, and no earlier step does. If the mark came before 4 is
-//! durable, a crash could take the new log's name away. The pool would then be neither clean nor
-//! have a log: refused for good.
+//! Only step 5 marks the superblock open. If it did so before 4 is durable, a crash could remove
+//! the new log's name. The pool would then be neither clean nor have a log, and no program could
+//! open it.
 
 use std::path::{Path, PathBuf};
 
@@ -33,14 +33,14 @@ use crate::Error;
 use crate::recover::decide::Action;
 use crate::superblock::{LogHead, Superblock};
 
-/// Names that are tried for what was there: NAME.log.lost, NAME.log.lost1 and so on.
+/// Number of names tried for the old file: NAME.log.lost, NAME.log.lost1 and so on.
 const NAMES: usize = 100;
 
-/// Makes the log that a pool has lost, if it has; then the pool is one that starts. Durable on
-/// return. The caller holds the pool's lock, and has settled its file and its name.
+/// Makes a new log if the pool lost its own; the pool can then start. Durable on return. The caller
+/// holds the pool's lock and has settled its file and name.
 ///
 /// # Errors
-/// As creating a pool; nothing that was there is lost.
+/// As creating a pool. Existing files are kept.
 pub(crate) fn if_lost(found: Found) -> Result<Found, Error> {
     if found.action != Action::Renew {
         return Ok(found);
@@ -64,7 +64,7 @@ pub(crate) fn if_lost(found: Found) -> Result<Found, Error> {
     Ok(Found { file, log_file, superblocks, log_head, medium, action })
 }
 
-/// Gives what is in the log's place another name. Durable on return.
+/// Renames the file in the log's place. Durable on return.
 fn set_aside(old: &PoolFile, path: &Path) -> Result<(), Error> {
     let mut result = Ok(());
     for number in 0..NAMES {

@@ -1,20 +1,19 @@
-//! The one decision about a pool's files: whether they are a pool that opens, and if not, why.
+//! Surveys a pool's files and decides whether the pool opens, and if not, why.
 //!
-//! [`Survey::of`] reads the metadata of both files and decides. Opening, describing, checking,
-//! dumping and repairing a pool share this survey, so they cannot disagree. `open` returns the
-//! first refusal; a check lists all of them.
+//! [`Survey::of`] reads the metadata of both files. Opening, describing, checking, dumping and
+//! repairing a pool share this decision, so they cannot disagree. `open` returns the first refusal;
+//! a check lists all of them.
 //!
 //! ```text
 //!   superblocks -> areas -> length -> design, medium -> log: length, heads
-//!               -> what is expected: medium, layout
+//!               -> expectations: medium, layout
 //! ```
 //!
 //! Invariants:
 //! - A survey writes nothing.
-//! - `refusal` is something if and only if a finding of severity `Refused` was pushed: both are
-//!   pushed together, by `refuse`.
-//! - The log's groups are not looked at. Replaying them is the same function for all
-//!   ([`replay`](super::replay)), and is what may refuse a pool after its survey did not.
+//! - `refusal` is set if and only if a finding of severity `Refused` exists: `refuse` adds both.
+//! - A survey does not read the log's groups. All callers replay them with the same function
+//!   ([`replay`](super::replay)), which may still refuse a pool.
 
 use std::path::{Path, PathBuf};
 
@@ -33,29 +32,29 @@ use crate::superblock::{
 };
 use crate::{Error, LogMismatch, Medium};
 
-/// The metadata of a pool's files, and the decision about them.
+/// The metadata of a pool's files, and the resulting decision.
 pub(crate) struct Survey {
     pub(crate) file: Arc<PoolFile>,
-    /// The log's own file, if it has one and it is there.
+    /// The log's own file, if it has one and the file exists.
     pub(crate) log_file: Option<Arc<PoolFile>>,
-    /// Nothing when the file is too short to have them.
+    /// Both superblocks; `None` if the file is too short.
     pub(crate) superblocks: Option<Copies<Superblock>>,
-    /// Nothing when there are none.
+    /// Both log heads; `None` without them.
     pub(crate) log_heads: Option<Copies<LogHead>>,
-    /// The superblock that counts, when its areas are those of a pool.
+    /// The current superblock, if its areas are valid.
     pub(crate) superblock: Option<Superblock>,
-    /// The medium that the pool was last on, when this program can recover the pool.
+    /// The pool's last medium, if this program can recover the pool.
     pub(crate) medium: Option<Medium>,
-    /// What to do with the log.
+    /// The decision about the log.
     pub(crate) action: Action,
     /// All findings.
     pub(crate) findings: Vec<Finding>,
-    /// The error of opening the pool.
+    /// The error that opening the pool returns.
     pub(crate) refusal: Option<Error>,
 }
 
 impl Survey {
-    /// Opens the files and decides; `open` locks them.
+    /// Opens the files with `open`, which locks them, and decides.
     ///
     /// # Errors
     /// A missing or locked file, or a failed read. Damage is in the survey, not an error.
@@ -96,10 +95,10 @@ impl Survey {
         Ok(survey)
     }
 
-    /// The pool, when it opens as far as was looked.
+    /// Returns the pool, unless the survey refused it.
     ///
     /// # Errors
-    /// The error of opening it.
+    /// The error that opening the pool returns.
     pub(crate) fn found(self) -> Result<Found, Error> {
         let Survey { file, log_file, superblocks, log_heads, medium, action, refusal, .. } = self;
         if let Some(refusal) = refusal {
@@ -112,13 +111,13 @@ impl Survey {
         Ok(Found { file, log_file, superblocks, log_head, medium, action })
     }
 
-    /// Name and version of the pool's layout, when a superblock is valid.
+    /// Returns name and version of the pool's layout, if a superblock is valid.
     pub(crate) fn layout_found(&self) -> Option<(String, u64)> {
         let superblock = self.superblocks.as_ref()?.current().ok()?;
         Some((exact_name(&superblock.layout), superblock.layout_version))
     }
 
-    /// The file that holds the log, or the pool's where there is none.
+    /// Returns the file that holds the log, or the pool's file if the log is missing.
     pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
         self.log_file.as_ref().unwrap_or(&self.file)
     }
@@ -127,13 +126,13 @@ impl Survey {
         self.file.path().to_path_buf()
     }
 
-    /// Adds a finding about the pool's file that does not keep the pool from opening.
+    /// Adds a finding about the pool's file that does not refuse the pool.
     fn push(&mut self, at: Option<u64>, problem: Problem) {
         let path = self.path();
         self.findings.push(Finding { path, at, problem });
     }
 
-    /// Adds a finding about the pool's file, and the error of opening the pool.
+    /// Adds a finding about the pool's file, and the error that opening the pool returns.
     fn refuse(&mut self, at: Option<u64>, problem: Problem, error: Error) {
         self.push(at, problem);
         self.refusal.get_or_insert(error);
@@ -175,7 +174,7 @@ impl Survey {
             Invalid::Contradiction => {
                 self.refuse(None, Problem::Superblocks, Error::Contradiction { path });
             }
-            // The finding is that of the copy, above.
+            // The loop above added this copy's finding.
             Invalid::Version(found) => {
                 let expected = FORMAT_VERSION;
                 self.refusal.get_or_insert(Error::FormatVersion { path, found, expected });
@@ -184,7 +183,7 @@ impl Survey {
         Ok(None)
     }
 
-    /// Whether the file is as long as its areas, which are in order.
+    /// Checks the file's length against its valid areas.
     fn length(&mut self, superblock: &Superblock) {
         let (expected, found) = (superblock.heap_offset + superblock.heap_bytes, self.file.len());
         let path = self.path();
@@ -196,7 +195,7 @@ impl Survey {
         self.refuse(None, Problem::Length { found, expected }, error);
     }
 
-    /// Whether this program can recover what the design has written, and open the medium.
+    /// Checks that this program supports the design and the medium.
     fn names(&mut self, superblock: &Superblock) {
         let is_known = super::begin::is_known(superblock);
         if !is_known {
@@ -217,7 +216,7 @@ impl Survey {
         self.medium = medium.filter(|_| is_known);
     }
 
-    /// The log's own file: its length and its heads.
+    /// Checks the log's own file: its length and its heads.
     fn log(&mut self, superblock: &Superblock, without_log: bool) -> Result<LogState, Error> {
         let log_file = self.log_file.clone();
         let (state, heads) = log_state(superblock, log_file.as_deref())?;
@@ -256,7 +255,7 @@ impl Survey {
         Ok(state)
     }
 
-    /// What the program asks of the pool, when it is one.
+    /// Checks the pool against the expectations of the program.
     fn expected(&mut self, superblock: &Superblock, expected: &CheckOptions) {
         if let Some((layout, version)) = &expected.layout {
             self.layout(superblock, layout, *version);
@@ -266,7 +265,7 @@ impl Survey {
         }
     }
 
-    /// Whether the pool is of this layout.
+    /// Checks the layout.
     fn layout(&mut self, superblock: &Superblock, layout: &str, version: u64) {
         let asked = padded(layout).filter(|_| !layout.contains('\0'));
         if (asked, version) == (Some(superblock.layout), superblock.layout_version) {
@@ -285,7 +284,7 @@ impl Survey {
         self.refuse(None, problem, error);
     }
 
-    /// Whether the pool can go on here, on the medium that was asked for, or its own.
+    /// Checks that the pool can run here, on the requested medium or its own.
     fn place(&mut self, own: Medium, asked: Option<Medium>) {
         let Some(medium) = choose_medium(asked, own) else {
             let own = own.name();
@@ -300,15 +299,15 @@ impl Survey {
     }
 }
 
-/// The medium that a pool goes on with. What is mapped can go on as any medium that is; a file
-/// cannot become one.
+/// Returns the medium for the next run. A mapped pool may change to another mapped medium; a pool
+/// on files cannot.
 pub(crate) fn choose_medium(asked: Option<Medium>, own: Medium) -> Option<Medium> {
     let medium = asked.unwrap_or(own);
     (medium.log_inside() == own.log_inside()).then_some(medium)
 }
 
-/// Whether the areas lie in order and apart, and the numbers are those of a pool. They came from
-/// the disk.
+/// Whether the areas are disjoint and in order, and all numbers are within the limits of a pool.
+/// The superblock came from the disk, so nothing else is assumed.
 fn areas_are_in_order(superblock: &Superblock) -> bool {
     let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
     let heap_end = heap_offset.checked_add(heap_bytes);
@@ -328,7 +327,7 @@ fn areas_are_in_order(superblock: &Superblock) -> bool {
         && superblock.log_sequence.is_multiple_of(if superblock.log_inside { 64 } else { 4096 })
 }
 
-/// All findings about a log that does not fit, except for a single damaged copy.
+/// Returns all findings about a log that does not fit, except a single damaged copy.
 fn log_problems(
     superblock: &Superblock,
     log_file: Option<&PoolFile>,
@@ -343,7 +342,7 @@ fn log_problems(
     }
     let generation = superblock.generation;
     problems.extend(match heads.map(Copies::current) {
-        None | Some(Err(Invalid::Version(_))) => None, // reported above, and of each copy
+        None | Some(Err(Invalid::Version(_))) => None, // found earlier, once for each copy
         Some(Err(Invalid::Damaged)) => Some(Problem::NoLogHead { needed_after }),
         Some(Err(Invalid::Contradiction)) => Some(Problem::LogHeads { needed_after }),
         Some(Ok(head)) if !head.can_go_on() => Some(Problem::NoLogHead { needed_after }),
@@ -361,7 +360,7 @@ fn log_problems(
     problems
 }
 
-/// Why a log does not fit; nothing when it is missing.
+/// Returns the reason why a log does not fit; `None` if it is missing.
 fn mismatch(
     state: LogState,
     superblock: &Superblock,
@@ -389,15 +388,15 @@ fn mismatch(
     })
 }
 
-/// What is wrong with one copy of a pair, of which another one counts, or none.
+/// A problem with one copy of a pair.
 enum OfCopy {
     Damaged { copy: usize },
     Behind { copy: usize, edition: u64, newer: u64 },
     Version { copy: usize, found: u64 },
 }
 
-/// What is wrong with each copy by itself, and its place in the file. Where both are damaged, or
-/// contradict each other, there is nothing to say of one alone.
+/// Returns the problem of each copy, with its offset in the file. If both copies are damaged, or
+/// contradict each other, no problem belongs to one copy alone.
 fn of_copies<T: Paired>(copies: &Copies<T>) -> Vec<(u64, OfCopy)> {
     let mut found = Vec::new();
     let current = copies.current();

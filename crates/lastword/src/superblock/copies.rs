@@ -1,23 +1,23 @@
-//! A block that is there twice: which copy counts, and how one is mended.
+//! A block stored in two copies: selects the current one and repairs the other.
 
 use medium::PoolFile;
 use medium::mutants::{Mutant, planted};
 
 use super::{Block, COPY_BYTES, Invalid, WORDS};
 
-/// What a pair of blocks holds.
+/// The content of a block that is stored in two copies.
 pub(crate) trait Paired: Copy + PartialEq {
-    /// What the block says.
+    /// Decodes a block.
     fn decode(block: &[u64; WORDS]) -> Result<Self, Invalid>;
 
-    /// One more at every write.
+    /// Returns the edition, which each write increments.
     fn edition(&self) -> u64;
 
-    /// Whether both are of one pool: what no update changes is the same.
+    /// Whether both belong to one pool: the fields that no update changes are equal.
     fn is_akin(&self, other: &Self) -> bool;
 }
 
-/// A pair of blocks as it is in a file, both copies.
+/// Both copies of a block, as read from a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copies<T> {
     pub(super) blocks: [Block; 2],
@@ -25,7 +25,7 @@ pub(crate) struct Copies<T> {
 }
 
 impl<T: Paired> Copies<T> {
-    /// Reads both copies of a file that is long enough to have them.
+    /// Reads both copies. The file must be long enough.
     pub(crate) fn read(file: &PoolFile) -> Result<Copies<T>, medium::Error> {
         let mut blocks = [[0; WORDS]; 2];
         for (copy, block) in blocks.iter_mut().enumerate() {
@@ -35,10 +35,11 @@ impl<T: Paired> Copies<T> {
         Ok(Copies { blocks, decoded })
     }
 
-    /// The copy that counts: the valid one, or the newer one; else what is wrong with them.
+    /// Returns the current copy: the only valid one or the newer one; else the reason why both are
+    /// refused.
     pub(crate) fn current(&self) -> Result<T, Invalid> {
         let (a, b) = match self.decoded {
-            // A newer program has been here, and the other copy may be from before.
+            // A newer program wrote one copy, so the other may be older.
             [_, Err(version @ Invalid::Version(_))] | [Err(version @ Invalid::Version(_)), _] => {
                 return Err(version);
             }
@@ -51,25 +52,24 @@ impl<T: Paired> Copies<T> {
         Ok(if a.edition() >= b.edition() { a } else { b })
     }
 
-    /// Where the copy that counts is.
+    /// Returns the offset of the current copy.
     pub(super) fn counts(&self) -> u64 {
         let second = self.current().is_ok_and(|one| self.decoded[0] != Ok(one));
         let second = second != planted(Mutant::GoodCopyFirst);
         if second { COPY_BYTES } else { 0 }
     }
 
-    /// Writes the copy that counts over the other one; durable on return, one persist barrier.
+    /// Writes the current copy over the other one. Durable on return, at one persist barrier.
     ///
-    /// Safe at any time: nobody who reads the pair takes the copy that is written over, before,
-    /// while or after, for it is damaged or the older one; and what counts is not touched. Doing it
-    /// twice is doing it once.
+    /// Safe at any time, and idempotent: the current copy is not touched, and no reader takes the
+    /// overwritten copy before, during or after the write, since it is damaged or older.
     ///
     /// # Panics
-    /// When `copy` is the one that counts.
-    pub(crate) fn mend(&self, file: &PoolFile, copy: usize) -> Result<(), medium::Error> {
+    /// If `copy` is the current one.
+    pub(crate) fn repair(&self, file: &PoolFile, copy: usize) -> Result<(), medium::Error> {
         let good = 1 - copy;
         let counts = self.current().is_ok_and(|one| self.decoded[good] == Ok(one));
-        assert!(counts, "a copy is mended from the one that counts");
+        assert!(counts, "a repair copies from the current copy");
         file.write_durable_at(copy as u64 * COPY_BYTES, &self.blocks[good])
     }
 }

@@ -1,4 +1,4 @@
-//! What superblocks and log heads are on the medium, and what is refused.
+//! Tests of the format of superblocks and log heads, and of the blocks that are refused.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn superblock() -> Superblock {
 }
 
 #[test]
-fn a_superblock_reads_back_as_it_was_written() {
+fn superblock_roundtrips() {
     let block = superblock().encode();
     assert_eq!(Superblock::decode(&block), Ok(superblock()));
     assert_eq!(name(&superblock().layout), "bank");
@@ -40,9 +40,9 @@ fn control_characters_of_names_are_escaped() {
     assert_eq!(exact_name(b"\x1b[2J\0rest"), "\u{1b}[2J");
 }
 
-/// The words as they were when format 3 was set: another result is another format.
+/// The words of format 3. A different result is a different format.
 #[test]
-fn a_superblock_is_laid_out_as_format_3_says() {
+fn superblock_layout_is_format_3() {
     let mut golden = [0; WORDS];
     golden[..25].copy_from_slice(&[
         0x4452_4f57_5453_414c,
@@ -77,7 +77,7 @@ fn a_superblock_is_laid_out_as_format_3_says() {
 }
 
 #[test]
-fn a_superblock_with_any_bit_changed_is_refused() {
+fn superblock_with_a_flipped_bit_is_refused() {
     for bit in 0..WORDS * 64 {
         let mut block = superblock().encode();
         block[bit / 64] ^= 1 << (bit % 64);
@@ -86,7 +86,7 @@ fn a_superblock_with_any_bit_changed_is_refused() {
 }
 
 #[test]
-fn an_unknown_version_or_feature_is_named() {
+fn unknown_version_or_feature_is_reported() {
     for version in [1, 2, 4, 1 << 32 | 3] {
         let mut block = superblock().encode();
         block[1] = version;
@@ -96,15 +96,16 @@ fn an_unknown_version_or_feature_is_named() {
 }
 
 #[test]
-fn a_reserved_word_that_is_not_zero_is_refused() {
+fn nonzero_reserved_word_is_refused() {
     let mut block = superblock().encode();
     block[40] = 1;
     assert_eq!(Superblock::decode(&sealed(block)), Err(Invalid::Damaged));
 }
 
-/// One layout name would be told as another, or as none, and never match what is asked for.
+/// Otherwise a layout name would be shown as another one, or as none, and never match the requested
+/// one.
 #[test]
-fn a_name_with_something_behind_its_end_is_refused() {
+fn name_with_bytes_after_its_end_is_refused() {
     for (word, value) in [(8, 0x61_0000), (7, 1 << 32), (9, 1 << 40), (22, 1 << 63), (10, 0xff)] {
         let mut block = superblock().encode();
         block[word] = value;
@@ -113,7 +114,7 @@ fn a_name_with_something_behind_its_end_is_refused() {
 }
 
 #[test]
-fn numbers_that_no_pool_reaches_are_refused() {
+fn numbers_out_of_range_are_refused() {
     for word in [2, 4, 19, 20, 23] {
         let mut block = superblock().encode();
         block[word] = u64::MAX - 1;
@@ -122,7 +123,7 @@ fn numbers_that_no_pool_reaches_are_refused() {
 }
 
 #[test]
-fn the_newer_valid_copy_counts() {
+fn newer_valid_copy_is_current() {
     let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
     let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
     let damaged = Err(Invalid::Damaged);
@@ -140,7 +141,7 @@ fn the_newer_valid_copy_counts() {
 }
 
 #[test]
-fn copies_that_no_update_leaves_contradict_each_other() {
+fn copies_that_no_update_leaves_contradict() {
     let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
     let one = superblock();
     let same_edition = Superblock { reproduced: 100, ..one };
@@ -153,7 +154,7 @@ fn copies_that_no_update_leaves_contradict_each_other() {
 }
 
 #[test]
-fn the_copy_that_counts_is_known_and_written_last() {
+fn current_copy_offset_follows_the_newer_copy() {
     let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
     let damaged = Err(Invalid::Damaged);
     for (a, b, place) in [
@@ -169,7 +170,7 @@ fn the_copy_that_counts_is_known_and_written_last() {
 }
 
 #[test]
-fn a_log_head_is_not_a_superblock() {
+fn log_head_is_not_a_superblock() {
     let head = LogHead { edition: 1, pool: 2, generation: 3 };
     assert_eq!(LogHead::decode(&head.encode()), Ok(head));
     assert_eq!(Superblock::decode(&head.encode()), Err(Invalid::Damaged));
@@ -177,7 +178,7 @@ fn a_log_head_is_not_a_superblock() {
 }
 
 #[test]
-fn a_tag_is_never_zero() {
+fn pointer_tag_is_never_zero() {
     for pool in [0, 0xfffe, 0xffff, u64::MAX] {
         assert_ne!(Superblock { pool, ..superblock() }.tag(), 0);
     }
