@@ -1,8 +1,9 @@
-//! `decoupled`: run on shadow memory, persist the redo log behind, reproduce it in place later.
+//! `decoupled`: runs on shadow memory, persists the redo log in the background, and reproduces it
+//! in the heap image later.
 //!
 //! ```text
 //!   perform                     persist                      reproduce
-//!   worker: shadow, ring  -->   group, log, barrier   -->    home, barrier, superblock, recycle
+//!   worker: shadow, ring  -->   group, log, barrier   -->    heap image, barrier, superblock
 //!   commit returns (async)      commit returns (sync)
 //! ```
 //!
@@ -35,9 +36,9 @@ use crate::superblock::Superblock;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Medium, Options};
 
-/// More transactions of a group than anybody gathers.
+/// Bound on the transactions of a group; no workload reaches it.
 const GROUP_MAX: u64 = 1 << 40;
-/// More threads than anybody has cores.
+/// Bound on persist threads, beyond the cores of any machine.
 const PERSIST_THREADS_MAX: usize = 1024;
 
 /// The default design, over a transactional memory and a shadow.
@@ -48,7 +49,7 @@ pub struct Decoupled<T: Tm = Stm, S: ShadowMemory = ShadowHeap> {
     words_max: usize,
 }
 
-/// What workers and background threads share.
+/// State shared by workers and background threads.
 struct Inner<T, S> {
     memory: T,
     shadow: S,
@@ -57,7 +58,7 @@ struct Inner<T, S> {
     pause: Duration,
 }
 
-/// What one worker owns.
+/// The design's part of a worker.
 pub struct Local<T: Tm, S: ShadowMemory = ShadowHeap> {
     attempt: T::Attempt,
     part: S::Part,
@@ -65,12 +66,12 @@ pub struct Local<T: Tm, S: ShadowMemory = ShadowHeap> {
 }
 
 impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
-    /// Bytes of anonymous memory that its shadow needs, whatever the medium.
+    /// Returns the bytes of anonymous memory that the shadow needs, on any medium.
     fn memory_bytes(options: &Options, _: Medium, heap_bytes: u64) -> u64 {
         S::memory_bytes(options, heap_bytes)
     }
 
-    /// Recovers, begins a new generation, and starts.
+    /// Recovers the pool, begins a new generation, and starts the threads.
     fn start(opened: Opened, options: &Options) -> Result<(Self, Shape), Error> {
         let open = |storage: &Storage| {
             let Superblock { heap_offset, heap_bytes, .. } = *storage.superblocks.current();
@@ -113,53 +114,55 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
 
     fn stop_background(&mut self) {
         self.inner.pipeline.bells.close();
-        // After that: whoever it wakes sees that the pool closes.
+        // After `close`, so that the threads it wakes see the flag.
         self.inner.pipeline.persist.more.notify();
         if let Some(background) = self.background.take() {
             background.join();
         }
     }
 
-    /// One persist step, as a background thread would run it: for tests without such threads.
+    /// Runs one persist step as a background thread would, for tests without such threads. Returns
+    /// whether it did anything.
     ///
     /// # Errors
-    /// The medium's. Answers whether there was something to do.
+    /// An error of the medium.
     pub fn persist_step(&self) -> Result<bool, Error> {
         Ok(Steps::persist_step(&*self.inner)? != Step::Nothing)
     }
 
-    /// One reproduce step, as a background thread would run it: for tests without such threads.
+    /// Runs one reproduce step as a background thread would, for tests without such threads.
+    /// Returns whether it did anything.
     ///
     /// # Errors
-    /// The medium's. Answers whether there was something to do.
+    /// An error of the medium.
     pub fn reproduce_step(&self) -> Result<bool, Error> {
         Ok(Steps::reproduce_step(&*self.inner)? != Step::Nothing)
     }
 
-    /// One part of a reproduce step that another thread is in, as a background thread would bring
-    /// it home: for tests and measurements without such threads.
+    /// Runs one part of a reproduce step that another thread leads, as a background thread would,
+    /// for tests and measurements without such threads. Returns whether it did anything.
     ///
     /// # Errors
-    /// The medium's. Answers whether there was something to do.
+    /// An error of the medium.
     pub fn part_step(&self) -> Result<bool, Error> {
         Ok(Steps::part_step(&*self.inner)? != Step::Nothing)
     }
 }
 
-/// How long the thread behind naps. Where each commit is waited for, who waits persists: a thread
-/// that looks on all the time would take the group from under it, and have it sleep. Where there is
-/// no such thread, nobody looks on.
+/// Returns how long the persist thread sleeps between looks. If each commit is waited for, the
+/// waiting thread persists it; a persist thread that never sleeps would take the group from it and
+/// make it sleep. Without background threads the pause does not matter.
 fn pause(options: &Options) -> Duration {
     let looks_on = options.durability == Durability::Async && options.background;
     if options.pause.is_zero() && !looks_on { NAP } else { options.pause }
 }
 
-/// Transactions of a group that is combined.
+/// Returns the number of transactions in a combined group.
 fn group(options: &Options) -> u64 {
     options.group.min(GROUP_MAX)
 }
 
-/// What a pool does with its groups, whose steps sleep in the kernel or do not.
+/// Returns the grouping for a pool. `blocks`: its steps sleep in the kernel.
 fn grouping(options: &Options, blocks: bool) -> Grouping {
     Grouping {
         transactions: group(options),
@@ -171,7 +174,7 @@ fn grouping(options: &Options, blocks: bool) -> Grouping {
 }
 
 impl<T: Tm, S: ShadowMemory> Inner<T, S> {
-    /// What stands behind the shadow.
+    /// Returns the pipeline below the shadow.
     #[inline(always)]
     fn behind(&self) -> Behind<'_> {
         Behind::new(&self.pipeline, self.memory.clock())
@@ -295,9 +298,10 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     #[inline]
     fn begin(&self, local: &mut Local<T, S>, read_only: bool) -> Result<(), Error> {
-        // A pool that cannot go on says so at once, and not when its ring is full.
+        // A failed pool returns its error here, and not only when the ring is full.
         self.check()?;
-        // Room for a hole, always: an attempt that rolls back may need one, and must not wait.
+        // Always reserve room for a no-op record: an attempt that rolls back may need one, and must
+        // not wait.
         let wanted = std::mem::take(&mut local.redo.wanted);
         if !local.redo.has_room(wanted) {
             self.wait_for_room(&mut local.redo)?;
@@ -390,7 +394,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     }
 
     fn committed_id(&self) -> TxId {
-        // Acquire: whoever asks may wait for this ID, and must find its record published by then.
+        // Acquire: the caller may wait for this ID, and the record must be published by then.
         TxId(self.inner.memory.clock().load(Ordering::Acquire))
     }
 
@@ -438,7 +442,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.pipeline.persist.hurry(id);
         match self.background {
             Some(_) => self.inner.pipeline.bells.hurry(),
-            // An error is kept, and is the outcome.
+            // The error is sticky and becomes the outcome.
             None => drop(self.wait(id)),
         }
     }
@@ -452,7 +456,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         let Inner { pipeline, memory, .. } = &*self.inner;
         match self.options.ideal_reproduce {
             false => pipeline.close(memory.clock()),
-            true => pipeline.bring_home(memory.clock()), // in no good order: nothing is there
+            true => pipeline.bring_home(memory.clock()), // not marked clean: the heap is lost
         }
     }
 
@@ -465,7 +469,8 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
             0 => self.persist_step(),
             1 => self.reproduce_step(),
             2 => {
-                // As a worker helps: it waits for no device, so several groups get under way.
+                // As a helping worker does: it waits for no device, so several groups are in
+                // flight.
                 let Inner { pipeline, memory, .. } = &*self.inner;
                 Ok(pipeline.persist_step(memory.clock(), true, false)? != Step::Nothing)
             }
@@ -484,19 +489,18 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 }
 
 impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
-    /// One persist step by a worker, when the background thread, which there is, does not get a
-    /// core: otherwise what is committed would wait for as long as the scheduler likes. Waits for
-    /// no device.
+    /// Runs one persist step in a worker, if the background thread does not get a core; a commit
+    /// would otherwise wait for the scheduler. Waits for no device.
     #[cold]
     fn help(&self) {
         let Pipeline { persist, bells, .. } = &self.inner.pipeline;
         if persist.combines() {
-            // To gather and pack a combined group takes a hundred milliseconds, and a commit that
-            // nobody waits for must not: the thread behind does it. A worker waits for it, and
-            // helps, when its ring is full.
+            // Gathering and compressing a combined group takes a hundred milliseconds, too long for
+            // a commit without a waiter. Wake the background thread instead. A worker whose ring is
+            // full waits for that thread, and helps.
             return bells.hurry();
         }
-        // An error is kept, and told when the next transaction begins.
+        // The error is sticky: the next transaction returns it at its begin.
         let _ = self.inner.pipeline.persist_step(self.inner.memory.clock(), true, false);
     }
 

@@ -1,16 +1,16 @@
-//! Designs: ways to reach atomic durability, peers behind one small trait.
+//! Designs: each reaches atomic durability in its own way, behind one trait.
 //!
 //! | design | perform | persist | reproduce | durable |
 //! |---|---|---|---|---|
-//! | [`Decoupled`] | in shadow memory | behind, by groups | later, by batches | the ticket tells |
-//! | [`Snapshot`] | in copies of objects | by the worker, each | by slots of the log | on return |
-//! | [`Undo`] | in place, old values logged first | by the worker, each | - | on return |
-//! | [`Redo`] | in a buffer | by the worker, each | by slots of the log | on return |
+//! | [`Decoupled`] | in shadow memory | background, by groups | later, by batches | per ticket |
+//! | [`Snapshot`] | in copies of objects | by each worker | by slots of the log | on return |
+//! | [`Undo`] | in place, old values logged first | by each worker | - | on return |
+//! | [`Redo`] | in a buffer | by each worker | by slots of the log | on return |
 //! | [`Volatile`] | in memory | - | - | never: the upper bound |
-//! | [`Plain`] | in memory, no isolation | - | - | never: the anchor |
+//! | [`Plain`] | in memory, no isolation | - | - | never: the baseline |
 //!
-//! A design is one file here; it says which step runs where, and leaves the steps to their folders.
-//! Those that log by worker share a folder of their own, `slots`.
+//! A design is one file, which assigns the steps to threads; the steps themselves are in their own
+//! folders. The designs with a log for each worker are in `slots`.
 
 mod decoupled;
 mod plain;
@@ -25,10 +25,11 @@ pub use volatile::Volatile;
 use crate::perform::{Gate, Obstacle, Stm};
 use crate::shadow::{Evicting, Software};
 
-/// [`Decoupled`] with a page table in memory in front of a pool that may be larger than it.
+/// [`Decoupled`] with a page table in software, for a pool that may be larger than memory.
 pub type DecoupledSoftware<T = Stm> = Decoupled<T, Software>;
 
-/// [`Decoupled`] with a private mapping of a pool that may be larger than what is copied of it.
+/// [`Decoupled`] with a private mapping, for a pool that may be larger than the memory for its
+/// copied pages.
 pub type DecoupledEvicting<T = Stm> = Decoupled<T, Evicting>;
 
 use std::path::Path;
@@ -43,42 +44,42 @@ use crate::metrics::Metrics;
 use crate::pool::Shape;
 use crate::{Error, Options};
 
-/// Where a word of the heap is. Both indices are in words, from the heap's first.
+/// The place of a word in the heap. Both indices count words from the start of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
-    /// The first word of the object that the program has named; 0 where the design does not ask
-    /// ([`Design::BY_OBJECT`]).
+    /// The first word of the object in the program's address; 0 if the design does not isolate
+    /// objects ([`Design::BY_OBJECT`]).
     pub object: usize,
-    /// The word, or the first one of some.
+    /// The word, or the first of several.
     pub index: usize,
 }
 
-/// One way to reach atomic durability. What has a default is that of a design that keeps nothing.
+/// One way to reach atomic durability. The defaults are those of a design that is not durable.
 ///
-/// `Local` is what one worker owns of it. Places are inside the heap: the transaction has checked
-/// them. An attempt is `begin`, accesses, then `commit` or `roll_back`; after a `Stop` only
-/// `roll_back` follows.
+/// `Local` is the design's part of a worker. The transaction has checked that all places are inside
+/// the heap. An attempt is `begin`, accesses, then `commit` or `roll_back`. After a `Stop` only
+/// `roll_back` may follow.
 pub trait Design: Sized + Send + Sync + 'static {
-    /// Its name in the superblock, on the command line and in results.
+    /// Name of the design in the superblock, on the command line and in results.
     const NAME: &'static str;
-    /// Whether anything of it survives its process.
+    /// Whether commits survive the process.
     const DURABLE: bool;
-    /// How many workers it can have at a time.
+    /// The greatest number of workers at one time.
     const WORKERS_MAX: usize;
-    /// Whether a body that ends with a `Stop` leaves nothing.
+    /// Whether a body that ends with a `Stop` has no effect.
     const ROLLS_BACK: bool = true;
-    /// Whether it isolates whole objects: then an [`At`] says of which object a word is, and a
-    /// transaction that has an object to itself needs no other proof that it stays live.
+    /// Whether isolation is by object. An [`At`] then contains the object of the word, and an
+    /// object's lock proves that it stays live.
     const BY_OBJECT: bool = false;
-    /// Whether an attempt that only reads is in nobody's way and nobody is in its: it begins
-    /// whoever is to be let through.
+    /// Whether a read-only attempt neither obstructs others nor is obstructed. It then begins
+    /// despite a closed starvation lock.
     const READS_PASS: bool = false;
-    /// What its background threads do, step by step: the steps' names.
+    /// Names of the background steps, in the order of their numbers.
     const STEPS: &'static [&'static str] = &[];
-    /// What one worker owns.
+    /// The design's part of a worker.
     type Local: Send;
 
-    /// Makes a new pool. `path` is not used by designs that keep nothing.
+    /// Creates a pool. Designs that are not durable ignore `path`.
     ///
     /// # Errors
     /// See [`Pool::create_as`](crate::Pool::create_as).
@@ -90,63 +91,64 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// See [`Pool::open_as`](crate::Pool::open_as).
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error>;
 
-    /// Words of the heap that transactions work on.
+    /// Returns the number of words in the heap.
     fn words(&self) -> usize;
 
-    /// A word, past all isolation: for who knows that nobody writes it, or looks again.
+    /// Reads a word without isolation. For callers that exclude writers, or that validate the value
+    /// later.
     fn peek(&self, index: usize) -> u64;
 
-    /// A word, past all isolation and without any effect on the design: for who observes a test.
+    /// Reads a word without isolation and without side effects, for observing a test.
     fn observe(&self, index: usize) -> u64 {
         self.peek(index)
     }
 
-    /// Changes a word past all isolation and logging: a bug that crash tests plant.
+    /// Writes a word without isolation or log: a bug that crash tests inject.
     fn poke(&self, index: usize, value: u64);
 
-    /// Registers a worker; `number` is unique among the living ones.
+    /// Registers a worker; `number` is unique among the live ones.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    /// If memory is exhausted.
     fn local(&self, number: usize) -> Result<Self::Local, Error>;
 
-    /// The worker is gone.
+    /// Unregisters a worker.
     fn close_local(&self, local: &mut Self::Local) {
         let _ = local;
     }
 
-    /// Most words that one transaction may write.
+    /// Returns the greatest number of words that one transaction may write.
     fn words_max(&self) -> usize {
         usize::MAX
     }
 
-    /// Begins an attempt; waits for room in the worker's ring, holding nothing. `read_only` says
-    /// that it will not write.
+    /// Begins an attempt. Waits for room in the worker's ring, while the worker holds no lock.
+    /// `read_only` promises that the attempt does not write.
     ///
     /// # Errors
-    /// When the pool cannot go on.
+    /// If the pool has failed.
     fn begin(&self, local: &mut Self::Local, read_only: bool) -> Result<(), Error>;
 
-    /// The starvation lock of its transactions.
+    /// Returns the starvation lock.
     fn gate(&self) -> &Gate;
 
-    /// Why the worker's last attempt ended with a conflict; asked once.
+    /// Takes the obstacle that ended the worker's last attempt with a conflict.
     fn obstacle(&self, local: &mut Self::Local) -> Obstacle {
         let _ = local;
         Obstacle::Unknown
     }
 
-    /// Whether what was [`Held`](Obstacle::Held) still has this value.
+    /// Whether a [`Held`](Obstacle::Held) record still has this value.
     fn is_held(&self, key: u64, seen: u64) -> bool {
         let _ = (key, seen);
         false
     }
 
-    /// Whether the pool can go on. An attempt that could not be made durable ends as if another
-    /// transaction had been in the way: who does not begin again asks here why.
+    /// Checks whether the pool has failed. An attempt that could not be made durable ends as a
+    /// conflict does. A caller that does not retry gets the error here.
     ///
     /// # Errors
-    /// Why not.
+    /// The failure.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }
@@ -157,20 +159,20 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// [`Stop::Conflict`].
     fn read(&self, local: &mut Self::Local, at: At) -> Result<u64, Stop>;
 
-    /// Reads neighbouring words.
+    /// Reads neighboring words.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
     fn read_run(&self, local: &mut Self::Local, at: At, out: &mut [u64]) -> Result<(), Stop>;
 
-    /// Which version of an object the attempt reads, until it writes it: for a design that need
-    /// not find that out at each word.
+    /// Returns the version of an object that the attempt reads until it writes the object. Saves a
+    /// design from finding the version at each word.
     fn look(&self, local: &mut Self::Local, object: usize) -> u64 {
         let _ = (local, object);
         0
     }
 
-    /// Reads a word of a version that [`look`](Design::look) has found.
+    /// Reads a word of a version that [`look`](Design::look) returned.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
@@ -179,7 +181,7 @@ pub trait Design: Sized + Send + Sync + 'static {
         self.read(local, at)
     }
 
-    /// The same for neighbouring words.
+    /// Reads neighboring words of a version that [`look`](Design::look) returned.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
@@ -200,14 +202,14 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// [`Stop::Conflict`].
     fn write(&self, local: &mut Self::Local, at: At, value: u64) -> Result<(), Stop>;
 
-    /// Writes neighbouring words.
+    /// Writes neighboring words.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
     fn write_run(&self, local: &mut Self::Local, at: At, values: &[u64]) -> Result<(), Stop>;
 
-    /// Takes the object to itself as if it had been written, where reads alone are not isolated
-    /// from each other's writes.
+    /// Locks the object as a write would, where reads alone are not protected from concurrent
+    /// writes (write skew).
     ///
     /// # Errors
     /// [`Stop::Conflict`].
@@ -217,45 +219,46 @@ pub trait Design: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// The attempt gives memory back in which objects may come to lie that begin elsewhere.
+    /// Notes that the attempt frees memory in which objects with other boundaries may follow.
     #[inline]
     fn gives_chunks_back(&self, local: &mut Self::Local) {
         let _ = local;
     }
 
-    /// A hint that words from `index` on will be read.
+    /// Hints that words from `index` on will be read.
     fn will_read(&self, index: usize, words: usize);
 
-    /// A hint that words from `index` on will be written.
+    /// Hints that words from `index` on will be written.
     fn will_write(&self, index: usize, words: usize);
 
-    /// How many different words the attempt has written.
+    /// Returns the number of different words that the attempt wrote.
     fn words_written(&self, local: &Self::Local) -> usize;
 
-    /// Why the attempt was answered [`Stop::TooLarge`], if not for the log's size.
+    /// Returns the error behind [`Stop::TooLarge`], unless it is the log's size.
     fn why_too_large(&self, local: &Self::Local) -> Option<Error> {
         let _ = local;
         None
     }
 
-    /// Commits; answers the ID to wait for.
+    /// Commits; returns the ID whose durability covers the transaction.
     ///
     /// # Errors
-    /// [`Stop::Conflict`]: roll back and try again.
+    /// [`Stop::Conflict`]: roll back and retry.
     fn commit(&self, local: &mut Self::Local) -> Result<TxId, Stop>;
 
-    /// Takes the attempt back; answers the last ID that it may have seen.
+    /// Rolls the attempt back; returns the last ID that it may have seen.
     fn roll_back(&self, local: &mut Self::Local) -> TxId;
 
-    /// The last transaction that has an ID.
+    /// Returns the last assigned ID.
     fn committed_id(&self) -> TxId;
 
-    /// The largest ID such that it and all before it survive a crash.
+    /// Returns the durable watermark: the greatest ID such that it and all before it survive a
+    /// crash.
     fn durable_id(&self) -> TxId {
         TxId::NONE
     }
 
-    /// The last transaction that is at home.
+    /// Returns the reproduced watermark: the heap image holds all transactions up to this ID.
     fn reproduced_id(&self) -> TxId {
         TxId::NONE
     }
@@ -263,13 +266,13 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Waits until `id` is durable.
     ///
     /// # Errors
-    /// When the pool cannot go on; [`Error::NotDurable`].
+    /// If the pool has failed; [`Error::NotDurable`].
     fn wait(&self, id: TxId) -> Result<(), Error> {
         let _ = id;
         Err(Error::NotDurable { design: Self::NAME })
     }
 
-    /// What has become of `id`: durable, never to be, or neither yet (`None`).
+    /// Returns the outcome of `id`: durable or failed; `None` while it is undecided.
     fn outcome(&self, id: TxId) -> Option<Result<(), Error>> {
         let _ = id;
         Some(Err(Error::NotDurable { design: Self::NAME }))
@@ -284,9 +287,9 @@ pub trait Design: Sized + Send + Sync + 'static {
         Err(Error::NotDurable { design: Self::NAME })
     }
 
-    /// Has a future's task woken when the outcome of `id` is known. A future that is polled again
-    /// replaces the waker that it has registered, so each has one at most. It looks at the
-    /// [`outcome`](Design::outcome) afterwards: where that is known, nothing may be registered.
+    /// Wakes a future's task when the outcome of `id` is known. A future that is polled again
+    /// replaces its waker, so it has at most one. The caller then reads the
+    /// [`outcome`](Design::outcome): if it is known already, the waker need not be registered.
     ///
     /// # Errors
     /// [`Error::NotDurable`].
@@ -300,22 +303,22 @@ pub trait Design: Sized + Send + Sync + 'static {
         self.tell(id, Listener::Task(waker.clone()))
     }
 
-    /// Removes the waker that a future has registered: the future is dropped.
+    /// Removes the waker of a future that is dropped.
     fn forget(&self, id: TxId, registration: &Registration) {
         let _ = (id, registration);
     }
 
-    /// Callbacks and tasks that have not been notified.
+    /// Returns the number of callbacks and tasks that have not been notified.
     fn listeners(&self) -> usize {
         0
     }
 
-    /// Somebody waits for `id` who cannot help: it is made durable at once.
+    /// Expedites `id`: a thread waits for it and cannot run the steps itself.
     fn hurry(&self, id: TxId) {
         let _ = id;
     }
 
-    /// Makes everything committed before durable and brings it home.
+    /// Makes every earlier commit durable and applies it to the heap image.
     ///
     /// # Errors
     /// As [`wait`](Design::wait).
@@ -323,33 +326,33 @@ pub trait Design: Sized + Send + Sync + 'static {
         Err(Error::NotDurable { design: Self::NAME })
     }
 
-    /// Makes everything durable, brings it home, marks the pool as left in good order.
+    /// Makes every commit durable, applies it to the heap image, and marks the shutdown as clean.
     ///
     /// # Errors
-    /// The medium's.
+    /// An error of the medium.
     fn close(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Stops as a crash would: nothing more is made durable.
+    /// Stops as a crash would: nothing more becomes durable.
     fn abandon(&mut self) {}
 
-    /// One of its [`STEPS`](Design::STEPS), as a background thread would run it: for tests without
-    /// such threads, which run them in any order. Answers whether there was something to do.
+    /// Runs one of its [`STEPS`](Design::STEPS) as a background thread would, for tests that have
+    /// no such threads and choose the order. Returns whether it did anything.
     ///
     /// # Errors
-    /// The medium's.
+    /// An error of the medium.
     ///
     /// # Panics
-    /// When there is no such step.
+    /// If the design has no such step.
     fn step(&self, number: usize) -> Result<bool, Error> {
         panic!("{} has no step {number}", Self::NAME)
     }
 
-    /// Brings everything committed to where [`peek`](Design::peek) finds it; no transaction runs.
+    /// Makes every commit visible to [`peek`](Design::peek). No transaction may run.
     fn settle(&self) {}
 
-    /// What it has cost.
+    /// Returns the operations and costs so far.
     fn metrics(&self) -> Metrics {
         Metrics::default()
     }

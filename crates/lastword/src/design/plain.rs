@@ -1,7 +1,7 @@
-//! `plain`: loads and stores, no isolation, one worker. What keeps `volatile` honest: a slow
-//! transactional memory would make durability look cheap.
+//! `plain`: loads and stores, without isolation, for one worker. It is the baseline of `volatile`:
+//! a slow transactional memory would make durability look cheap.
 //!
-//! A body that ends with a `Stop` has nothing taken back: what it wrote before stays.
+//! A body that ends with a `Stop` is not rolled back: its earlier writes stay.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::{Error, Options};
 /// Bare memory.
 pub struct Plain {
     shadow: ShadowHeap,
-    /// Committed transactions; only the one worker counts.
+    /// Number of committed transactions. Only one worker counts.
     committed: AtomicU64,
     gate: Gate,
 }

@@ -1,5 +1,5 @@
-//! `volatile`: the transactional memory alone. Nothing is durable: the upper bound of what a
-//! durable design can reach over the same memory.
+//! `volatile`: the transactional memory alone, without durability. It is the upper bound for a
+//! durable design on the same memory.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::shadow::ShadowHeap;
 use crate::sync::Ordering;
 use crate::{Error, Options};
 
-/// A transactional memory over memory that dies with the process.
+/// A transactional memory over a heap that does not survive the process.
 pub struct Volatile<T: Tm = Stm> {
     memory: T,
     shadow: ShadowHeap,

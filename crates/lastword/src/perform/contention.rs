@@ -1,104 +1,104 @@
-//! Contention management: backoff, and a starvation lock that reaches only as far as it must.
+//! Contention management: backoff, and a starvation lock with a limited reach.
 //!
-//! A transaction that meets a conflict rolls back, waits and tries again. What it waits for
-//! depends on the [`Obstacle`]:
+//! A transaction that meets a conflict rolls back, waits and retries. The [`Obstacle`] determines
+//! the wait:
 //!
-//! | obstacle | what happened | the transaction waits | a loss |
+//! | obstacle | cause | the transaction waits | counts as a loss |
 //! |---|---|---|---|
-//! | `Held` | a running transaction has taken the record | until it has ended | then |
+//! | `Held` | a running transaction holds the record | until that one has ended | then |
 //! | `Changed`, `Untracked` | a record that was read is newer | a random pause | yes |
-//! | `Reserved` | a starving transaction needs the record | until it has ended | then |
-//! | `Room` | the worker's own log is full | in its design's begin | no |
-//! | `Unknown` | something without a record: a frame of the shadow | a random pause | yes |
+//! | `Reserved` | a starving transaction reserved the record | until that one has ended | then |
+//! | `Room` | the worker's own log is full | at the next begin | no |
+//! | `Unknown` | an obstacle without a record: a frame of the shadow | a random pause | yes |
 //!
-//! So a loss is a transaction that ended. A body that runs for long causes one loss, however often
-//! others meet its records meanwhile, and waiting for it takes nothing from unrelated workers.
+//! Each loss is therefore due to a transaction that ended. A long-running body causes one loss,
+//! however often others meet its records, and waiting for it does not affect unrelated workers.
 //!
-//! After [`PATIENCE`] losses a transaction starves and joins the queue. The first of the queue has
-//! the starvation lock, in two degrees:
-//! 1. It *reserves* each record that it loses on. No other transaction takes a reserved record;
-//!    all others go on. Current holders end by themselves.
-//! 2. When it has lost [`RESERVATIONS`] records, or an obstacle has no record, it *closes the
-//!    gate*: no other transaction of the pool begins until it has ended.
+//! After [`PATIENCE`] losses a transaction starves and joins the queue. The first in the queue
+//! holds the starvation lock, which has two levels:
+//! 1. It *reserves* each record that it loses on. No other transaction takes a reserved record, and
+//!    current holders end on their own. All other work continues.
+//! 2. After [`RESERVATIONS`] more losses, or at an obstacle without a record, it *closes* the lock:
+//!    no other transaction of the pool begins until this one has ended.
 //!
-//! No livelock: let the first of the queue lose again and again. Each loss is on a record that was
-//! not reserved (at most `RESERVATIONS` of them), or is caused by an attempt that took its records
-//! before it could see the reservation (at most one for each worker and record). Then the gate
-//! closes, the attempts that were running end, and it runs alone. A transaction that ends leaves
-//! the queue, so every starving transaction becomes the first of it.
+//! No livelock: suppose that the first in the queue loses repeatedly. Each loss is on an unreserved
+//! record (at most `RESERVATIONS` times), or due to an attempt that took its records before it
+//! could see the reservation (at most once for each worker and record). Then the lock closes, the
+//! running attempts end, and the transaction runs alone. An ended transaction leaves the queue, so
+//! every starving transaction reaches its head.
 //!
-//! No starvation: a transaction that fails for ever comes into the queue, since each obstacle that
-//! ends is a loss, the reservation of another starving transaction included. Those before it in the
-//! queue are at most one for each worker.
+//! No starvation: each ended obstacle is a loss, including the reservation of another starving
+//! transaction. A transaction that keeps failing therefore joins the queue. At most one transaction
+//! of each worker precedes it.
 //!
-//! The attempts end because none of them waits for another to commit or roll back. With a bound on
-//! the shadow (`shadow`) an attempt may wait while it runs, in two ways, and neither ends with an
-//! attempt:
-//! - For reproduction up to an assigned ID. Its worker records it without a wait; the rest is
-//!   the media's, and the thread that waits helps.
-//! - For another thread that moves the page that it wants. That thread waits, if at all, as above,
-//!   or for the device or one system call; it wants no other page meanwhile, so there is no circle.
+//! Attempts end, since no attempt waits for another to commit or roll back. With a bounded shadow
+//! (`shadow`) a running attempt waits in two cases, and neither depends on the end of an attempt:
+//! - For reproduction up to an assigned ID. The worker of that ID records it without waiting, the
+//!   media do the rest, and the waiting thread helps.
+//! - For a thread that moves the page it needs. That thread waits only as above, for the device, or
+//!   for one system call. It needs no other page meanwhile, so no cycle forms.
 //!
-//! An attempt never waits for an ownership record or a frame: it rolls back, which gives up its
-//! records and pins. All waits of this module are between two attempts, when a worker has no
-//! record, no pin and no assigned ID. So no wait here can be part of a circle.
+//! An attempt never waits for an ownership record or a frame: it rolls back, which releases its
+//! records and pins. This module waits only between attempts, when a worker has no record, no pin
+//! and no assigned ID. No wait here can be part of a cycle.
 //!
-//! What remains of a long body: transactions that need its records wait for it. So does the whole
-//! pool where a transaction has closed the gate, which takes `PATIENCE + RESERVATIONS` losses.
+//! One cost of a long-running body remains: transactions that need its records wait for it. If a
+//! transaction has closed the lock, which takes `PATIENCE + RESERVATIONS` losses, the whole pool
+//! waits.
 //!
-//! All accesses are relaxed. Isolation never rests on the gate: a reservation that is seen late is
-//! one more conflict. The queue's mutex orders the stores.
+//! All accesses are relaxed. Isolation never depends on the lock: a reservation that is seen late
+//! costs one more conflict. The queue's mutex orders the stores.
 
 use std::collections::VecDeque;
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock, pause, rest, thread};
 
-/// Losses after which a transaction joins the queue of starving ones. Chosen, not measured:
-/// large enough that short conflicts pass by themselves, small enough that a starving transaction
-/// waits microseconds.
+/// Losses after which a transaction starves and joins the queue. Chosen, not measured: large enough
+/// that short conflicts resolve on their own, small enough that a starving transaction waits
+/// microseconds.
 const PATIENCE: u32 = 24;
 
-/// Losses of the first of the queue after which it closes the gate. Chosen, not measured: more
-/// records than transactions contend for in practice, and few enough that the reservations, of
-/// which the filter has 1024 places, hardly touch other records.
+/// Losses of the first in the queue after which it closes the lock. Chosen, not measured: more
+/// records than transactions contend for in practice. Few enough that the reservations, in a filter
+/// of 1024 bits, rarely hit other records.
 const RESERVATIONS: u32 = 64;
 
-/// Conflicts up to which a transaction tries again at once.
+/// Conflicts up to which a transaction retries at once.
 const SHORT: u32 = 2;
 
-/// Looks at what is in the way before the transaction tries again in any case: its begin notices a
-/// pool that has failed. About 2 ms; see [`rest`].
+/// Looks at an obstacle before the transaction retries anyway, so that its begin notices a failed
+/// pool. About 2 ms; see [`rest`].
 const LOOKS: u32 = 104;
 
 /// Words of the filter.
 const FILTER_WORDS: usize = 16;
 
-/// Why an attempt ended with a conflict. A key is the number of an ownership record, or the index
-/// of an object.
+/// The reason why an attempt ended with a conflict. A key is the number of an ownership record, or
+/// the index of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Something that has no key.
+    /// An obstacle without a key.
     #[default]
     Unknown,
     /// The worker's own log has no room; the next attempt waits for it.
     Room,
-    /// A running transaction has taken the record, which had this value then.
+    /// A running transaction holds the record.
     Held {
-        /// Which record.
+        /// The record.
         key: u64,
-        /// What it was.
+        /// The value of the record at that time.
         seen: u64,
     },
-    /// A transaction has committed a newer version of what was read or written.
+    /// A transaction has committed a newer version of a word that the attempt read or wrote.
     Changed {
-        /// Which record.
+        /// The record.
         key: u64,
     },
-    /// The same, of an attempt that does not track its reads.
+    /// As `Changed`, in an attempt that does not track its reads.
     Untracked,
     /// A starving transaction has reserved the record.
     Reserved {
-        /// Which record.
+        /// The record.
         key: u64,
     },
 }
@@ -106,26 +106,26 @@ pub enum Obstacle {
 /// The starvation lock of one transactional memory.
 #[derive(Debug)]
 pub struct Gate {
-    /// Only the first of the queue begins.
+    /// Only the first in the queue may begin.
     closed: AtomicBool,
-    /// Whether anything is in the filter.
+    /// Whether the filter has any bit set.
     reserving: AtomicBool,
-    /// The worker for which the filter reserves.
+    /// The worker that owns the reservations.
     owner: AtomicUsize,
-    /// A Bloom filter with one hash: keys that only the owner may take.
+    /// A Bloom filter with one hash function: the keys that only the owner may take.
     filter: [AtomicU64; FILTER_WORDS],
-    /// The workers whose transactions starve.
+    /// The workers whose transactions starve, in order.
     queue: Mutex<VecDeque<usize>>,
 }
 
-/// The gate has stayed closed for longer than the caller waits.
+/// The starvation lock stayed closed for longer than the caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
-    /// The worker whose transaction has closed it.
+    /// The worker whose transaction closed it.
     pub(crate) worker: usize,
 }
 
-/// Conflicts and losses of one worker's running transaction.
+/// Conflicts and losses of a worker's running transaction.
 #[derive(Debug)]
 pub(crate) struct Fortune {
     worker: usize,
@@ -134,12 +134,12 @@ pub(crate) struct Fortune {
     seed: u64,
 }
 
-/// The place in the queue of a transaction that starves, until it ends.
+/// A starving transaction's place in the queue, until it ends.
 #[derive(Debug)]
 pub(crate) struct Turn<'g> {
     gate: &'g Gate,
     worker: usize,
-    /// Losses as the first of the queue.
+    /// Losses as the first in the queue.
     losses: u32,
 }
 
@@ -161,36 +161,36 @@ impl Fortune {
         Fortune { worker, conflicts: 0, losses: 0, seed }
     }
 
-    /// Whether the running transaction has met few conflicts so far.
+    /// Whether the running transaction has met few conflicts.
     #[inline]
     pub(crate) fn is_good(&self) -> bool {
         self.conflicts < 2
     }
 
-    /// The transaction has ended.
+    /// Resets the counts at the end of a transaction.
     #[inline]
     pub(crate) fn reset(&mut self) {
         (self.conflicts, self.losses) = (0, 0);
     }
 
-    /// Pauses after a conflict, longer and longer.
+    /// Pauses after a conflict, for a random time that grows with their number.
     #[cold]
     pub(crate) fn give_way(&mut self) {
         self.conflicts = self.conflicts.saturating_add(1);
-        // xorshift64: enough to keep two workers out of step.
+        // xorshift64: random enough to desynchronize two workers.
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;
         let longest = 16_u64 << self.conflicts.min(8);
         pause(self.seed % longest);
         if self.conflicts > SHORT {
-            // The other side may not be running: with more threads than cores, spinning would only
-            // keep it from its core.
+            // The other thread may not be running: with more threads than cores, spinning would
+            // only keep it from its core.
             thread::yield_now();
         }
     }
 
-    /// Waits while something is in the way, within bounds. Returns whether it is no longer.
+    /// Waits for an obstacle, for a bounded time. Returns whether it is gone.
     fn wait_while(&self, is_in_the_way: impl Fn() -> bool) -> bool {
         let looks = if self.conflicts > SHORT { LOOKS } else { 0 };
         for look in 0..looks {
@@ -204,13 +204,13 @@ impl Fortune {
 }
 
 impl Gate {
-    /// Passes the gate before an attempt. After a conflict it waits for what was in the way; `met`
-    /// returns that, and `is_held` whether a record still has a value. A transaction that starves
-    /// gets a `turn`, which it keeps until it ends. While the gate is closed it asks `gives_up`
-    /// with the worker that has closed it, at each look; a `true` ends the wait.
+    /// Passes the lock before an attempt, and after a conflict first waits for the obstacle. `met`
+    /// returns the obstacle, and `is_held` whether a record still has a value. A starving
+    /// transaction gets a `turn`, which it keeps until it ends. While the lock is closed, each look
+    /// calls `gives_up` with the worker that closed it; `true` ends the wait.
     ///
     /// # Errors
-    /// [`Closed`], when it has given up. Nothing was begun.
+    /// [`Closed`] after `gives_up` returned `true`. The attempt has not begun.
     #[inline]
     pub(crate) fn pass<'g>(
         &'g self,
@@ -229,7 +229,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Whether a starving transaction keeps all others from beginning.
+    /// Whether a starving transaction excludes all others.
     #[doc(hidden)]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
@@ -245,20 +245,20 @@ impl Gate {
     ) {
         if turn.is_none() && fortune.losses >= PATIENCE {
             lock(&self.queue).push_back(fortune.worker);
-            // A transaction in parts gives its turn up at each conflict. Its losses stay, so that
-            // it comes to close the gate all the same, and then runs alone until it ends.
+            // A transaction in parts leaves the queue at each conflict. Its losses carry over, so
+            // it eventually closes the lock, too, and then runs alone until it ends.
             let losses = fortune.losses - PATIENCE;
             *turn = Some(Turn { gate: self, worker: fortune.worker, losses });
         }
-        // Before the wait: the record is reserved when its holder releases it.
+        // Reserve before the wait, so that the record is reserved when its holder releases it.
         if let Some(turn) = turn {
             turn.reserve(met);
         }
         let is_lost = match met {
             Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
             Obstacle::Held { key, seen } => fortune.wait_while(|| is_held(key, seen)),
-            // Not counted, a stream of starving transactions that need one record could keep
-            // this one from it for ever: it would never join their queue.
+            // Must count as a loss: a stream of starving transactions on one record could otherwise
+            // exclude this one from their queue forever.
             Obstacle::Reserved { key } => {
                 fortune.wait_while(|| self.is_reserved(key, fortune.worker))
             }
@@ -267,9 +267,9 @@ impl Gate {
         fortune.losses = fortune.losses.saturating_add(u32::from(is_lost));
     }
 
-    /// Ends: the worker that has closed the gate opens it at the end of its transaction. A program
-    /// may forget that transaction and its worker, and a body may run without end; so the caller
-    /// says when the wait was long enough.
+    /// Waits for an open lock. The worker that closed it opens it at the end of its transaction. A
+    /// program may forget that transaction and its worker, and a body may run without end, so the
+    /// caller bounds the wait.
     #[cold]
     fn wait_until_open(
         &self,
@@ -278,8 +278,8 @@ impl Gate {
     ) -> Result<(), Closed> {
         let mut look = 0;
         while self.closed.load(Ordering::Relaxed) && !turn.is_some_and(Turn::is_first) {
-            // Stored before the gate was closed, by a thread whose store may be seen later: then
-            // it is an earlier owner, and the wait is counted anew when the right one shows.
+            // The owner was stored before the lock was closed, but the store may become visible
+            // later. An earlier owner only restarts the caller's count.
             let worker = self.owner.load(Ordering::Relaxed);
             if gives_up(worker) {
                 return Err(Closed { worker });
@@ -290,8 +290,8 @@ impl Gate {
         Ok(())
     }
 
-    /// A worker's transaction no longer starves. The worker's number, not a guard on a stack, says
-    /// whose place it is: a program may forget a guard, and its reservations would stay.
+    /// Removes a worker from the queue. Identified by number, not by a guard on a stack: a program
+    /// may forget a guard, and its reservations would remain.
     pub(crate) fn leave(&self, worker: usize) {
         let mut queue = lock(&self.queue);
         if queue.front() == Some(&worker) {
@@ -304,7 +304,7 @@ impl Gate {
         queue.retain(|other| *other != worker);
     }
 
-    /// Whether the record may be taken only by another worker, whose transaction starves.
+    /// Whether only another worker, whose transaction starves, may take the record.
     #[inline(always)]
     pub(crate) fn is_reserved(&self, key: u64, worker: usize) -> bool {
         self.reserving.load(Ordering::Relaxed) && self.is_in_filter(key, worker)
@@ -318,7 +318,7 @@ impl Gate {
     }
 }
 
-/// The filter's bit for a key.
+/// Returns the filter's word and bit for a key.
 fn place(key: u64) -> (usize, u64) {
     let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
     (hash as usize % FILTER_WORDS, 1 << (hash / FILTER_WORDS as u64 % 64))
@@ -329,7 +329,7 @@ impl Turn<'_> {
         lock(&self.gate.queue).front() == Some(&self.worker)
     }
 
-    /// Reserves what the first of the queue has lost, or closes the gate.
+    /// Reserves the record that the first in the queue lost, or closes the lock.
     fn reserve(&mut self, met: Obstacle) {
         let gate = self.gate;
         let queue = lock(&gate.queue);
@@ -343,7 +343,7 @@ impl Turn<'_> {
                 let before = gate.filter[word].load(Ordering::Relaxed);
                 gate.filter[word].store(before | bit, Ordering::Relaxed);
                 gate.reserving.store(true, Ordering::Relaxed);
-                // A record that is reserved and still held is only waited for.
+                // Waiting for a reserved record is not another loss.
                 let is_waiting = before & bit != 0 && matches!(met, Obstacle::Held { .. });
                 self.losses += u32::from(!is_waiting);
             }

@@ -1,13 +1,13 @@
-//! Perform: transactions run in shadow memory, isolated by a transactional memory.
+//! Perform: runs transactions in shadow memory, isolated by a transactional memory.
 //!
-//! A transactional memory is a component behind [`Tm`]; it knows words of a [`Space`] and
-//! transaction IDs, and nothing about durability. What a committed transaction wrote goes to a
-//! [`Redo`]: the volatile ring of `decoupled`, or nowhere for `volatile`.
+//! A transactional memory implements [`Tm`]. It handles the words of a [`Space`] and transaction
+//! IDs, and does not know about durability. The writes of a committed transaction go to a [`Redo`]:
+//! the volatile ring of `decoupled`, or none for `volatile`.
 //!
 //! | memory | isolation | for |
 //! |---|---|---|
-//! | [`Stm`] | time-based, ownership records taken at the first write, in place | the default |
-//! | [`Serial`] | one lock for everything | the reference that others are tested against |
+//! | [`Stm`] | time-based, in place, ownership records taken at the first write | the default |
+//! | [`Serial`] | one lock for everything | a reference for tests of the others |
 //!
 //! (DudeTM, sections 3.2 and 4.1.)
 
@@ -31,47 +31,47 @@ use crate::Error;
 use crate::sync::{AtomicU64, Ordering};
 use words::{Stop, TxId};
 
-/// A transactional memory: isolation and order for words of a shared heap.
+/// A transactional memory: isolation and order for the words of a shared heap.
 ///
-/// One attempt runs `begin`, then reads and writes, then `commit` or `roll_back`. After any of them
-/// has answered `Stop`, only `roll_back` may follow.
+/// An attempt is `begin`, then reads and writes, then `commit` or `roll_back`. After any of them
+/// has returned a `Stop`, only `roll_back` may follow.
 pub trait Tm: Send + Sync + Sized + 'static {
-    /// Its name, as the command line and statistics say it.
+    /// Name on the command line and in statistics.
     const NAME: &'static str;
 
-    /// One worker's running transaction: sets and buffers, kept from one to the next.
+    /// The running transaction of one worker. Its sets and buffers are reused.
     type Attempt: Send;
 
-    /// A memory for a heap of so many words, with so many ownership records, where it has them; 0:
-    /// as many as suit the heap and the machine. No transaction has an ID yet.
+    /// Makes a memory for a heap of this size, with this number of ownership records, if it has
+    /// any. 0 selects a number for the heap and the machine. No ID is assigned yet.
     ///
     /// # Errors
     /// [`Error::NoRecords`].
     fn sized(heap_words: usize, records: u64) -> Result<Self, Error>;
 
-    /// Goes on after the transaction `last`. Before any worker begins.
+    /// Continues after the transaction `last`. Called before any worker begins.
     fn starting_after(self, last: TxId) -> Self {
-        // Relaxed: what shares the memory with other threads orders it.
+        // Relaxed: sharing the memory with other threads orders this store.
         self.clock().store(last.0, Ordering::Relaxed);
         self
     }
 
-    /// The state of one worker. `worker` is unique among the living ones.
+    /// Returns the state of one worker; `worker` is unique among the live ones.
     fn attempt(&self, worker: usize) -> Self::Attempt;
 
-    /// ID of the last transaction that has drawn one. Committed when no worker is in `commit`.
+    /// Returns the clock: the last assigned ID. It is committed when no worker is in `commit`.
     fn clock(&self) -> &AtomicU64;
 
-    /// Its starvation lock.
+    /// Returns the starvation lock.
     fn gate(&self) -> &Gate;
 
-    /// Why the last attempt ended with a conflict; asked once.
+    /// Takes the obstacle that ended the last attempt with a conflict.
     fn obstacle(&self, attempt: &mut Self::Attempt) -> Obstacle {
         let _ = attempt;
         Obstacle::Unknown
     }
 
-    /// Whether a record that was [`Held`](Obstacle::Held) still has this value.
+    /// Whether a [`Held`](Obstacle::Held) record still has this value.
     fn is_held(&self, key: u64, seen: u64) -> bool {
         let _ = (key, seen);
         false
@@ -80,7 +80,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
     /// Begins an attempt.
     fn begin(&self, attempt: &mut Self::Attempt);
 
-    /// Begins an attempt that will not write. It may be quicker, and conflict more often.
+    /// Begins a read-only attempt. It may be faster and conflict more often.
     fn begin_read(&self, attempt: &mut Self::Attempt) {
         self.begin(attempt);
     }
@@ -96,7 +96,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
         index: usize,
     ) -> Result<u64, Stop>;
 
-    /// Reads neighbouring words of the snapshot.
+    /// Reads neighboring words of the snapshot.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
@@ -120,7 +120,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
         value: u64,
     ) -> Result<(), Stop>;
 
-    /// Writes neighbouring words.
+    /// Writes neighboring words.
     ///
     /// # Errors
     /// [`Stop::Conflict`].
@@ -132,20 +132,20 @@ pub trait Tm: Send + Sync + Sized + 'static {
         values: &[u64],
     ) -> Result<(), Stop>;
 
-    /// A hint that words from `index` on will be read.
+    /// Hints that words from `index` on will be read.
     fn will_read(&self, space: impl Space, index: usize, words: usize);
 
-    /// A hint that words from `index` on will be written.
+    /// Hints that words from `index` on will be written.
     fn will_write(&self, space: impl Space, index: usize, words: usize);
 
-    /// How many different words the attempt has written.
+    /// Returns the number of different words that the attempt wrote.
     fn words_written(&self, attempt: &Self::Attempt) -> usize;
 
-    /// Commits; answers the transaction's ID, or for a transaction that wrote nothing the ID of
-    /// the last transaction that it may have seen.
+    /// Commits. Returns the transaction's ID; for a read-only transaction, the last ID that it may
+    /// have seen.
     ///
     /// # Errors
-    /// [`Stop::Conflict`] when another transaction was in the way, or `redo` had no room.
+    /// [`Stop::Conflict`] on a conflict, or if `redo` has no room.
     fn commit(
         &self,
         attempt: &mut Self::Attempt,
@@ -153,7 +153,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
         redo: &mut impl Redo,
     ) -> Result<TxId, Stop>;
 
-    /// Takes everything back. Answers the ID of the last transaction that it may have seen.
+    /// Rolls the attempt back. Returns the last ID that it may have seen.
     fn roll_back(
         &self,
         attempt: &mut Self::Attempt,
@@ -162,22 +162,23 @@ pub trait Tm: Send + Sync + Sized + 'static {
     ) -> TxId;
 }
 
-/// Where the writes of committed transactions go, in the order of their IDs.
+/// The destination of the writes of committed transactions, in the order of their IDs.
 ///
-/// For each ID drawn: `drawing` before the clock is moved, then exactly one `record`.
+/// For each assigned ID: `drawing` before the clock advances, then exactly one `record`.
 pub trait Redo {
-    /// Whether a record of so many runs' words fits; asked before an ID is drawn, so that a commit
-    /// cannot fail for space. A record without writes always fits once this was asked for zero.
+    /// Whether a record with this many words of runs fits. Called before an ID is assigned, so that
+    /// a commit cannot fail for lack of room. After a call with 0 a record without writes always
+    /// fits.
     fn has_room(&mut self, words: usize) -> bool;
 
-    /// An ID larger than `clock` is about to be drawn.
+    /// Announces that an ID greater than `clock` is about to be assigned.
     fn drawing(&mut self, clock: u64);
 
-    /// The transaction `id` wrote this; nothing at all when it was rolled back.
+    /// Records the writes of the transaction `id`; none if it was rolled back.
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>);
 }
 
-/// For designs that keep nothing.
+/// A [`Redo`] without effect, for designs that are not durable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRedo;
 

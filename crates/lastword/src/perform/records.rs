@@ -1,12 +1,12 @@
-//! The table of ownership records, which a heap's stripes share.
+//! The table of ownership records, shared by the stripes of a heap.
 //!
-//! Two stripes under one record exclude each other as if they were one. A transaction of w stripes
-//! beside another one meets a record of the other's in about w * w / (2 * records) of all cases,
-//! whatever both write. So the table grows with the heap, up to a bound that grows with the cores:
-//! more records than that cost misses of caches and TLB and save conflicts that hardly occur.
+//! Two stripes with one record exclude each other as if they were one. A transaction of w stripes
+//! meets a record of a concurrent one, whatever both write, with a probability of about w * w / (2
+//! * records). So the table grows with the heap, up to a bound that grows with the cores: more
+//! records cause misses of caches and TLB, and avoid few conflicts.
 //!
-//! The memory is zeros that the kernel provides when they are first used (as huge pages where it
-//! gives them), so a large table costs nothing to make, and takes memory for what is used of it.
+//! The memory consists of zeros that the kernel provides at first use (as huge pages where it can).
+//! A large table therefore costs nothing to create, and takes memory only for its used part.
 
 use medium::Memory;
 
@@ -14,23 +14,23 @@ use super::write_set::STRIPE_WORDS;
 use crate::Error;
 use crate::sync::AtomicU64;
 
-/// Most records for each core when the program does not choose.
+/// Most records for each core by default.
 const RECORDS_PER_CORE: usize = 1 << 18;
-/// Most records that a program can choose: 512 MiB. A read set has their numbers in 32 bits.
+/// Most records that a program can request: 512 MiB. A read set stores their numbers in 32 bits.
 const RECORDS_MAX: u64 = 1 << 26;
 
-/// Ownership records: a power of two of them.
+/// Ownership records; their number is a power of two.
 #[derive(Debug)]
 pub(super) struct Records {
     memory: Memory,
 }
 
 impl Records {
-    /// Records for a heap: as [`records_of`].
+    /// Makes the records for a heap; see [`records_of`] for their number.
     ///
     /// # Errors
-    /// [`Error::NoRecords`]. Fewer records would isolate as well, but a pool would lose more
-    /// transactions to false conflicts without a word.
+    /// [`Error::NoRecords`]. Fewer records would isolate as well, but would silently add false
+    /// conflicts.
     pub(super) fn new(heap_words: usize, wanted: u64) -> Result<Records, Error> {
         let records = records_of(heap_words, wanted);
         let bytes = 8 * records;
@@ -40,27 +40,27 @@ impl Records {
         }
     }
 
-    /// All of them.
+    /// Returns all records.
     #[inline(always)]
     pub(super) fn all(&self) -> &[AtomicU64] {
         self.memory.as_ref()
     }
 
-    /// The number of a stripe's record.
+    /// Returns the number of a stripe's record.
     #[inline(always)]
     pub(super) fn number(&self, stripe: usize) -> usize {
         stripe & (self.all().len() - 1)
     }
 
-    /// The record of this number.
+    /// Returns the record with this number.
     #[inline(always)]
     pub(super) fn get(&self, number: usize) -> &AtomicU64 {
         &self.all()[number]
     }
 }
 
-/// How many records a heap has: as many as were asked for, rounded up to a power of two, or with 0
-/// as many as suit the heap and the machine. Never more than the heap has stripes.
+/// Returns the number of records for a heap: as requested, rounded up to a power of two, or with 0
+/// a number for the heap and the machine. Never more than the heap has stripes.
 pub(crate) fn records_of(heap_words: usize, wanted: u64) -> u64 {
     count(heap_words, wanted, cores()) as u64
 }

@@ -1,5 +1,5 @@
-//! `serial`: one lock around each transaction. Nothing to get wrong: what other transactional
-//! memories are tested against.
+//! `serial`: one lock around each transaction. Simple enough to serve as the reference in tests of
+//! other transactional memories.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ pub struct Serial {
     gate: Gate,
 }
 
-/// One worker's running transaction; it holds the lock from `begin` to its end.
+/// The running transaction of one worker. It holds the lock from `begin` to its end.
 #[derive(Debug, Default)]
 pub struct Attempt {
     written: WriteSet,
-    /// Each written stripe's entry.
+    /// Index of each written stripe's entry.
     entry_of: HashMap<usize, usize>,
 }
 
@@ -37,7 +37,7 @@ impl Serial {
     fn release(&self, attempt: &mut Attempt) {
         attempt.written.clear();
         attempt.entry_of.clear();
-        // Release: the next holder sees everything. Pairs with `begin`.
+        // Release: the next holder sees all stores. Pairs with `begin`.
         self.held.store(false, Ordering::Release);
     }
 

@@ -1,41 +1,41 @@
-//! Where the words are that a transactional memory isolates: one run of memory, or pages that come
-//! and go, or home itself.
+//! The words that a transactional memory isolates: one range of memory, pages that come and go, or
+//! the heap image itself.
 //!
-//! A transactional memory calls, in this order, for what one attempt writes:
+//! For the words that an attempt writes, a transactional memory calls in this order:
 //!
 //! ```text
 //!   open(stripe)  ->  first_write(words)  ->  store(word) ...  ->  touched(stripe, ID)
 //! ```
 //!
-//! and `load` for what it only reads. Its ownership record is taken between `open` and the first
-//! `first_write`, and released after `touched`.
+//! For words that it only reads, it calls `load`. It takes the ownership record between `open` and
+//! the first `first_write`, and releases it after `touched`.
 
 use crate::sync::{AtomicU64, Ordering};
 use medium::cpu;
 use words::{Stop, TxId};
 
-/// A heap in one piece: words that are only ever accessed as atomics, so that an optimistic read
-/// beside a write is a race that the language allows.
+/// A contiguous heap. All accesses to its words are atomic, so that an optimistic read concurrent
+/// to a write is not a data race of the language.
 pub type Heap = [AtomicU64];
 
-/// The words of a heap, as one worker's attempt sees them; every access is atomic and relaxed, what
-/// orders them is the transactional memory's. What has a default does nothing: a heap in one piece
-/// needs no more.
+/// The words of a heap, as one worker's attempt sees them. Every access is atomic and relaxed; the
+/// transactional memory orders them. The default methods do nothing, which suffices for a
+/// contiguous heap.
 pub trait Space {
     /// Reads a word.
     ///
     /// # Errors
-    /// [`Stop::Conflict`] when its page cannot be had while this attempt goes on.
+    /// [`Stop::Conflict`] if the page is not available during this attempt.
     fn load(&mut self, index: usize) -> Result<u64, Stop>;
 
-    /// Reads neighbouring words of one stripe.
+    /// Reads neighboring words of one stripe.
     ///
     /// # Errors
     /// As [`load`](Space::load).
     fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop>;
 
-    /// The attempt is about to write words of the stripe that begins with this one: until it ends
-    /// they stay where they are.
+    /// Announces writes to the stripe that begins with this word. Its words stay in place until the
+    /// attempt ends.
     ///
     /// # Errors
     /// As [`load`](Space::load).
@@ -45,11 +45,11 @@ pub trait Space {
         Ok(())
     }
 
-    /// The attempt is about to write these words of an open stripe for the first time; they are
-    /// what they were before it.
+    /// Announces the first writes to these words of an open stripe. The words still have the values
+    /// from before the attempt.
     ///
     /// # Errors
-    /// [`Stop::Conflict`] when that cannot be noted.
+    /// [`Stop::Conflict`] if the writes cannot be noted.
     #[inline(always)]
     fn first_write(&mut self, index: usize, words: usize) -> Result<(), Stop> {
         let _ = (index, words);
@@ -62,27 +62,27 @@ pub trait Space {
     /// Reads a word of an open stripe.
     fn peek(&self, index: usize) -> u64;
 
-    /// The transaction that wrote words of this open stripe, or has taken them back, has this ID.
-    /// Others may write them next.
+    /// Sets the last-writer ID of this open stripe: the transaction that wrote it, or that rolled
+    /// its writes back. Other transactions may write the stripe next.
     #[inline(always)]
     fn touched(&mut self, stripe_begin: usize, id: TxId) {
         let _ = (stripe_begin, id);
     }
 
-    /// A hint that the word will be read.
+    /// Hints that the word will be read.
     #[inline(always)]
     fn prefetch_read(&self, index: usize) {
         let _ = index;
     }
 
-    /// A hint that the word will be written.
+    /// Hints that the word will be written.
     #[inline(always)]
     fn prefetch_write(&self, index: usize) {
         let _ = index;
     }
 }
 
-/// A heap in one piece.
+/// A contiguous heap.
 impl<T: AsRef<Heap> + ?Sized> Space for &T {
     #[inline(always)]
     fn load(&mut self, index: usize) -> Result<u64, Stop> {

@@ -9,27 +9,27 @@
 //!                       63
 //! ```
 //!
-//! A transaction reads the clock when it begins (its *snapshot*) and reads only words whose
-//! version is not above it. When it meets a newer one, it reads the clock again and checks that
-//! nothing it has read was changed (*extension*); so a body never sees a torn state. It writes in
-//! place, having taken the stripe's ownership record before. At commit it draws an ID from the
-//! clock with one locked instruction, checks its reads if others have committed since, and releases
+//! A transaction reads the clock when it begins (its *snapshot*) and reads only words whose version
+//! is not above it. When it meets a newer version, it reads the clock again and checks that its
+//! reads have not changed (*snapshot extension*). So a body never sees a torn state. It takes a
+//! stripe's ownership record and then writes in place. At commit it assigns an ID from the clock
+//! with one locked instruction. It checks its reads if others have committed since, and releases
 //! its records with the ID as their version.
 //!
 //! Invariants:
-//! - Every word read so far is in the state of one moment, that of `snapshot`.
-//! - The version kept in an entry of the write set is not above `snapshot`.
-//! - A record is released with an ID that was drawn after it was taken, so no reader has seen its
-//!   version before: also by a transaction that rolls back. Otherwise a reader could see version,
-//!   dirty value, same version, and believe it.
-//! - Every ID drawn is recorded once, as a hole when the transaction rolls back.
+//! - All words read so far belong to the state of one moment, that of `snapshot`.
+//! - The version in an entry of the write set is not above `snapshot`.
+//! - A record is released with an ID that was assigned after it was taken, also by a roll-back, so
+//!   no reader has seen its version before. Otherwise a reader could see version, dirty value and
+//!   the same version, and accept the dirty value.
+//! - Every assigned ID is recorded once, by a no-op record if the transaction rolls back.
 //!
 //! Orderings. Writer: take the record (compare-exchange), `fence(Release)`, store values, store the
 //! new version with Release. Reader: load the record with Acquire, load the value,
-//! `fence(Acquire)`, load the record again. If the reader saw a value that the writer stored, the
-//! two fences make it see the writer's taking of the record, or something later, in the second
-//! load: never the old version twice. Without the writer's fence the value could become visible
-//! before the taking; without the reader's, the second load could be done before the value's.
+//! `fence(Acquire)`, load the record again. Suppose that the reader saw a value of the writer. The
+//! two fences then make its second load see the taken record or something later, never the old
+//! version again. Without the writer's fence the value could become visible before the record is
+//! taken. Without the reader's fence the second load could precede that of the value.
 //!
 //! (DudeTM, section 4.1, on TinySTM's write-through variant; the clock's values are DudeTM's IDs.)
 
@@ -43,45 +43,45 @@ use medium::cpu;
 use words::{Stop, TxId};
 
 const TAKEN: u64 = 1 << 63;
-/// Bits of an attempt's number in its tag; the worker's number is above them.
+/// Bits of the attempt number in a tag, below the worker number.
 const ATTEMPT_BITS: u32 = 16;
 const ATTEMPTS: u64 = (1 << ATTEMPT_BITS) - 1;
-/// Workers of one memory: their numbers and the attempt's fill the 31 bits of a tag.
+/// Workers of one memory: the numbers of worker and attempt fill the 31 bits of a tag.
 const WORKERS_MAX: usize = 1 << 15;
-/// Room for reads in the beginning.
+/// Initial capacity for reads.
 const READS: usize = 1024;
 const NO_ENTRY: u32 = u32::MAX;
 
 /// The transactional memory.
 #[derive(Debug)]
 pub struct Stm {
-    /// The last ID drawn. Alone on its line: every commit of every worker moves it.
+    /// The last assigned ID. Alone on its cache line: every commit of every worker advances it.
     clock: CachePadded<AtomicU64>,
     records: Records,
-    /// Alone on its line as well: it is read at each begin and seldom written.
+    /// Alone on its cache line, too: every begin reads it, and writes are rare.
     gate: CachePadded<Gate>,
 }
 
-/// One worker's running transaction.
+/// The running transaction of one worker.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Worker and attempt, as a taken record has them. The attempt's number tells a record that
-    /// one transaction keeps from one that its worker has taken again.
+    /// Worker and attempt, as a taken record contains them. The attempt number distinguishes a
+    /// record that one transaction keeps from one that its worker has taken again.
     tag: u64,
     snapshot: u64,
-    /// Ownership records that were read. A version that is not above `snapshot` when it is checked
-    /// has not changed since it was read, so the version itself need not be kept.
+    /// Ownership records that were read. If a record's version is not above `snapshot` at the
+    /// check, it has not changed since the read. So the versions need not be kept.
     reads: Vec<u32>,
-    /// How many there are; what is behind them in `reads` is room.
+    /// Number of valid entries; the rest of `reads` is capacity.
     read_count: usize,
-    /// The record read last, so that a walk through one stripe enters it once.
+    /// The last record read, so that a scan of one stripe adds it once.
     last_read: u32,
-    /// Whether reads are entered at all. Who only reads needs no read set: every read is in the
-    /// state of the snapshot, and there is no commit that it must still hold at.
-    /// 1 or 0, so that entering has no branch.
+    /// 1 if reads are tracked, 0 for a read-only attempt. Such an attempt needs no read set: every
+    /// read belongs to the snapshot, and it has no commit at which its reads must still hold. A
+    /// number, so that adding a read has no branch.
     tracks: usize,
     written: WriteSet,
-    /// The stripe written last, and its entry.
+    /// The last stripe written, and its entry.
     last_stripe: usize,
     last_entry: usize,
     /// Why the last attempt ended with a conflict.
@@ -137,15 +137,15 @@ impl Tm for Stm {
     }
 
     fn is_held(&self, key: u64, seen: u64) -> bool {
-        // Relaxed: only a reason to wait longer; the next attempt looks again with Acquire.
+        // Relaxed: only decides whether to wait longer. The next attempt looks again with Acquire.
         self.records.get(key as usize).load(Ordering::Relaxed) == seen
     }
 
     #[inline]
     fn begin(&self, attempt: &mut Attempt) {
         debug_assert!(attempt.written.entries.is_empty() && attempt.read_count == 0);
-        // Acquire: a version up to this clock was released by a commit whose values we must see, or
-        // its record is still taken. Pairs with the AcqRel addition in `draw`.
+        // Acquire: a version up to this clock was released by a commit whose values must be
+        // visible, or its record is still taken. Pairs with the AcqRel addition in `draw`.
         attempt.snapshot = self.clock.load(Ordering::Acquire);
         attempt.tracks = 1;
     }
@@ -167,7 +167,7 @@ impl Tm for Stm {
         let record = self.records.get(number);
         let before = record.load(Ordering::Acquire);
         let value = space.load(index)?;
-        // See the module: pairs with the Release fence in `own`.
+        // See the module doc: pairs with the Release fence in `own`.
         fence(Ordering::Acquire);
         if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
             attempt.remember(number);
@@ -193,7 +193,7 @@ impl Tm for Stm {
             let record = self.records.get(number);
             let before = record.load(Ordering::Acquire);
             space.load_run(at, now)?;
-            // As in `read`, for the whole stripe at once.
+            // As in `read`, once for the whole stripe.
             fence(Ordering::Acquire);
             if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
@@ -233,7 +233,7 @@ impl Tm for Stm {
         values: &[u64],
     ) -> Result<(), Stop> {
         let (mut at, mut rest) = (index, values);
-        // Mostly all of it is in one stripe: no loop then, for a number of words known beforehand.
+        // Common case: all words in one stripe. No loop, so the compiler can use a known length.
         if in_stripe(at, rest.len()) == rest.len() {
             let stripe = at >> STRIPE_SHIFT;
             if stripe != attempt.last_stripe {
@@ -293,13 +293,13 @@ impl Tm for Stm {
             return Err(Stop::Conflict);
         }
         let id = self.draw(redo);
-        // When no other ID was drawn since the snapshot, nothing can have changed.
+        // When no other ID was assigned since the snapshot, no read can have changed.
         if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {
             self.name_what_changed(attempt);
             self.take_back(attempt, &mut space, redo, id);
             return Err(Stop::Conflict);
         }
-        // Recorded before the records are released: until then the values are this transaction's.
+        // Record before the release: until then the values belong to this transaction.
         redo.record(id, Written::new(&attempt.written, &space));
         self.release(attempt, &mut space, id);
         attempt.clear();
@@ -323,21 +323,21 @@ impl Tm for Stm {
 }
 
 impl Attempt {
-    /// Enters a record into the read set.
+    /// Adds a record to the read set.
     #[inline(always)]
     fn remember(&mut self, number: usize) {
-        let number = number as u32; // there are not more records
+        let number = number as u32; // `RECORDS_MAX` fits
         let Some(place) = self.reads.get_mut(self.read_count) else {
             return self.remember_more(number);
         };
         *place = number;
-        // No branch: whether a read meets the record of the one before is a coin toss in a tree,
-        // and what the processor has begun behind a wrong guess is lost.
+        // No branch: in a tree, whether two reads share a record is unpredictable, and a
+        // misprediction discards the work begun after it.
         self.read_count += if number == self.last_read { 0 } else { self.tracks };
         self.last_read = number;
     }
 
-    /// [`remember`](Attempt::remember) when there is no room.
+    /// [`remember`](Attempt::remember) without spare capacity.
     #[cold]
     #[inline(never)]
     fn remember_more(&mut self, number: u32) {
@@ -349,7 +349,7 @@ impl Attempt {
         record & TAKEN != 0 && (record & !TAKEN) >> 32 == self.tag
     }
 
-    /// Ends the attempt: a running transaction has taken the record.
+    /// Ends the attempt at a record that a running transaction holds.
     #[cold]
     fn is_kept_out(&mut self, number: usize, record: u64) -> Stop {
         self.obstacle = Obstacle::Held { key: number as u64, seen: record };
@@ -358,7 +358,7 @@ impl Attempt {
 }
 
 impl Stm {
-    /// A read that met a taken or newer record.
+    /// Reads a word whose record is taken or newer.
     #[inline(never)]
     fn read_hard(
         &self,
@@ -389,11 +389,12 @@ impl Stm {
         }
     }
 
-    /// Moves the snapshot to this moment, if nothing that was read has changed.
+    /// Extends the snapshot to this moment, unless a read has changed.
     #[cold]
     fn extend(&self, attempt: &mut Attempt) -> Result<(), Stop> {
-        // The clock first: whoever takes a record after we have checked it draws its ID later than
-        // this, so all that we have checked is the state of this moment. Acquire as in `begin`.
+        // Read the clock first: a transaction that takes a record after this check is assigned a
+        // later ID. All checked reads then belong to the state of this moment. Acquire as in
+        // `begin`.
         let now = self.clock.load(Ordering::Acquire);
         let forgot = attempt.tracks == 0 && attempt.last_read != NO_ENTRY;
         if forgot || !self.reads_hold(attempt) {
@@ -408,12 +409,13 @@ impl Stm {
     fn reads_hold(&self, attempt: &Attempt) -> bool {
         attempt.reads[..attempt.read_count].iter().all(|&number| {
             let record = self.records.get(number as usize).load(Ordering::Acquire);
-            // A record of ours had a version not above the snapshot when we took it: see `own`.
+            // The version of a record of ours was not above the snapshot when we took it: see
+            // `own`.
             record <= attempt.snapshot || attempt.owns(record)
         })
     }
 
-    /// Remembers which record that was read has changed. A record that is taken will change.
+    /// Sets the obstacle to the first changed record. A taken record counts, since it will change.
     #[cold]
     fn name_what_changed(&self, attempt: &mut Attempt) {
         let changed = attempt.reads[..attempt.read_count].iter().find_map(|&number| {
@@ -424,12 +426,12 @@ impl Stm {
         attempt.obstacle = match changed {
             Some((key, seen)) if seen & TAKEN != 0 => Obstacle::Held { key, seen },
             Some((key, _)) => Obstacle::Changed { key },
-            // Reads that are not tracked: the next attempt tracks them.
+            // Untracked reads: the next attempt tracks them.
             None => Obstacle::Untracked,
         };
     }
 
-    /// The write set's entry for a stripe, taking its ownership record if it is not ours yet.
+    /// Returns the write set's entry for a stripe; takes its ownership record first if needed.
     #[inline]
     fn own(
         &self,
@@ -437,7 +439,7 @@ impl Stm {
         space: &mut impl Space,
         stripe: usize,
     ) -> Result<usize, Stop> {
-        // Before anything is taken: a page may have to be waited for.
+        // Open before taking the record, since a page may cause a wait.
         space.open(stripe << STRIPE_SHIFT)?;
         let number = self.records.number(stripe);
         let record = self.records.get(number);
@@ -450,7 +452,7 @@ impl Stm {
                 return Ok(attempt.entry_under(before as u32, number, stripe));
             }
             if before > attempt.snapshot {
-                // Also when we have not read it: its version must not be above the snapshot.
+                // Also for a stripe that was not read: its version must not be above the snapshot.
                 self.extend(attempt)?;
                 continue;
             }
@@ -460,29 +462,29 @@ impl Stm {
             }
             let entry = attempt.written.entries.len();
             let taken = TAKEN | attempt.tag << 32 | entry as u64;
-            // Acquire: the values that its last writer left; also keeps our stores behind it.
+            // Acquire: the values of its last writer. It also keeps our stores after it.
             if record.compare_exchange(before, taken, Ordering::Acquire, Ordering::Relaxed).is_err()
             {
                 continue;
             }
-            // See the module: no value may become visible before the taking.
+            // See the module doc: no value may become visible before the record is taken.
             fence(Ordering::Release);
             attempt.push_entry(stripe, number, before, NO_ENTRY);
             return Ok(entry);
         }
     }
 
-    /// Draws the next ID.
+    /// Assigns the next ID.
     #[inline]
     fn draw(&self, redo: &mut impl Redo) -> TxId {
         redo.drawing(self.clock.load(Ordering::Relaxed));
-        // AcqRel: Release shows what `drawing` announced, and the records taken, to whoever reads a
-        // clock that includes this ID; Acquire makes the check of the reads see what earlier
-        // IDs have taken.
+        // AcqRel: Release shows the announcement of `drawing`, and the taken records, to a thread
+        // that reads a clock with this ID. Acquire makes the check of the reads see the records
+        // that earlier IDs took.
         TxId(self.clock.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    /// Restores the heap, records a hole, and releases with an ID that no reader has seen.
+    /// Restores the heap, adds a no-op record, and releases with an ID that no reader has seen.
     #[cold]
     fn take_back(
         &self,
@@ -497,23 +499,23 @@ impl Stm {
         attempt.clear();
     }
 
-    /// Releases every ownership record taken.
+    /// Releases all taken ownership records.
     #[inline]
     fn release(&self, attempt: &Attempt, space: &mut impl Space, id: TxId) {
         for entry in &attempt.written.entries {
             space.touched(entry.stripe << STRIPE_SHIFT, id);
             if entry.version != SHARED {
-                // Release: whoever sees the version sees the values.
+                // Release: a thread that sees the version sees the values.
                 self.records.get(entry.owner as usize).store(id.0, Ordering::Release);
             }
         }
     }
 }
 
-/// Calls `hint` for the first of some words and then for one in each `step` words.
+/// Calls `hint` for the first of these words and then for one word in each `step`.
 #[inline(always)]
 fn each(first: usize, words: usize, step: usize, hint: impl Fn(usize)) {
-    hint(first); // most hints are about few words: no loop for them
+    hint(first); // most hints cover few words: no loop for them
     let mut left = words.saturating_sub(1) / step;
     let mut at = first;
     while left > 0 {
@@ -523,7 +525,7 @@ fn each(first: usize, words: usize, step: usize, hint: impl Fn(usize)) {
     }
 }
 
-/// Version of an entry whose ownership record another entry of the same write set has taken.
+/// Version of an entry that shares the ownership record of another entry in the write set.
 const SHARED: u64 = TAKEN;
 
 impl Attempt {
@@ -532,7 +534,7 @@ impl Attempt {
         self.written.entries.push(Entry { stripe, version, mask: 0, owner: owner as u32, next });
     }
 
-    /// The entry of a stripe whose record is ours: two stripes may share one record.
+    /// Returns the entry of a stripe whose record is ours. Two stripes may share a record.
     fn entry_under(&mut self, head: u32, number: usize, stripe: usize) -> usize {
         let mut at = head;
         loop {

@@ -1,12 +1,13 @@
-//! What a transaction has written, and what was there before.
+//! The write set of a transaction, with the old values.
 //!
-//! A *stripe* is 512 bytes of heap. Its entry says which words were written, so the old value of a
-//! word written many times is kept once, and neighbouring words become one run of the redo record.
+//! A *stripe* is 512 bytes of heap. Its entry has a mask of the written words. Each old value is
+//! therefore kept once, however often the word is written, and neighboring words form one run of
+//! the redo record.
 //!
-//! The final values are read from the heap itself at commit, while the transaction still holds
-//! its locks: nothing is logged while it runs. (DudeTM appends an entry at every write; deriving
-//! the record at commit from the undo log that a write-through memory has anyway saves those
-//! stores and the duplicates.)
+//! The final values are read from the heap at commit, while the transaction still holds its locks.
+//! Nothing is logged while it runs. DudeTM appends a log entry at every write. Deriving the record
+//! at commit, from the undo log that a write-through memory has anyway, saves those stores and the
+//! duplicates.
 
 use super::{Heap, Space};
 use medium::cpu::LINE_WORDS;
@@ -15,42 +16,42 @@ use words::Stop;
 
 /// Words in a stripe: eight cache lines.
 ///
-/// Measured with lines of 64 bytes (`btree`, one worker / two; ns a transaction): stripes of 64
-/// bytes 799 / 471, of 256 bytes 806 / 475, of 512 bytes 749 / 442, since a node of the tree is one
-/// stripe, taken and remembered once. `hashtable` and `tatp-hash` do not care.
+/// Measured with lines of 64 bytes (`btree`, one worker / two; ns for each transaction): stripes of
+/// 64 bytes 799 / 471, of 256 bytes 806 / 475, of 512 bytes 749 / 442. A node of the tree is one
+/// stripe, and so is locked and remembered once. `hashtable` and `tatp-hash` show no difference.
 pub(crate) const STRIPE_WORDS: usize = 8 * LINE_WORDS;
-/// Bits of a word index below the stripe's.
+/// Bits of a word's index inside its stripe.
 pub(crate) const STRIPE_SHIFT: u32 = STRIPE_WORDS.trailing_zeros();
 
 const _: () = assert!(STRIPE_WORDS.is_power_of_two() && STRIPE_WORDS <= u64::BITS as usize);
 
-/// What one transaction did to one stripe.
+/// The writes of a transaction to one stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// The stripe: index of its first word >> `STRIPE_SHIFT`.
     pub(crate) stripe: usize,
-    /// What the ownership record held before, for the transactional memory.
+    /// Value of the ownership record before it was taken.
     pub(crate) version: u64,
-    /// Bit i: word i was written.
+    /// Bit i is set if word i was written.
     pub(crate) mask: u64,
-    /// The ownership record.
+    /// Number of the ownership record.
     pub(crate) owner: u32,
-    /// The next entry under the same ownership record, or `u32::MAX`.
+    /// The next entry with the same ownership record, or `u32::MAX`.
     pub(crate) next: u32,
 }
 
-/// What a word was before the transaction wrote it.
+/// The value of a word before the transaction wrote it.
 #[derive(Clone, Copy, Debug)]
 struct Old {
     index: usize,
     value: u64,
 }
 
-/// The stripes that a transaction has written, in the order of their first write.
+/// The stripes that a transaction wrote, in the order of their first write.
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet {
     pub(crate) entries: Vec<Entry>,
-    /// One for each different word written.
+    /// The old value of each written word, once.
     old: Vec<Old>,
 }
 
@@ -61,13 +62,13 @@ impl WriteSet {
         self.old.clear();
     }
 
-    /// Different words written.
+    /// Returns the number of different words written.
     #[inline]
     pub(crate) fn words(&self) -> usize {
         self.old.len()
     }
 
-    /// Writes a word of the stripe of `entry`, keeping what it was.
+    /// Writes a word of the stripe of `entry`, and keeps its old value.
     #[inline(always)]
     pub(crate) fn write(
         &mut self,
@@ -87,7 +88,7 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Writes neighbouring words of the stripe of `entry`, at least one, keeping what they were.
+    /// Writes neighboring words of the stripe of `entry`, at least one, and keeps their old values.
     #[inline(always)]
     pub(crate) fn write_run(
         &mut self,
@@ -101,7 +102,7 @@ impl WriteSet {
         if *mask & bits == 0 {
             space.first_write(index, values.len())?;
             *mask |= bits;
-            // One look for room, not one for each word.
+            // `extend` checks the capacity once, not for each word.
             self.old.extend(values.iter().zip(index..).map(|(value, index)| {
                 let old = Old { index, value: space.peek(index) };
                 space.store(index, *value);
@@ -115,7 +116,7 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Puts back what was there before, everywhere.
+    /// Restores all old values.
     pub(crate) fn restore(&self, space: &mut impl Space) {
         for old in &self.old {
             space.store(old.index, old.value);
@@ -123,27 +124,27 @@ impl WriteSet {
     }
 }
 
-/// Words that the record of so many written words takes at most: each one a run of its own.
+/// Returns the greatest size of a record of this many words: each is a run of its own.
 pub(crate) const fn record_words_max(words: usize) -> usize {
     2 * words
 }
 
-/// How many of some neighbouring words, of which the first has this index, are in its stripe.
+/// Returns how many of these neighboring words are in the stripe of the first one.
 #[inline]
 pub(crate) fn in_stripe(index: usize, words: usize) -> usize {
     words.min(STRIPE_WORDS - index % STRIPE_WORDS)
 }
 
-/// What a committed transaction wrote, to be read while nobody else can write it.
+/// The writes of a committed transaction, readable while it still excludes other writers.
 pub struct Written<'a, S> {
     entries: &'a [Entry],
     words: usize,
-    /// Where they are; nowhere, when there are none.
+    /// The heap that holds the words; `None` without writes.
     space: Option<&'a S>,
 }
 
 impl Written<'_, &Heap> {
-    /// Nothing at all: the ID is a hole.
+    /// Returns an empty write set: the ID becomes a no-op record.
     pub fn nothing() -> Self {
         Written { entries: &[], words: 0, space: None }
     }
@@ -154,15 +155,15 @@ impl<'a, S: Space> Written<'a, S> {
         Written { entries: &set.entries, words: set.words(), space: Some(space) }
     }
 
-    /// Different words written.
+    /// Returns the number of different words written.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// Hands over runs of neighbouring words as [`medium::writes`] encodes them, head then values.
+    /// Passes on runs of neighboring words as [`medium::writes`] encodes them, head before values.
     ///
-    /// `head` puts a place for a head and answers its handle, `value` appends a value, `fill`
-    /// fills a head in.
+    /// `head` reserves a place for a head and returns its handle, `value` appends a value, and
+    /// `fill` writes a head to its place.
     #[inline]
     pub fn runs<T>(
         &self,
@@ -171,7 +172,7 @@ impl<'a, S: Space> Written<'a, S> {
         value: impl Fn(&mut T, u64),
         fill: impl Fn(&mut T, u64, u64),
     ) {
-        // The run being built: where its head is, its first index, and the index that continues it.
+        // The current run: the place of its head, its first index, and the index that continues it.
         let (mut at, mut first, mut next) = (0, 0, usize::MAX);
         let mut count = 0_usize;
         let Some(space) = self.space else { return };

@@ -1,11 +1,11 @@
-//! Which obstacles count as losses, and how far the starvation lock reaches.
+//! Tests of the losses that each obstacle counts, and of the reach of the starvation lock.
 
 use super::*;
 
 const FREE: fn(u64, u64) -> bool = |_, _| false;
 const WAITS: fn(usize) -> bool = |_| false;
 
-/// Lets a transaction lose so often.
+/// Makes a transaction meet an obstacle this many times.
 fn lose<'g>(
     gate: &'g Gate,
     fortune: &mut Fortune,
@@ -34,7 +34,7 @@ fn held_record_counts_once_when_released() {
     let (mut fortune, mut turn) = (Fortune::new(0), None);
     let met = Obstacle::Held { key: 5, seen: 7 };
     for _ in 0..2 * PATIENCE {
-        fortune.conflicts = 1; // waits no longer than that
+        fortune.conflicts = 1; // few enough for a single look
         gate.pass(&mut fortune, &mut turn, || met, |_, _| true, WAITS).unwrap();
     }
     assert_eq!((fortune.losses, turn.is_none()), (0, true));
@@ -59,7 +59,7 @@ fn ended_reservations_make_a_transaction_starve() {
         assert!(turn.is_none(), "after {starved} reservations");
         let (mut other, mut first) = starving(&gate, 3);
         lose(&gate, &mut other, &mut first, Obstacle::Changed { key: 5 }, 1);
-        fortune.conflicts = 1; // waits no longer than that
+        fortune.conflicts = 1; // few enough for a single look
         gate.pass(&mut fortune, &mut turn, || met, FREE, WAITS).unwrap();
         assert_eq!(fortune.losses, starved, "the reservation has not ended");
         drop(first);
@@ -69,7 +69,7 @@ fn ended_reservations_make_a_transaction_starve() {
 }
 
 #[test]
-fn closed_gate_is_given_up_and_names_its_worker() {
+fn closed_gate_wait_ends_with_its_worker() {
     let gate = Gate::default();
     let (mut owner, mut turn) = starving(&gate, 3);
     lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
@@ -80,7 +80,7 @@ fn closed_gate_is_given_up_and_names_its_worker() {
     };
     let passed = gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, gives_up);
     assert_eq!((passed, asked), (Err(Closed { worker: 3 }), vec![3; 7]));
-    // Its own transaction passes.
+    // The owner's own transaction passes.
     gate.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_| true).unwrap();
     drop(turn);
     gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, |_| true).unwrap();
@@ -113,7 +113,7 @@ fn gate_closes_after_many_reservations_until_the_end() {
     let (mut fortune, mut turn) = starving(&gate, 3);
     for key in 0..u64::from(2 * RESERVATIONS) {
         lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
-        // One loss more came before, which made it starve.
+        // The loss that made it starve counts, too.
         let closes = key + 1 >= u64::from(RESERVATIONS);
         assert_eq!(gate.closed.load(Ordering::Relaxed), closes, "{key}");
     }
@@ -130,7 +130,7 @@ fn obstacle_without_a_record_closes_gate() {
 }
 
 #[test]
-fn second_in_the_queue_becomes_first_in_turn() {
+fn second_in_queue_advances_after_the_first() {
     let gate = Gate::default();
     let (_, first) = starving(&gate, 1);
     let (mut fortune, mut second) = starving(&gate, 2);
@@ -145,23 +145,23 @@ fn second_in_the_queue_becomes_first_in_turn() {
 }
 
 #[test]
-fn forgotten_turn_is_left_by_its_worker() {
+fn forgotten_turn_is_released_by_its_worker() {
     let gate = Gate::default();
     let (mut fortune, mut turn) = starving(&gate, 3);
     lose(&gate, &mut fortune, &mut turn, Obstacle::Unknown, 1);
     std::mem::forget(turn);
     gate.leave(2);
-    assert!(gate.closed.load(Ordering::Relaxed), "another worker's");
+    assert!(gate.closed.load(Ordering::Relaxed), "another worker owns it");
     gate.leave(3);
     assert!(!gate.closed.load(Ordering::Relaxed) && lock(&gate.queue).is_empty());
 }
 
 #[test]
-fn turn_given_up_at_each_conflict_closes_gate_in_the_end() {
+fn repeated_turns_close_the_gate_eventually() {
     let gate = Gate::default();
     let mut fortune = Fortune::new(3);
     for key in 0..u64::from(PATIENCE + RESERVATIONS) + 2 {
-        // As `Worker::begin`: each attempt has a turn of its own.
+        // As in `Worker::begin`: each attempt has its own turn.
         let mut turn = None;
         assert!(!gate.closed.load(Ordering::Relaxed), "after {key} losses");
         lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);

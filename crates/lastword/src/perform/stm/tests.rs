@@ -1,4 +1,4 @@
-//! What a single thread can see of the memory's protocol; races are for the suites.
+//! Tests of the protocol on a single thread; the suites cover races.
 
 use super::*;
 use crate::perform::NoRedo;
@@ -15,15 +15,15 @@ fn value(heap: &[AtomicU64], index: usize) -> u64 {
     heap[index].load(Ordering::Relaxed)
 }
 
-/// Words of a heap of eight stripes.
+/// A heap of eight stripes.
 const WORDS: usize = 8 * S;
 const S: usize = STRIPE_WORDS;
 
-/// Remembers what a memory hands to its redo log.
+/// A redo log that remembers its calls.
 #[derive(Default)]
 struct Records {
     announced: Vec<u64>,
-    /// ID, and whether it was a hole.
+    /// ID, and whether it is a no-op record.
     records: Vec<(u64, bool)>,
     room: Option<usize>,
 }
@@ -41,7 +41,7 @@ impl Redo for Records {
 }
 
 #[test]
-fn two_transactions_that_touch_the_same_word_conflict() {
+fn write_and_access_of_one_word_conflict() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
@@ -55,7 +55,7 @@ fn two_transactions_that_touch_the_same_word_conflict() {
 }
 
 #[test]
-fn a_read_of_something_newer_moves_the_snapshot_or_conflicts() {
+fn newer_read_extends_snapshot_or_conflicts() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
@@ -63,19 +63,19 @@ fn a_read_of_something_newer_moves_the_snapshot_or_conflicts() {
     stm.begin(&mut two);
     stm.write(&mut two, &heap, 5 * S, 1).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
-    // Nothing that `one` has read changed: it moves on and sees the new value.
+    // No read of `one` has changed: the snapshot is extended, and it sees the new value.
     assert_eq!(stm.read(&mut one, &heap, 5 * S), Ok(1));
     stm.begin(&mut two);
     stm.write(&mut two, &heap, 0, 1).unwrap();
     stm.write(&mut two, &heap, 5 * S, 2).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
-    // Now what it read first has changed: no moment holds both.
+    // Its first read has changed: no snapshot contains both values.
     assert_eq!(stm.read(&mut one, &heap, 5 * S), Err(Stop::Conflict));
     assert_eq!(stm.roll_back(&mut one, &heap, &mut NoRedo), TxId(1));
 }
 
 #[test]
-fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
+fn rollback_restores_values_with_a_new_version() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut two);
@@ -86,32 +86,32 @@ fn a_rolled_back_transaction_leaves_the_old_values_and_a_new_version() {
     let mut redo = Records::default();
     stm.roll_back(&mut one, &heap, &mut redo);
     assert_eq!((value(&heap, S), value(&heap, S + 1)), (0, 0));
-    assert_eq!(redo.records, [(1, true)], "the ID that it drew is a hole");
-    // A reader that looked before the write and looks after it must not find the same version:
-    // it may have read the dirty value in between.
+    assert_eq!(redo.records, [(1, true)], "the assigned ID is a no-op record");
+    // A reader that looks before and after the write must not find the same version: it may have
+    // read the dirty value between.
     let record = stm.records.get(stm.records.number(1)).load(Ordering::Relaxed);
     assert!(record > two.snapshot, "version {record} was seen by a reader");
 }
 
 #[test]
-fn who_only_reads_keeps_no_read_set_and_still_sees_one_moment() {
+fn read_only_attempt_tracks_no_reads() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin_read(&mut one);
     stm.begin(&mut two);
     stm.write(&mut two, &heap, 5 * S, 1).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
-    assert_eq!(stm.read(&mut one, &heap, 5 * S), Ok(1), "nothing was read yet: it moves on");
+    assert_eq!(stm.read(&mut one, &heap, 5 * S), Ok(1), "without reads the snapshot extends");
     assert_eq!(stm.read(&mut one, &heap, 0), Ok(0));
     assert!(one.read_count == 0);
     stm.begin(&mut two);
     stm.write(&mut two, &heap, S, 1).unwrap();
     stm.commit(&mut two, &heap, &mut NoRedo).unwrap();
-    assert_eq!(stm.read(&mut one, &heap, S), Err(Stop::Conflict), "what it has read is forgotten");
+    assert_eq!(stm.read(&mut one, &heap, S), Err(Stop::Conflict), "its reads are not tracked");
 }
 
 #[test]
-fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
+fn commit_with_changed_reads_leaves_a_no_op_record() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
@@ -123,15 +123,15 @@ fn a_commit_whose_reads_no_longer_hold_leaves_a_hole() {
     let mut redo = Records::default();
     assert_eq!(stm.commit(&mut one, &heap, &mut redo), Err(Stop::Conflict));
     assert_eq!(redo.records, [(2, true)]);
-    assert_eq!(redo.announced, [1], "announced once, before it was drawn");
+    assert_eq!(redo.announced, [1], "announced once, before the ID was assigned");
     assert_eq!(value(&heap, 5 * S), 0);
-    // The attempt is over: rolling back draws nothing more.
+    // The attempt is over: rolling back assigns no other ID.
     stm.roll_back(&mut one, &heap, &mut redo);
     assert_eq!(redo.records.len(), 1);
 }
 
 #[test]
-fn a_commit_without_room_draws_no_id() {
+fn commit_without_room_assigns_no_id() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
@@ -146,7 +146,7 @@ fn a_commit_without_room_draws_no_id() {
 }
 
 #[test]
-fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
+fn stripes_with_one_record_are_restored_and_released() {
     const FEW: usize = 4;
     let words = 2 * FEW * STRIPE_WORDS;
     let (stm, heap) = (Stm::sized(words, FEW as u64).unwrap(), heap(words));
@@ -168,7 +168,7 @@ fn stripes_that_share_an_ownership_record_are_both_restored_and_released() {
 }
 
 #[test]
-fn a_transaction_that_only_reads_draws_no_id() {
+fn read_only_commit_assigns_no_id() {
     let (stm, heap) = (stm(WORDS).starting_after(TxId(17)), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
@@ -179,7 +179,7 @@ fn a_transaction_that_only_reads_draws_no_id() {
 }
 
 #[test]
-fn a_run_is_written_whole_across_stripes_and_over_words_written_before() {
+fn write_run_crosses_stripes_and_overwrites() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let mut one = stm.attempt(1);
     stm.begin(&mut one);
@@ -197,7 +197,7 @@ fn a_run_is_written_whole_across_stripes_and_over_words_written_before() {
 }
 
 #[test]
-fn more_reads_than_there_is_room_for_are_all_remembered() {
+fn read_set_grows_past_its_capacity() {
     let words = 3 * READS * S;
     let (stm, heap) = (stm(words), heap(words));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
@@ -215,7 +215,7 @@ fn more_reads_than_there_is_room_for_are_all_remembered() {
 }
 
 #[test]
-fn obstacle_names_record_and_its_holder() {
+fn obstacle_reports_record_and_holder() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     let mut seen = Vec::new();
@@ -228,18 +228,18 @@ fn obstacle_names_record_and_its_holder() {
             panic!("the record is held")
         };
         assert!(stm.is_held(3, held));
-        assert_eq!(stm.obstacle(&mut two), Obstacle::Unknown, "told once");
+        assert_eq!(stm.obstacle(&mut two), Obstacle::Unknown, "reported once");
         stm.roll_back(&mut two, &heap, &mut NoRedo);
         stm.commit(&mut one, &heap, &mut NoRedo).unwrap();
         assert!(!stm.is_held(3, held));
         seen.push(held);
     }
-    // The worker took it again in the same entry: another transaction, so another value.
+    // The worker took the record again in the same entry: another transaction, so another value.
     assert_ne!(seen[0], seen[1]);
 }
 
 #[test]
-fn obstacle_names_record_that_changed() {
+fn obstacle_reports_changed_record() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
