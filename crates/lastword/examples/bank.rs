@@ -1,11 +1,11 @@
-//! A small ledger: accounts in an array, transfers that may be refused, tickets, and a crash.
+//! A small ledger: accounts in an array, transfers that may be declined, tickets, and a crash.
 //!
 //! ```text
 //!   cargo run --release -p lastword --example bank [PATH]
 //! ```
 //!
-//! PATH is a pool; it is created the first time and gone on with after that. Default: a file in the
-//! system's directory for temporary files.
+//! PATH is the pool. The first run creates it, and later runs continue with it. Default: a file in
+//! the system's directory for temporary files.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -21,23 +21,23 @@ const CENTS: u64 = 10_000;
 const TRANSFERS: u64 = 20_000;
 const WORKERS: u64 = 2;
 
-/// A plain struct of whole words: it is stored as it is.
+/// A plain struct of whole words, stored as it is.
 #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Account {
     cents: u64,
-    /// Transfers to or from it.
+    /// Number of transfers to or from the account.
     transfers: u64,
 }
 
-/// The pool's root: everything is reached from here.
+/// The pool's root, from which all other objects are reached.
 #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Ledger {
     accounts: Array<Account>,
 }
 
-/// Why a transfer was not made: any type with `Display` may be such a reason.
+/// The reason why a transfer was declined. Any type with `Display` can be a reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the account has {has} cents, the transfer wants {wants}")]
 struct Declined {
@@ -45,14 +45,14 @@ struct Declined {
     wants: u64,
 }
 
-/// What one opening of the ledger has shown.
+/// The counts of one run.
 pub(crate) struct Shown {
-    /// Transfers in the books when it was opened.
+    /// Transfers in the ledger at the start.
     pub(crate) before: u64,
-    /// Transfers that were durable, by their tickets, before the crash.
+    /// Transfers whose tickets were durable before the crash.
     pub(crate) acknowledged: u64,
     pub(crate) declined: u64,
-    /// Transfers in the books after the crash.
+    /// Transfers in the ledger after the crash.
     pub(crate) recovered: u64,
 }
 
@@ -65,7 +65,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the ledger, transfers, crashes, and looks at what is left.
+/// Opens the ledger, runs transfers, crashes, and audits the recovered ledger.
 pub(crate) fn run(path: &Path) -> Result<Shown, Error> {
     let pool = open(path)?;
     let ledger = ledger(&pool)?;
@@ -84,7 +84,7 @@ pub(crate) fn run(path: &Path) -> Result<Shown, Error> {
         let worker = worker?;
         made += worker.made;
         declined += worker.declined;
-        // Durable goes by the order of commit: the later ticket stands for both.
+        // Durability follows the commit order: the later ticket covers both.
         last = last.max(worker.last.map(Ticket::id));
     }
     println!("{made} transfers committed, in {:.1?}", started.elapsed());
@@ -94,13 +94,13 @@ pub(crate) fn run(path: &Path) -> Result<Shown, Error> {
     pool.wait_for(last.unwrap_or(durable))?;
     println!("durable up to {}, after a wait of {:.1?}", pool.durable_id(), started.elapsed());
 
-    // More transfers, which nobody waits for; then everything in memory is lost.
+    // More transfers without a wait for their tickets; then the volatile state is lost.
     transfers(&pool, ledger, WORKERS)?;
     pool.abandon();
 
     let pool = open(path)?;
     let recovered = audit(&pool, ledger)?;
-    assert!(recovered >= before + made, "every acknowledged transfer is there");
+    assert!(recovered >= before + made, "recovery kept every acknowledged transfer");
     println!("after a crash: {recovered} transfers in the books, money balanced");
     pool.close()?;
     Ok(Shown { before, acknowledged: made, declined, recovered })
@@ -111,7 +111,7 @@ fn open(path: &Path) -> Result<Pool, Error> {
     if path.exists() { Pool::open(path, options) } else { Pool::create(path, options) }
 }
 
-/// The root, made in one transaction when there is none: a crash leaves all of it or nothing.
+/// Returns the root, creating it in one transaction if needed: a crash leaves all of it or nothing.
 fn ledger(pool: &Pool) -> Result<Ledger, Error> {
     let done = pool.run(|tx| {
         let root: Ptr<Ledger> = Ptr::from_bits(tx.root()?);
@@ -126,7 +126,7 @@ fn ledger(pool: &Pool) -> Result<Ledger, Error> {
         tx.set_root(root.to_bits())?;
         Ok(ledger)
     })?;
-    // Before the world is told that there is a ledger.
+    // Wait before reporting that the ledger exists.
     done.ticket.wait()?;
     Ok(done.value)
 }
@@ -137,13 +137,13 @@ struct Work<'p> {
     last: Option<Ticket<'p>>,
 }
 
-/// One thread's transfers.
+/// Runs the transfers of one thread.
 fn transfers(pool: &Pool, ledger: Ledger, number: u64) -> Result<Work<'_>, Error> {
     let mut worker = pool.worker()?;
     let mut work = Work { made: 0, declined: 0, last: None };
     let mut dice = number + 1;
     let mut roll = |below: u64| {
-        // A linear congruential generator; its upper half is random enough for this.
+        // A linear congruential generator; its upper half is random enough here.
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (dice >> 33) % below
     };
@@ -151,7 +151,7 @@ fn transfers(pool: &Pool, ledger: Ledger, number: u64) -> Result<Work<'_>, Error
         let from = roll(ACCOUNTS);
         let to = (from + 1 + roll(ACCOUNTS - 1)) % ACCOUNTS;
         let cents = 1 + roll(CENTS);
-        // The body may run again when the other worker is in the way: it changes only the pool.
+        // On a conflict with the other worker the body runs again, so it changes only the pool.
         match worker.run(|tx| transfer(tx, ledger, from, to, cents)) {
             Ok(done) => {
                 work.made += 1;
@@ -179,7 +179,7 @@ fn transfer(
     let to = ledger.accounts.at(to)?;
     let mut account = tx.get(from)?;
     if account.cents < cents {
-        // Nothing of this transaction stays.
+        // Aborts the transaction: it has no effect.
         return tx.abort(Declined { has: account.cents, wants: cents });
     }
     account.cents -= cents;
@@ -189,8 +189,8 @@ fn transfer(
     tx.update(field!(to, Account, transfers), |count| count + 1)
 }
 
-/// Adds the books up, in one transaction, so that no transfer is seen by half. Answers how many
-/// transfers are in them.
+/// Audits the ledger in one transaction, so that it sees no partial transfer. Returns the number of
+/// transfers.
 fn audit(pool: &Pool, ledger: Ledger) -> Result<u64, Error> {
     let mut worker = pool.worker()?;
     let (cents, entries) = worker

@@ -1,12 +1,12 @@
-//! What transactions cost others that do not need their words.
+//! The cost of transactions to others that do not share their words.
 //!
-//! `halves BYTES RECORDS`: two workers write 200 random words a transaction, each in its own half
-//! of a heap of so many bytes. Prints the share of attempts that were lost, for so many ownership
-//! records (0: the default).
+//! `halves BYTES RECORDS`: two workers write 200 random words in each transaction, each in its own
+//! half of a heap of BYTES bytes. Prints the share of lost attempts with RECORDS ownership records
+//! (0: the default).
 //!
-//! `slow`: one worker runs bodies of 200 ms that write a word, another reads the word, and a third
-//! writes a word of its own. Prints the third one's transactions a second: alone, beside the slow
-//! bodies, and beside the slow bodies and the reader.
+//! `slow`: one worker runs bodies of 200 ms that write a word, another one reads that word, and a
+//! third one writes a word of its own. Prints the third worker's transactions per second: alone,
+//! with the slow bodies, and with the slow bodies and the reader.
 
 use std::error::Error;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             slow::<Redo>(&dir.path().join("redo"))?;
             slow::<Snapshot>(&dir.path().join("snapshot"))
         }
-        // Without arguments: a moment of the first, as a test.
+        // Without arguments, as in tests: a short run of `halves`.
         _ => halves(64 << 20, 0),
     }
 }
@@ -98,7 +98,7 @@ fn slow<D: Design>(path: &Path) -> Result<(), Box<dyn Error>> {
     let pool = Pool::<D>::create_as(path, options)?;
     let mut made = Vec::new();
     for _ in 0..4 {
-        // More than a stripe each.
+        // Each object is larger than a stripe.
         made.push(pool.run(|tx| tx.alloc([0_u64; 128]))?.value);
     }
     let (contended, own) = (made[0], made[2]);
@@ -116,7 +116,7 @@ fn slow<D: Design>(path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Transactions a second of a worker that writes its own object.
+/// Returns the transactions per second of a worker that writes its own object.
 fn rate<D: Design>(
     pool: &Pool<D>,
     contended: Ptr<[u64; 128]>,

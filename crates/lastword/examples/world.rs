@@ -1,12 +1,12 @@
-//! A game world that is saved with each tick: a tick is one transaction over what has moved.
+//! A game world that is saved at each tick: a tick is one transaction over the entities that moved.
 //!
 //! ```text
 //!   cargo run --release -p lastword --example world [PATH] [TICKS]
 //! ```
 //!
-//! Kill it at any time, with `kill -9` too, and run it again: it goes on from the last tick that
-//! was durable, and never from the middle of one. PATH is the pool; default: a file in the system's
-//! directory for temporary files. TICKS defaults to 600, which is ten seconds.
+//! Kill it at any time, even with `kill -9`, and run it again: it continues after the last durable
+//! tick, never from the middle of one. PATH is the pool; default: a file in the system's directory
+//! for temporary files. TICKS defaults to 600, which is ten seconds.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -16,11 +16,11 @@ use lastword::{Allocate, Array, Error, Objects, Options, Pool, Ptr, Stop, field}
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 const ENTITIES: u64 = 8192;
-/// An entity moves every so many ticks.
+/// Ticks between two moves of an entity.
 const REST: u64 = 8;
-/// The world is a square that is closed to a torus.
+/// Side of the world, a square closed to a torus.
 const SIDE: i64 = 1 << 20;
-/// Ticks between two saves that the players are told about.
+/// Ticks between two saves that are reported to the players.
 pub(crate) const SECOND: u64 = 60;
 
 /// A plain struct, stored as it is.
@@ -64,13 +64,13 @@ fn main() -> Result<(), Error> {
     let pace = Duration::from_secs(1) / SECOND as u32;
     play(&pool, ticks, pace, |saved| {
         let Saved { tick, behind, took } = saved;
-        println!("tick {tick}: {behind} ticks behind were not durable yet; saved in {took:.2?}");
+        println!("tick {tick}: {behind} ticks were not durable yet; saved in {took:.2?}");
     })?;
     println!("tick {}", check(&pool)?);
     pool.close()
 }
 
-/// Opens the world, making it when there is none.
+/// Opens the world, and creates it if needed.
 pub(crate) fn open(path: &Path) -> Result<Pool, Error> {
     let options = Options::new().bytes(4 << 20).log_bytes(16 << 20).layout("example world", 1);
     let open = if path.exists() { Pool::open } else { Pool::create };
@@ -90,21 +90,21 @@ pub(crate) fn open(path: &Path) -> Result<Pool, Error> {
     Ok(pool)
 }
 
-/// What is known about the tick that the players are told about.
+/// A save that is reported to the players.
 pub(crate) struct Saved {
     pub(crate) tick: u64,
-    /// Committed ticks that were not durable when it had committed, itself included.
+    /// Committed ticks that were not yet durable at its commit, itself included.
     pub(crate) behind: u64,
-    /// From its commit until it was durable.
+    /// Time from its commit until it was durable.
     pub(crate) took: Duration,
 }
 
-/// Plays so many ticks, one each `pace`, and tells each [`SECOND`] what is saved.
+/// Plays this many ticks, one each `pace`, and reports a save each [`SECOND`].
 pub(crate) fn play(
     pool: &Pool,
     ticks: u64,
     pace: Duration,
-    mut tell: impl FnMut(Saved),
+    mut report: impl FnMut(Saved),
 ) -> Result<(), Error> {
     let mut worker = pool.worker()?;
     let mut next = Instant::now();
@@ -113,11 +113,12 @@ pub(crate) fn play(
         let done = worker.run(|tx| tick(tx))?;
         let committed = Instant::now();
         if done.value.is_multiple_of(SECOND) {
-            // There is one transaction a tick, so IDs count ticks.
+            // A tick is one transaction, so IDs count ticks.
             let behind = done.ticket.id().0.saturating_sub(pool.durable_id().0);
-            // What leaves this machine waits: a crash must not take back what players were told.
+            // Wait before a report leaves the machine: a crash must not revoke what the players
+            // saw.
             done.ticket.wait()?;
-            tell(Saved { tick: done.value, behind, took: committed.elapsed() });
+            report(Saved { tick: done.value, behind, took: committed.elapsed() });
         }
         next += pace;
         thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -125,7 +126,7 @@ pub(crate) fn play(
     Ok(())
 }
 
-/// One tick; answers its number.
+/// Runs one tick; returns its number.
 fn tick(tx: &mut impl Allocate) -> Result<u64, Stop> {
     let root: Ptr<World> = Ptr::from_bits(tx.root()?);
     let World { tick, entities } = tx.get(root)?;
@@ -137,8 +138,7 @@ fn tick(tx: &mut impl Allocate) -> Result<u64, Stop> {
     Ok(tick)
 }
 
-/// Looks whether every entity is where it must be after the tick in the root: none has moved too
-/// often or too rarely. Answers the tick.
+/// Checks that every entity is where it must be after the tick in the root. Returns that tick.
 pub(crate) fn check(pool: &Pool) -> Result<u64, Error> {
     let mut worker = pool.worker()?;
     let (tick, entities) = worker
@@ -150,7 +150,7 @@ pub(crate) fn check(pool: &Pool) -> Result<u64, Error> {
         })?
         .value;
     for (number, found) in (0..).zip(entities) {
-        // It moves in tick `number` modulo REST, and each REST ticks after that.
+        // An entity moves in tick `number` modulo REST, and every REST ticks after that.
         let moves = (1..=tick).filter(|tick| tick % REST == number % REST).count();
         let expected = (0..moves).fold(Entity::new(number), |entity, _| entity.step());
         assert_eq!(found, expected, "entity {number} after tick {tick}");
