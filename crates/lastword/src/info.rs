@@ -34,7 +34,7 @@ pub struct Info {
     pub ring_bytes: u64,
     /// Number of ownership records: for an open pool the actual number, for a closed one the
     /// default on this machine; see [`Options::ownership_records`]. `None` for designs without
-    /// them.
+    /// them, and for designs that are not durable.
     pub ownership_records: Option<u64>,
     /// The memory that transactions work on.
     pub shadow: Shadow,
@@ -246,17 +246,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_the_sum_of_its_parts() {
+    fn memory_use_is_sum_of_parts() {
         let options = Options::new().layout("x", 1);
-        let kept_nowhere = Info::in_memory(&options, 3 << 30).unwrap();
-        assert_eq!(kept_nowhere.memory().total_bytes_max(7), 3 << 30);
+        let volatile = Info::in_memory(&options, 3 << 30).unwrap();
+        assert_eq!(volatile.memory().total_bytes_max(7), 3 << 30);
         let (log_bytes, ring_bytes) = (64 << 20, 16 << 20);
         let on = |medium, file_system| Info {
             medium: Some(medium),
             file_system,
             log_bytes,
             ring_bytes,
-            ..kept_nowhere.clone()
+            ..volatile.clone()
         };
         let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
         let both = (3 << 30) + log_bytes;

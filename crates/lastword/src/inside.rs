@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn forgotten_transaction_ended_elsewhere_frees_its_thread() {
+    fn transaction_ended_elsewhere_frees_its_thread() {
         let mut mark = Mark::new();
         std::mem::forget(Inside::enter("begin", &mark).unwrap());
         std::thread::scope(|scope| {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn deferred_work_runs_outside_of_the_body() {
+    fn deferred_work_runs_after_the_body() {
         let (sender, results) = mpsc::channel();
         let work = |name: &'static str| {
             let sender = sender.clone();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn deferred_work_of_a_forgotten_body_runs_when_its_thread_ends() {
+    fn deferred_work_runs_at_thread_exit() {
         let (sender, results) = mpsc::channel();
         let forgets = move || {
             std::mem::forget(Inside::enter("run", &Mark::new()).unwrap());

@@ -77,8 +77,8 @@ pub enum Shadow {
     Full,
     /// A private mapping of the pool's file. Opening is instant. The first access to a page reads
     /// it, and the first write copies it; a page that was never written takes no memory of the
-    /// process. A sector that cannot be read, or a copy for which no memory is left, kills the
-    /// process (`SIGBUS`).
+    /// process. A sector that cannot be read kills the process (`SIGBUS`), and so does a lack of
+    /// memory for a copy.
     CopyOnWrite,
     /// Pages that are read at the first access, with a page table in software, for
     /// [`DecoupledSoftware`](crate::DecoupledSoftware). Opening is instant. A sector that cannot be
@@ -282,8 +282,8 @@ impl Options {
         self
     }
 
-    /// Whether the pool starts threads that persist and reproduce. Default true. Without them
-    /// nothing becomes durable until a thread waits, flushes or closes: for tests that run the
+    /// Sets whether the pool starts threads that persist and reproduce. Default true. Without them
+    /// nothing becomes durable until a thread waits, flushes or closes. For tests that run the
     /// steps themselves, and for programs whose workers all wait.
     pub fn background(mut self, background: bool) -> Options {
         self.background = background;
@@ -299,8 +299,8 @@ impl Options {
     /// Sets the number of reproduce threads, 1 to 64. Default 1. Each applies the words of its own
     /// pages to the heap image.
     ///
-    /// More threads help where one thread cannot keep up with the workers, so that the log fills,
-    /// and cores are free. Without free cores they take time from the workers. On a mapped medium
+    /// More threads help where cores are free and the log fills, because one thread cannot keep up
+    /// with the workers. Without free cores they take time from the workers. On a mapped medium
     /// the persist thread is the first of them. A thread that waits for room in the log runs all
     /// parts itself if no thread takes them, so without [`background`](Options::background) this
     /// only sets the number of parts. (DudeTM, section 3.4, has one thread.)
@@ -321,7 +321,7 @@ impl Options {
     /// visible to other workers and are applied to the heap image together, with one persist
     /// barrier. A commit then returns before it is durable and before other workers see it; its
     /// ticket reports durability. A group ends earlier when a thread waits for it or writes one of
-    /// its objects, when its worker is dropped, and between one and two
+    /// its objects, when its worker is dropped, and after one to two
     /// [`group_time`](Options::group_time)s. Isolation is then *parallel* snapshot isolation: each
     /// worker sees its own groups before others do. No effect with [`Durability::Sync`]. (Pisces,
     /// section 4.)
@@ -375,8 +375,8 @@ impl Options {
         self
     }
 
-    /// Whether groups, combined or not, are compressed with LZ4 where that saves blocks of the log.
-    /// Default false. Reproduction uses the uncompressed copy in memory: only recovery
+    /// Sets whether groups, combined or not, are compressed with LZ4 where that saves blocks of the
+    /// log. Default false. Reproduction uses the uncompressed copy in memory, so only recovery
     /// decompresses.
     pub fn compress(mut self, compress: bool) -> Options {
         self.compress = compress;
@@ -384,7 +384,7 @@ impl Options {
     }
 
     /// Sets how many groups are combined, compressed and, where the log is mapped, stored at the
-    /// same time. Each takes a thread: as many background threads persist, and as many workers may
+    /// same time. Each takes a thread: as many background threads persist, and as many threads may
     /// help. 1 to 1024. Default 1.
     pub fn persist_threads(mut self, threads: usize) -> Options {
         self.persist_threads = threads;
@@ -419,8 +419,8 @@ impl Options {
     }
 
     /// `snapshot`: with `true`, the default, a transaction logs the words that it changed. With
-    /// `false` it logs every object that it wrote as a whole, as a design must whose copies are the
-    /// log. (Pisces, section 4, *flush-diff*.)
+    /// `false` it logs all words of every object that it wrote, as required where the copies
+    /// themselves are the log. (Pisces, section 4, *flush-diff*.)
     pub fn flush_diff(mut self, on: bool) -> Options {
         self.flush_diff = on;
         self
@@ -438,7 +438,7 @@ impl Options {
     }
 
     /// `snapshot`: logs nothing and makes nothing durable, to measure the cost of durability. Only
-    /// on [`Medium::Emulated`](crate::Medium::Emulated): the content of such a pool is lost.
+    /// on [`Medium::Emulated`]: the content of such a pool is lost.
     #[doc(hidden)]
     pub fn unlogged(mut self) -> Options {
         self.unlogged = true;
@@ -447,10 +447,9 @@ impl Options {
 
     /// Sets how long a worker waits for another worker's transaction. Default 10 s. It waits in two
     /// cases:
-    /// - A starving transaction runs alone. The wait ends with
-    ///   [`Error::GateClosed`](crate::Error::GateClosed).
-    /// - `snapshot`: a long-running transaction retains room or an old version. The wait ends with
-    ///   [`Error::HeldUp`](crate::Error::HeldUp).
+    /// - A starving transaction runs alone. The wait ends with [`Error::GateClosed`].
+    /// - `snapshot`: a long-running transaction retains room or an old version. The wait ends
+    ///   with [`Error::HeldUp`].
     ///
     /// Time in which the process does not run (stopped by a signal or a debugger, or the machine
     /// suspended) does not count: each stop adds at most a 64th of this value.
@@ -459,8 +458,8 @@ impl Options {
         self
     }
 
-    /// Whether a pool opens whose log is lost: missing, damaged, of another length, or of another
-    /// pool or generation. Default `false`.
+    /// Sets whether a pool opens whose log is lost: missing, damaged, of another length, or of
+    /// another pool or generation. Default false.
     ///
     /// Only a pool that was closed cleanly opens in this way: its heap holds every transaction. A
     /// new log is made durable before the pool starts, and a file in its place is kept as
@@ -469,8 +468,8 @@ impl Options {
     /// - A newer program wrote the log.
     ///
     /// If the pool's file is an older backup, opening it returns the pool to that state. The option
-    /// has no effect on a pool with an intact log, on a mapped medium, whose log is in the pool's
-    /// own file, and on [`create`](crate::Pool::create).
+    /// has no effect on a pool with an intact log, on [`create`](crate::Pool::create), and on
+    /// mapped media, where the log is in the pool's own file.
     ///
     /// ```
     /// use lastword::{Error, Objects, Options, Pool};

@@ -275,7 +275,7 @@ impl<D: Design> Pool<D> {
     /// its own.
     pub(crate) fn leave(&self, state: &mut WorkerState<D>) {
         if self.shape.is_forked() {
-            return; // what it has left is its parent's to roll back
+            return; // the parent rolls its transaction back
         }
         if state.phase != Phase::Over && state.roll_back_left(self).is_err() {
             return;
@@ -340,8 +340,8 @@ impl<D: Design> Pool<D> {
         self.may_call("flush")?;
         let committed = self.committed_id();
         self.design().wait(committed)?;
-        // A pool can fail after its last commit is durable, for example when a reproduce step reads
-        // back a changed log.
+        // A pool can fail after its last commit is durable: truncation may read back a changed log,
+        // which no longer protects that commit.
         self.design().check()?;
         self.names().check(committed)
     }
@@ -403,7 +403,7 @@ impl<D: Design> Pool<D> {
             return self.names().check_closed();
         }
         design.close()?;
-        // The log file checks its lock when it is dropped, so unlock before that.
+        // Unlock before the drop: the log's direct descriptor unlocks itself only if the file is.
         self.names().unlock();
         drop(design);
         self.names().check_closed()

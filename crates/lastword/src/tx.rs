@@ -127,7 +127,6 @@ pub struct Tx<'t, D: Design = Decoupled> {
     stage: Stage,
 }
 
-/// The progress of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
@@ -253,6 +252,7 @@ impl<'t, D: Design> Tx<'t, D> {
     /// Rolls back and returns the error for the program.
     #[cold]
     pub(crate) fn fail(&mut self, stop: Stop) -> Error {
+        // Before the roll-back, which clears the write set.
         let too_large = self.design.why_too_large(self.local);
         let seen = self.roll_back();
         let info = self.shape.info();
@@ -503,6 +503,7 @@ impl<D: Design> Words for Tx<'_, D> {
     }
 
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        // This call may free the object and the run that are cached as live.
         (self.live, self.run) = ((0, 0), Prepared::NONE);
         let (heap, arena) = (self.shape.heap(), self.arena);
         let detached = heap.detach(&mut Metadata(self), arena, at, bytes);

@@ -202,8 +202,8 @@ impl<'p, D: Design> Worker<'p, D> {
         let pool = self.pool;
         let state = self.ready()?;
         let inside = Inside::enter(if read_only { "read" } else { "run" }, &state.mark)?;
-        // A starving transaction keeps its place in the queue across its retries.
         let waits = !(read_only && D::READS_PASS);
+        // Outside the loop: a starving transaction keeps its place in the queue across retries.
         let mut turn = None;
         if waits {
             pass(pool, &mut state.local, &mut state.fortune, &mut turn)?;
@@ -228,6 +228,8 @@ impl<'p, D: Design> Worker<'p, D> {
             }
         };
         state.fortune.reset();
+        // Before the wait below, which is refused inside a transaction and would keep the
+        // starvation lock for as long as the device takes.
         drop(turn);
         drop(inside);
         let covers_reads = !read_only || !planted(Mutant::ReadNotCovered);
@@ -284,6 +286,7 @@ fn attempt<R, D: Design>(
     read_only: bool,
 ) -> Result<(R, TxId), Option<Error>> {
     let design = pool.design();
+    // After repeated conflicts a read-only attempt tracks its reads, so that its snapshot extends.
     design.begin(&mut state.local, read_only && state.fortune.is_good())?;
     let arena = arena(state.number);
     let tx = Tx::new(design, &mut state.local, &mut state.known, &pool.shape, arena, read_only);
@@ -326,7 +329,7 @@ pub(crate) fn conclude<R, D: Design>(
     let done = value.and_then(|value| tx.give_back().map(|()| value));
     let stop = match (done, tx.stopped()) {
         (Ok(value), None) => {
-            let words = tx.words_written();
+            let words = tx.words_written(); // before `commit`, which clears the write set
             let id = tx.commit().map_err(|_| None)?;
             return Ok((value, id, words));
         }

@@ -371,6 +371,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         let space = self.inner.shadow.space(part, self.inner.behind());
         let id = self.inner.memory.commit(attempt, space, redo)?;
         self.inner.shadow.end(part);
+        // In sync mode the caller waits next, and persists the record itself.
         if self.options.durability == Durability::Async {
             self.inner.pipeline.bells.committed();
             let usual = || self.inner.pipeline.persist.usual_words();

@@ -173,7 +173,7 @@ impl Tm for Stm {
             attempt.remember(number);
             return Ok(value);
         }
-        self.read_hard(attempt, &mut space, index)
+        self.read_slow(attempt, &mut space, index)
     }
 
     #[inline]
@@ -199,7 +199,7 @@ impl Tm for Stm {
                 attempt.remember(number);
             } else if !attempt.owns(before) {
                 for (i, value) in now.iter_mut().enumerate() {
-                    *value = self.read_hard(attempt, &mut space, at + i)?;
+                    *value = self.read_slow(attempt, &mut space, at + i)?;
                 }
             }
             at += here;
@@ -296,7 +296,7 @@ impl Tm for Stm {
         // When no other ID was assigned since the snapshot, no read can have changed.
         if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {
             self.name_what_changed(attempt);
-            self.take_back(attempt, &mut space, redo, id);
+            self.abort(attempt, &mut space, redo, id);
             return Err(Stop::Conflict);
         }
         // Record before the release: until then the values belong to this transaction.
@@ -315,7 +315,7 @@ impl Tm for Stm {
         let seen = TxId(attempt.snapshot);
         if !attempt.written.entries.is_empty() {
             let id = self.draw(redo);
-            self.take_back(attempt, &mut space, redo, id);
+            self.abort(attempt, &mut space, redo, id);
         }
         attempt.clear();
         seen
@@ -328,7 +328,7 @@ impl Attempt {
     fn remember(&mut self, number: usize) {
         let number = number as u32; // `RECORDS_MAX` fits
         let Some(place) = self.reads.get_mut(self.read_count) else {
-            return self.remember_more(number);
+            return self.grow_reads(number);
         };
         *place = number;
         // No branch: in a tree, whether two reads share a record is unpredictable, and a
@@ -340,7 +340,7 @@ impl Attempt {
     /// [`remember`](Attempt::remember) without spare capacity.
     #[cold]
     #[inline(never)]
-    fn remember_more(&mut self, number: u32) {
+    fn grow_reads(&mut self, number: u32) {
         self.reads.resize(2 * self.reads.len(), 0);
         self.remember(number as usize);
     }
@@ -351,7 +351,7 @@ impl Attempt {
 
     /// Ends the attempt at a record that a running transaction holds.
     #[cold]
-    fn is_kept_out(&mut self, number: usize, record: u64) -> Stop {
+    fn blocked(&mut self, number: usize, record: u64) -> Stop {
         self.obstacle = Obstacle::Held { key: number as u64, seen: record };
         Stop::Conflict
     }
@@ -360,7 +360,7 @@ impl Attempt {
 impl Stm {
     /// Reads a word whose record is taken or newer.
     #[inline(never)]
-    fn read_hard(
+    fn read_slow(
         &self,
         attempt: &mut Attempt,
         space: &mut impl Space,
@@ -374,7 +374,7 @@ impl Stm {
                 return space.load(index);
             }
             if before & TAKEN != 0 {
-                return Err(attempt.is_kept_out(number, before));
+                return Err(attempt.blocked(number, before));
             }
             if before > attempt.snapshot {
                 self.extend(attempt)?;
@@ -447,7 +447,7 @@ impl Stm {
             let before = record.load(Ordering::Acquire);
             if before & TAKEN != 0 {
                 if !attempt.owns(before) {
-                    return Err(attempt.is_kept_out(number, before));
+                    return Err(attempt.blocked(number, before));
                 }
                 return Ok(attempt.entry_under(before as u32, number, stripe));
             }
@@ -486,13 +486,7 @@ impl Stm {
 
     /// Restores the heap, adds a no-op record, and releases with an ID that no reader has seen.
     #[cold]
-    fn take_back(
-        &self,
-        attempt: &mut Attempt,
-        space: &mut impl Space,
-        redo: &mut impl Redo,
-        id: TxId,
-    ) {
+    fn abort(&self, attempt: &mut Attempt, space: &mut impl Space, redo: &mut impl Redo, id: TxId) {
         attempt.written.restore(space);
         redo.record(id, Written::nothing());
         self.release(attempt, space, id);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_words_become_one_run_across_stripes() {
+    fn neighboring_words_form_one_run() {
         let heap = heap(4 * STRIPE_WORDS as u64);
         let edge = 2 * STRIPE_WORDS;
         let mut set = WriteSet::default();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn call_without_a_free_worker_waits_for_another() {
+    fn call_waits_for_a_free_worker() {
         let pool = pool::<Plain>();
         let (state, started) = (&pool.kept.state, Barrier::new(2));
         let ended = AtomicBool::new(false);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn worker_of_a_panicked_call_is_used_again() {
+    fn worker_of_panicked_call_is_reused() {
         let pool = pool::<Plain>();
         for _ in 0..3 {
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -218,7 +218,7 @@ mod tests {
     /// The second member ends the group, so the callback runs inside its call, which holds a
     /// worker.
     #[test]
-    fn call_in_a_callback_has_a_worker_or_an_error() {
+    fn call_in_callback_gets_worker_or_error() {
         for others in [0, Snapshot::WORKERS_MAX - 1] {
             let dir = tempfile::tempdir().unwrap();
             let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn call_in_a_body_is_refused_and_the_body_commits() {
+    fn call_inside_body_is_refused() {
         let pool = pool::<Volatile>();
         let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
         let outer = pool.run(|tx| {

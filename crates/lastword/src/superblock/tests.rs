@@ -105,7 +105,7 @@ fn nonzero_reserved_word_is_refused() {
 /// Otherwise a layout name would be shown as another one, or as none, and never match the requested
 /// one.
 #[test]
-fn name_with_bytes_after_its_end_is_refused() {
+fn name_without_zero_padding_is_refused() {
     for (word, value) in [(8, 0x61_0000), (7, 1 << 32), (9, 1 << 40), (22, 1 << 63), (10, 0xff)] {
         let mut block = superblock().encode();
         block[word] = value;
@@ -154,7 +154,7 @@ fn copies_that_no_update_leaves_contradict() {
 }
 
 #[test]
-fn current_copy_offset_follows_the_newer_copy() {
+fn current_copy_offset_is_the_newer() {
     let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
     let damaged = Err(Invalid::Damaged);
     for (a, b, place) in [

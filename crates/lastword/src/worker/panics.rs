@@ -146,7 +146,7 @@ fn numbers_used(pool: &Pool<Panics>) -> usize {
 }
 
 #[test]
-fn worker_whose_commit_panicked_runs_no_other() {
+fn panicked_commit_disables_its_worker() {
     for in_commit in [true, false] {
         let pool = pool();
         let mut worker = pool.worker().unwrap();
@@ -162,7 +162,7 @@ fn worker_whose_commit_panicked_runs_no_other() {
 }
 
 #[test]
-fn call_whose_commit_panicked_keeps_no_worker() {
+fn panicked_commit_retires_its_worker() {
     for in_commit in [true, false] {
         let pool = pool();
         arm(&pool, in_commit);
@@ -182,7 +182,7 @@ fn call_whose_commit_panicked_keeps_no_worker() {
 }
 
 #[test]
-fn worker_of_a_body_that_panicked_goes_on() {
+fn worker_survives_a_panicking_body() {
     let pool = pool();
     let mut worker = pool.worker().unwrap();
     let ended = catch_unwind(AssertUnwindSafe(|| {

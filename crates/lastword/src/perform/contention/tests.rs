@@ -69,7 +69,7 @@ fn ended_reservations_make_a_transaction_starve() {
 }
 
 #[test]
-fn closed_gate_wait_ends_with_its_worker() {
+fn closed_gate_wait_reports_its_owner() {
     let gate = Gate::default();
     let (mut owner, mut turn) = starving(&gate, 3);
     lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
@@ -99,7 +99,7 @@ fn starving_transaction_reserves_only_what_it_lost() {
 }
 
 #[test]
-fn reserved_record_held_for_long_leaves_gate_open() {
+fn long_held_reservation_leaves_gate_open() {
     let gate = Gate::default();
     let (mut fortune, mut turn) = starving(&gate, 3);
     let met = Obstacle::Held { key: 5, seen: 7 };
@@ -108,7 +108,7 @@ fn reserved_record_held_for_long_leaves_gate_open() {
 }
 
 #[test]
-fn gate_closes_after_many_reservations_until_the_end() {
+fn gate_closes_after_many_reservations() {
     let gate = Gate::default();
     let (mut fortune, mut turn) = starving(&gate, 3);
     for key in 0..u64::from(2 * RESERVATIONS) {

@@ -41,7 +41,7 @@ impl Redo for Records {
 }
 
 #[test]
-fn write_and_access_of_one_word_conflict() {
+fn access_to_written_word_conflicts() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
@@ -111,7 +111,7 @@ fn read_only_attempt_tracks_no_reads() {
 }
 
 #[test]
-fn commit_with_changed_reads_leaves_a_no_op_record() {
+fn invalid_reads_leave_a_no_op_record() {
     let (stm, heap) = (stm(WORDS), heap(WORDS));
     let (mut one, mut two) = (stm.attempt(1), stm.attempt(2));
     stm.begin(&mut one);
@@ -146,7 +146,7 @@ fn commit_without_room_assigns_no_id() {
 }
 
 #[test]
-fn stripes_with_one_record_are_restored_and_released() {
+fn stripes_sharing_a_record_are_restored() {
     const FEW: usize = 4;
     let words = 2 * FEW * STRIPE_WORDS;
     let (stm, heap) = (Stm::sized(words, FEW as u64).unwrap(), heap(words));
