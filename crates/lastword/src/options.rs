@@ -132,11 +132,11 @@ const GROUP_TIME: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Threads that prepare groups. On two cores a second one gained nothing on files, and cost up to
-/// an eighth of the rate on `emulated`: docs/performance.md, "Threads behind".
+/// an eighth of the rate on `emulated`: docs/operating/performance.md, "Background threads".
 const PERSIST_THREADS: usize = 1;
 
 /// Default number of reproduce threads. On two cores two threads were sometimes better, sometimes
-/// worse, and took more CPU for each word: docs/performance.md, "Threads behind".
+/// worse, and took more CPU for each word: docs/operating/performance.md, "Background threads".
 const REPRODUCE_THREADS: usize = 1;
 
 impl Default for Options {
