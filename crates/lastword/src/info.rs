@@ -7,7 +7,7 @@ use words::TxId;
 
 use crate::perform::records_of;
 use crate::shadow::PAGE_BYTES;
-use crate::superblock::{Superblock, name};
+use crate::superblock::{Superblock, exact_name, name};
 use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Undo};
 
 /// A pool's description. Sizes are in bytes.
@@ -174,7 +174,7 @@ impl Info {
             pool_id: superblock.pool,
             generation: superblock.generation,
             design: name(&superblock.design),
-            layout: (name(&superblock.layout), superblock.layout_version),
+            layout: (exact_name(&superblock.layout), superblock.layout_version),
             heap_bytes: superblock.heap_bytes,
             log_bytes: superblock.log_bytes,
             ring_bytes: 8 * Options::new().ring_words() as u64,

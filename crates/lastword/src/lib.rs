@@ -53,7 +53,6 @@
 //!   0              reproduced ID         durable ID           committed ID
 //!      recover() replays this  ^^^^^^^^^^^^^^^^     lost in a crash ^^^^^^^^^^
 //! ```
-#![forbid(unsafe_code)]
 
 mod any;
 pub mod design;
@@ -99,6 +98,7 @@ pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};
+pub use superblock::printable;
 pub use ticket::{Durable, Ticket};
 pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
@@ -111,7 +111,21 @@ pub use words::{
     OBJECT_BYTES_MAX, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId, View, Words, field,
 };
 
-/// Compiles the example in the README.
+/// Compiles the examples of the README and of the book.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/start/first-program.md")]
+    struct FirstProgram;
+    #[doc = include_str!("../../../docs/concepts/designs.md")]
+    struct Designs;
+    #[doc = include_str!("../../../docs/guide/rust.md")]
+    struct Rust;
+    #[doc = include_str!("../../../docs/guide/larger-than-memory.md")]
+    struct LargerThanMemory;
+    #[doc = include_str!("../../../docs/guide/async.md")]
+    struct Async;
+    #[doc = include_str!("../../../docs/guide/collections.md")]
+    struct Collections;
+}

@@ -128,12 +128,24 @@ pub(crate) fn padded<const N: usize>(name: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Returns a padded name for display. Escapes characters that move a terminal's cursor, change its
-/// state or reorder the text: the bytes of a damaged file are arbitrary.
+/// Returns a padded name for display; see [`printable`].
 pub(crate) fn name(padded: &[u8]) -> String {
+    printable(&exact_name(padded))
+}
+
+/// Returns a name as the file has it: the identity of a layout, which a program may open with.
+pub(crate) fn exact_name(padded: &[u8]) -> String {
     let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
+    String::from_utf8_lossy(&padded[..end]).into_owned()
+}
+
+/// Returns a name from a pool's file for display.
+///
+/// Characters that move a terminal's cursor, change its state or reorder text are escaped, since
+/// the bytes of a damaged file are arbitrary.
+pub fn printable(name: &str) -> String {
     let mut shown = String::new();
-    for character in String::from_utf8_lossy(&padded[..end]).chars() {
+    for character in name.chars() {
         match is_shown(character) {
             true => shown.push(character),
             false => shown.extend(character.escape_default()),

@@ -140,7 +140,9 @@ impl<D: Design> Drop for Lent<'_, D> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Barrier, mpsc};
+    use std::sync::mpsc::{self, RecvTimeoutError};
+    use std::sync::{Arc, Barrier};
+    use std::time::Duration;
 
     use super::*;
     use crate::design::{Plain, Volatile};
@@ -170,8 +172,24 @@ mod tests {
         assert_eq!(lock(&pool.numbers).used.iter().filter(|used| **used).count(), most);
     }
 
+    /// Runs a check that would wait for ever where it fails; it is ended then.
+    fn ends(check: impl FnOnce() + Send + 'static) {
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            check();
+            let _ = end.send(());
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(60));
+        assert!(ended != Err(RecvTimeoutError::Timeout), "a call waits for ever");
+        thread.join().unwrap();
+    }
+
     #[test]
     fn call_waits_for_a_free_worker() {
+        ends(wait_for_another_call);
+    }
+
+    fn wait_for_another_call() {
         let pool = pool::<Plain>();
         let (state, started) = (&pool.kept.state, Barrier::new(2));
         let ended = AtomicBool::new(false);
@@ -179,7 +197,7 @@ mod tests {
             let first = scope.spawn(|| {
                 let first = pool.run(|_| {
                     started.wait();
-                    // Only a call that found no worker waits. The flag covers a refused call.
+                    // Only a call that has found no worker waits. One that was refused has ended.
                     while lock(state).waiting == 0 && !ended.load(Ordering::Relaxed) {
                         std::thread::yield_now();
                     }
@@ -206,7 +224,7 @@ mod tests {
         }
         let _ = pool.run(|_| Ok(())).unwrap();
         assert_eq!((idle(&pool), lock(&pool.kept.state).lent), (1, 0));
-        // `Pool::worker` takes the idle worker, with its statistics reset.
+        // A worker of its own takes the one that is idle, with nothing counted of what that ran.
         let worker = pool.worker().unwrap();
         assert_eq!((idle(&pool), worker.words_written()), (0, 0));
         let refused = pool.run(|_| Ok(())).map(drop);
@@ -215,36 +233,39 @@ mod tests {
         let _ = pool.run(|_| Ok(())).unwrap();
     }
 
-    /// The second member ends the group, so the callback runs inside its call, which holds a
-    /// worker.
     #[test]
     fn call_in_callback_gets_worker_or_error() {
         for others in [0, Snapshot::WORKERS_MAX - 1] {
-            let dir = tempfile::tempdir().unwrap();
-            let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
-            let options = options.background(false);
-            let made = Pool::<Snapshot>::create_as(dir.path().join("pool"), options);
-            let pool = Arc::new(made.unwrap());
-            let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
-            pool.flush().unwrap();
-            let first = pool.run(|tx| tx.set(count, 1)).unwrap().ticket;
-            let ((sender, called), own) = (mpsc::channel(), Arc::clone(&pool));
-            let callback = move |durable: Result<(), Error>| {
-                durable.unwrap();
-                let calls = CALLS.get();
-                sender.send((calls, own.run(|tx| tx.get(count)).map(|done| done.value))).unwrap();
-            };
-            first.on_durable(callback).unwrap();
-            let workers: Vec<_> = (0..others).map(|_| pool.worker().unwrap()).collect();
-            let _ = pool.run(|tx| tx.set(count, 2)).unwrap();
-            let (calls, nested) = called.try_recv().expect("the callback ran in the call");
-            assert_eq!(calls, 1);
-            match (others, nested) {
-                (0, Ok(2)) | (1.., Err(Error::TooManyWorkers { .. })) => {}
-                (_, nested) => panic!("{others} workers: {nested:?}"),
-            }
-            drop(workers);
+            ends(move || call_in_a_callback(others));
         }
+    }
+
+    /// The second member ends the group, so the callback runs in its call. That holds a worker.
+    fn call_in_a_callback(others: usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);
+        let options = options.background(false);
+        let made = Pool::<Snapshot>::create_as(dir.path().join("pool"), options);
+        let pool = Arc::new(made.unwrap());
+        let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+        pool.flush().unwrap();
+        let first = pool.run(|tx| tx.set(count, 1)).unwrap().ticket;
+        let ((sender, called), own) = (mpsc::channel(), Arc::clone(&pool));
+        let callback = move |durable: Result<(), Error>| {
+            durable.unwrap();
+            let calls = CALLS.get();
+            sender.send((calls, own.run(|tx| tx.get(count)).map(|done| done.value))).unwrap();
+        };
+        first.on_durable(callback).unwrap();
+        let workers: Vec<_> = (0..others).map(|_| pool.worker().unwrap()).collect();
+        let _ = pool.run(|tx| tx.set(count, 2)).unwrap();
+        let (calls, nested) = called.try_recv().expect("the callback ran in the call");
+        assert_eq!(calls, 1);
+        match (others, nested) {
+            (0, Ok(2)) | (1.., Err(Error::TooManyWorkers { .. })) => {}
+            (_, nested) => panic!("{others} workers: {nested:?}"),
+        }
+        drop(workers);
     }
 
     #[test]
