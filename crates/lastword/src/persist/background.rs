@@ -1,17 +1,20 @@
-//! The threads behind: they only call steps, in a loop, and sleep when there is nothing to do.
+//! The background threads: loops that call steps and sleep when nothing is left to do.
+//!
+//! Background threads take the persist and reproduce steps off the workers' path. They hold no
+//! state of their own, so any thread that waits can run the same steps.
 //!
 //! | state | until | costs |
 //! |---|---|---|
 //! | working | a step has nothing to do | |
 //! | napping | its pause is over, the pool closes | 2 000 wake-ups a second with [`NAP`] |
-//! | looking | there is something, if it has no pause | a core |
-//! | asleep | the next commit, or the time of a group is over that waits for more | nothing |
+//! | polling | work arrives (only without a pause) | a core |
+//! | asleep | the next commit, or the deadline of a pending group | nothing |
 //!
-//! A worker wakes a sleeping thread with one load a commit. Neither can miss the other: the thread
-//! first says that it sleeps and then looks at the clock with a locked instruction, the worker
-//! first draws its ID with a locked instruction and then looks whether the thread sleeps. The
-//! two locked instructions on the clock have an order: the later one sees what came before the
-//! other.
+//! A worker wakes a sleeping thread with one load a commit. Neither side can miss the other:
+//! - The thread sets `asleep`, then reads the clock with a locked instruction.
+//! - The worker assigns its ID with a locked instruction, then reads `asleep`.
+//! - The two locked instructions on the clock are ordered. The later one sees every store before
+//!   the earlier one.
 
 use std::time::Duration;
 
@@ -19,46 +22,46 @@ use super::{Event, Step};
 use crate::Error;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, spin_loop, thread};
 
-/// Pause between groups when nobody waits: larger groups cost fewer barriers, and a commit is
-/// durable soon. Chosen: 2 000 groups a second leave the device and a core their time.
+/// Pause between groups while no thread waits. Larger groups cost fewer barriers, and a commit is
+/// still durable soon. Chosen: 2 000 groups a second leave the device and a core their time.
 pub(crate) const NAP: Duration = Duration::from_micros(500);
 
 /// Naps without work before a thread goes to sleep.
 const IDLE_NAPS: u32 = 4;
 
-/// Looks without work before a thread that does not nap goes to sleep: some milliseconds. In a
-/// model each is a step of the schedule.
+/// Polls without work before an unpaused thread goes to sleep: some milliseconds. In a model each
+/// poll is a step of the schedule.
 const IDLE_LOOKS: u32 = if cfg!(test) { 2 } else { 50_000 };
 
-/// What the background threads call. Any other thread may call the same.
+/// The steps that background threads run. Any other thread may run them too.
 pub(crate) trait Steps: Send + Sync + 'static {
     /// Runs one persist step.
     fn persist_step(&self) -> Result<Step, Error>;
-    /// Runs one reproduce step, if enough has come together for one.
+    /// Runs one reproduce step if enough log is queued for one.
     fn reproduce_if_due(&self) -> Result<Step, Error>;
-    /// Runs one reproduce step on whatever there is.
+    /// Runs one reproduce step on all that is queued.
     fn reproduce_step(&self) -> Result<Step, Error>;
-    /// Brings one part home of what another thread reproduces.
+    /// Applies one part of a batch that another thread reproduces.
     fn part_step(&self) -> Result<Step, Error>;
-    /// Threads that may reproduce at the same time, who leads included.
+    /// Threads that may reproduce at the same time, including the leader.
     fn reproduce_threads(&self) -> usize;
     /// Called once by each background thread before its first step.
     fn enter(&self) {}
-    /// The clock that IDs are drawn from.
+    /// The clock that assigns IDs.
     fn clock(&self) -> &AtomicU64;
     /// The last durable ID.
     fn durable(&self) -> u64;
-    /// How long a nap is.
+    /// The length of a nap.
     fn pause(&self) -> Duration {
         NAP
     }
-    /// The group that waits for more transactions, if nothing else is left to do.
+    /// The pending group that waits for more transactions, if no other work is left.
     fn waiting(&self) -> Option<Waiting> {
         None
     }
-    /// Where the threads are woken.
+    /// The notifier of the threads.
     fn bells(&self) -> &Bells;
-    /// Whether reproduce steps want a thread of their own: they sleep in the kernel.
+    /// Whether reproduction has a thread of its own, because its steps sleep in the kernel.
     fn reproduces_apart(&self) -> bool;
     /// The persist threads beside the first.
     fn others(&self) -> Option<Others<'_>> {
@@ -66,48 +69,49 @@ pub(crate) trait Steps: Send + Sync + 'static {
     }
 }
 
-/// A group that waits for more transactions, with nothing to do until they come.
+/// A pending group that waits for more transactions while the persist thread has no other work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// The last transaction in it.
     pub(crate) last: u64,
-    /// When it waits no longer; `None`: it waits for as long as nobody does.
+    /// Time left to its deadline; `None`: no deadline, it waits until a thread requests it.
     pub(crate) rest: Option<Duration>,
 }
 
-/// Persist threads that only come when the first is busy with a full group: then there is likely
-/// more. They neither nap nor look after the last commit; the first does.
+/// Persist threads that run only while the first one packs a full group: more work is likely then.
+/// They neither nap nor poll after the last commit; the first thread does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Others<'s> {
-    /// How many.
+    /// Number of these threads.
     pub(crate) threads: usize,
-    /// Happens when there is a group for one of them, and after the pool said that it closes.
+    /// Notified when a group is ready for one of them, and after the pool starts to close.
     pub(crate) more: &'s Event,
 }
 
-/// How background threads are woken.
+/// The notifier that wakes background threads.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
-    /// The persist thread sleeps until it is rung.
+    /// The persist thread sleeps until it is notified.
     asleep: AtomicBool,
     pub(crate) persist: Event,
     reproduce: Event,
-    /// Parts of what is reproduced can be claimed.
+    /// Notified when parts of a batch can be claimed.
     parts: Event,
     closing: AtomicBool,
 }
 
 impl Bells {
-    /// Called by a worker after each commit that nobody waits for.
+    /// Wakes the persist thread if it sleeps. Workers call it after each commit that no thread
+    /// waits for.
     #[inline]
     pub(crate) fn committed(&self) {
-        // Relaxed: the drawing of the ID ordered it; see the module.
+        // Relaxed: the assignment of the ID orders it; see the module.
         if self.asleep.load(Ordering::Relaxed) {
             self.ring();
         }
     }
 
-    /// Called when somebody waits who cannot help, or does not: ends a nap too.
+    /// Wakes the persist thread for a waiter that does not help. Ends a nap too.
     #[cold]
     pub(crate) fn hurry(&self) {
         self.ring();
@@ -119,8 +123,9 @@ impl Bells {
         self.persist.notify();
     }
 
-    /// Sleeps until the next commit, or for so long, unless something is committed after `last`, up
-    /// to which nothing is to be done. `epoch` is that of `persist`, read before the last step.
+    /// Sleeps until the next commit or the timeout, unless a transaction after `last` has
+    /// committed. Up to `last` nothing is left to do. `epoch` is that of `persist`, read before the
+    /// last step.
     pub(crate) fn sleep(
         &self,
         epoch: u64,
@@ -129,8 +134,9 @@ impl Bells {
         longest: Option<Duration>,
     ) {
         self.asleep.store(true, Ordering::Relaxed);
-        // AcqRel: Release shows `asleep` to whoever draws after this; Acquire and the fact that an
-        // addition always sees the latest value show whoever drew before. See the module.
+        // AcqRel: Release shows `asleep` to every worker that assigns an ID after this. Acquire
+        // shows the workers that assigned one before: a read-modify-write always reads the latest
+        // value. See the module.
         let last_drawn = clock.fetch_add(0, Ordering::AcqRel);
         if last_drawn == last {
             self.persist.wait(epoch, longest);
@@ -138,19 +144,19 @@ impl Bells {
         self.asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Enough has come together to be reproduced, by a thread of its own or by the persist thread.
+    /// Notifies the thread that reproduces: a thread of its own, or the persist thread.
     pub(crate) fn reproduce_is_due(&self, own_thread: bool) {
         if own_thread { self.reproduce.notify() } else { self.ring() }
     }
 
-    /// Who reproduces has parts that others can claim.
+    /// Notifies the other reproduce threads of parts that they can claim.
     pub(crate) fn part_is_there(&self) {
         self.parts.notify();
     }
 
-    /// The pool closes: the threads end.
+    /// Ends the threads.
     pub(crate) fn close(&self) {
-        // Release and then notify: a thread that wakes sees it. Pairs with `is_closing`.
+        // Release, then notify: a thread that wakes sees the flag. Pairs with `is_closing`.
         self.closing.store(true, Ordering::Release);
         self.persist.notify();
         self.reproduce.notify();
@@ -169,7 +175,10 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts them.
+    /// Starts the threads of a pool.
+    ///
+    /// # Errors
+    /// The system's, if it cannot start one of them. The others end again.
     pub(crate) fn spawn(steps: &Arc<impl Steps>) -> Result<Background, std::io::Error> {
         let mut background = Background::default();
         let started = background.start_all(steps);
@@ -196,7 +205,8 @@ impl Background {
         if steps.reproduces_apart() {
             self.start("lastword-reproduce", steps, reproduce_loop)?;
         }
-        // Whoever reproduces leads; these others bring home what it deals out.
+        // The thread that takes the reproduce step leads. These threads apply the parts that it
+        // offers.
         for number in 2..=steps.reproduce_threads() {
             self.start(&format!("lastword-reproduce-{number}"), steps, parts_loop)?;
         }
@@ -218,15 +228,16 @@ impl Background {
         Ok(())
     }
 
-    /// Waits for their end; the bells have said that the pool closes.
+    /// Waits until the threads end, after [`Bells::close`].
     pub(crate) fn join(self) {
         for thread in self.threads {
-            // A callback that dropped the pool: this thread ends when it is through with it.
+            // A callback on this thread dropped the pool. A thread cannot join itself; it ends
+            // after the callback.
             if thread.thread().id() == thread::current().id() {
                 continue;
             }
-            // A step that panicked has left the pool unable to go on; the panic was printed, and
-            // the close that follows runs the steps itself and meets the same.
+            // The panic was printed, and the pool is poisoned. The close that follows runs the
+            // steps itself and reports the same failure.
             let _ = thread.join();
         }
     }
@@ -241,12 +252,12 @@ fn persist_loop<S: Steps>(steps: &S) {
             break;
         }
         let step = match steps.persist_step() {
-            // An error is kept by the pool and told to every later call; nothing is left to do
-            // here.
+            // The pool keeps the error and returns it from every later call. This thread can do no
+            // more.
             Err(_) => break,
             Ok(step) => step,
         };
-        // Without a pause what is committed comes first, and what is durable waits in the log.
+        // Without a pause, commits come first: durable groups can wait in the log.
         let unpaused = steps.pause().is_zero();
         let mut reproduced = Step::Nothing;
         if !steps.reproduces_apart() && (!unpaused || step != Step::More) {
@@ -260,14 +271,15 @@ fn persist_loop<S: Steps>(steps: &S) {
             continue;
         }
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
-        // Without a pause it looks on, but for what the device or the other thread has to do first.
+        // Without a pause the thread polls, except while the device or another thread must act
+        // first.
         let is_held_up = matches!(step, Step::Deep | Step::LogFull);
         let (pause, looks) = match unpaused {
             true => (NAP, !is_held_up),
             false => (steps.pause(), false),
         };
         if looks && idle <= IDLE_LOOKS {
-            // Who is at it may be waiting for this very core.
+            // The thread that holds the step may need this very core.
             if step == Step::Busy {
                 thread::yield_now()
             } else {
@@ -279,8 +291,8 @@ fn persist_loop<S: Steps>(steps: &S) {
             bells.persist.wait(epoch, Some(pause));
             continue;
         }
-        // A group that waits: the next commit may fill it, and whoever waits for it closes it or
-        // rings.
+        // A pending group remains. The next commit may fill it, and a waiter closes it or wakes
+        // this thread.
         let durable = || Waiting { last: steps.durable(), rest: None };
         let Waiting { last, rest } = steps.waiting().unwrap_or_else(durable);
         bells.sleep(epoch, steps.clock(), last, rest);
@@ -298,8 +310,8 @@ fn others_loop<S: Steps>(steps: &S) {
         match steps.persist_step() {
             Err(_) => break,
             Ok(Step::More) => {}
-            // Also after a group that was not full: the next is to grow while the first thread
-            // naps, and whoever takes off a full one calls.
+            // Sleep also after a group that was not full. The next group grows while the first
+            // thread naps, and the thread that takes off a full group notifies `more`.
             Ok(_) => more.wait(epoch, None),
         }
     }

@@ -1,20 +1,23 @@
-//! When the pending group is sent: what closes it, what holds it back.
+//! The conditions under which the pending group is sent.
 //!
 //! | | |
 //! |---|---|
-//! | closes it | its number, its size, its time, somebody who waits |
-//! | holds it back | groups under way, no room in the log, too much in memory |
+//! | closes it | number of transactions, size, age, a thread that waits for it |
+//! | holds it back | groups in flight, a full log, too much queued memory |
+//!
+//! A group that is sent early is durable sooner; a group that is sent late shares its barrier with
+//! more transactions.
 
 use lw_log::Group;
 
 use super::{Persist, Sending, Waiting};
 use crate::sync::{Ordering, try_lock};
 
-/// Transactions under way up to which another small group is sent beside them. Two threads that
-/// wait for each commit are not held up by each other; of more, the later ones share a write,
-/// because a write of its own costs the processor more than it saves in time. Measured with
-/// `lastword run tatp-hash --durability sync` (disk at 0.14 ms), 2, 16 and 64 threads: 7.8, 52 and
-/// 153 k/s with one group at a time, 8.7, 49 and 148 with 2, 9.0, 45 and 139 with 8.
+/// Transactions in flight up to which another small group is sent beside them. Two threads that
+/// wait for each commit do not hold each other up. With more, later ones share a write, because a
+/// separate write costs more processor time than it saves. Measured with `lastword run tatp-hash
+/// --durability sync` (disk at 0.14 ms), 2, 16 and 64 threads: 7.8, 52 and 153 k/s with one group
+/// at a time, 8.7, 49 and 148 with 2, 9.0, 45 and 139 with 8.
 const EAGER_TRANSACTIONS: u64 = 2;
 
 impl Persist {
@@ -27,11 +30,11 @@ impl Persist {
         }
     }
 
-    /// Whether the pending group takes no more, and whether it is to be sent.
+    /// Whether the pending group is full, and whether it is due to be sent.
     pub(super) fn is_due(&self, sending: &Sending) -> (bool, bool) {
         let Sending { pending, closed, opened, .. } = sending;
         if !self.grouping.combines() {
-            // Or next to nothing more would fit.
+            // A group that is three quarters full is closed too: hardly another record would fit.
             return (*closed || pending.words() > self.gathered_words / 4 * 3, true);
         }
         let last = self.last_of(pending, pending.last().0);
@@ -43,24 +46,25 @@ impl Persist {
         (full, full || awaited)
     }
 
-    /// The pending group, if it waits for more transactions and nothing else is left to do.
+    /// Returns the pending group if it waits for more transactions and no other work is left.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
         if !self.grouping.combines() {
             return None;
         }
-        // Somebody who is in it has something to do.
+        // The thread that holds the lock has work to do, so the group does not wait.
         let sending = try_lock(&self.sending)?;
         let idle = sending.line.is_empty() && self.flights.is_empty();
         let waits = idle && !sending.pending.is_empty() && !self.is_due(&sending).1;
         let rest = sending.opened.rest(&self.grouping);
         let waiting = waits.then(|| Waiting { last: sending.pending.last().0, rest });
         drop(sending);
-        // Who hurried after the look and found the step taken sleeps until a turn ends.
+        // A thread that requested a flush after the check may have found the lock taken. It sleeps
+        // until the epoch moves, so move it.
         self.progress.turn_is_over();
         waiting
     }
 
-    /// Whether the medium has room for the pending group, and it is worth a write of its own.
+    /// Whether the medium accepts the pending group, and the group is worth a write of its own.
     pub(super) fn may_fly(&self, sending: &Sending, full: bool) -> bool {
         if self.is_memory() {
             return true;
@@ -72,17 +76,17 @@ impl Persist {
         (full || few) && count + line.len() < self.medium.depth()
     }
 
-    /// Whether what has a place and is not at home is no more than the log holds, with a group that
-    /// ends at this count of bytes. Compressed, a log holds far more writes than fit in memory. It
-    /// is never for ever: one group is half the log at most.
-    pub(super) fn has_memory(&self, behind: u64) -> bool {
-        !self.grouping.compress || behind <= self.queue.plain_tail() + self.medium.bytes()
+    /// Whether queued writes fit in memory with a group that ends at `plain_end`. The limit is
+    /// the log's size: a compressed log holds far more writes than memory could. A group is half
+    /// the log at most, so it never waits forever.
+    pub(super) fn has_memory(&self, plain_end: u64) -> bool {
+        !self.grouping.compress || plain_end <= self.queue.plain_tail() + self.medium.bytes()
     }
 
-    /// Bytes of log, or of what they decode to if that is more, that wait for reproduction.
+    /// Bytes of log that wait for reproduction, or the bytes they decode to if those are more.
     pub(crate) fn queued_bytes(&self) -> u64 {
         let stored = self.queue.bytes();
-        // What is not compressed takes less memory than log.
+        // Uncompressed groups take less memory than log, so their log bytes decide.
         let plain = if self.grouping.compress { self.queue.plain_bytes() } else { 0 };
         stored.max(plain)
     }

@@ -1,11 +1,11 @@
-//! Groups that have their place in the log and are not acknowledged yet, in ID order.
+//! Groups in flight: placed in the log and not acknowledged, in ID order.
 //!
-//! A device acknowledges them in that order. Memory is written by several threads at a time, so
-//! there a later group may be whole before an earlier one: it waits here until all before it are.
+//! A device acknowledges groups in that order. Several threads write to memory at a time, so a
+//! later group may be durable before an earlier one. It waits here until all earlier groups are.
 //!
 //! Invariants:
-//! - Groups are acknowledged in the order in which they came, each when it is durable.
-//! - One thread at a time acknowledges: what that does (the queue, the durable ID) is in order too.
+//! - Groups are acknowledged in ID order, each after it is durable.
+//! - One thread at a time acknowledges. Its effects (queue, durable ID) are therefore in order too.
 
 use std::collections::VecDeque;
 
@@ -14,29 +14,29 @@ use medium::Buffer;
 use super::queue::Flight;
 use crate::sync::{Mutex, lock};
 
-/// A group under way.
+/// A group in flight.
 #[derive(Debug)]
-struct UnderWay {
+struct InFlight {
     flight: Flight,
-    /// What is reproduced, when that is not what was sent.
+    /// The writes to reproduce, where they differ from the bytes that were sent.
     plain: Option<Buffer>,
-    /// Its memory, when it is durable and those before it are not.
+    /// Its memory, while it is durable and an earlier group is not.
     durable: Option<(Buffer, Option<Buffer>)>,
 }
 
-/// Sent and not acknowledged.
+/// The groups in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    under_way: Mutex<VecDeque<UnderWay>>,
+    under_way: Mutex<VecDeque<InFlight>>,
 }
 
 impl Flights {
-    /// A group gets its place; the callers come in ID order.
+    /// Adds a group that has its place. Callers come in ID order.
     pub(crate) fn begin(&self, flight: Flight, plain: Option<Buffer>) {
-        lock(&self.under_way).push_back(UnderWay { flight, plain, durable: None });
+        lock(&self.under_way).push_back(InFlight { flight, plain, durable: None });
     }
 
-    /// How many there are, and the first transaction of the oldest.
+    /// Returns the number of groups in flight, and the first transaction of the oldest.
     pub(crate) fn oldest(&self) -> (usize, Option<u64>) {
         let under_way = lock(&self.under_way);
         (under_way.len(), under_way.front().map(|group| group.flight.first))
@@ -46,26 +46,28 @@ impl Flights {
         lock(&self.under_way).is_empty()
     }
 
-    /// The device has acknowledged the oldest one. One thread at a time asks the device, and calls
-    /// this.
+    /// Removes the oldest group, which the device has acknowledged. One thread at a time polls the
+    /// device and calls this.
     pub(crate) fn end_oldest(&self) -> (Option<Buffer>, Flight) {
         let oldest = lock(&self.under_way).pop_front();
-        let UnderWay { flight, plain, .. } = oldest.expect("what is acknowledged was sent");
+        let InFlight { flight, plain, .. } = oldest.expect("an acknowledged group is in flight");
         (plain, flight)
     }
 
-    /// The group that ends at this sequence of the log is durable. It is acknowledged when all
-    /// before it are, and with it those behind that have waited for it, by whoever comes last.
+    /// Marks the group that ends at this log sequence as durable. It is acknowledged as soon as all
+    /// earlier groups are durable; the last thread to finish acknowledges the groups that wait
+    /// after its own.
     pub(crate) fn land(
         &self,
         end: u64,
         memory: (Buffer, Option<Buffer>),
         mut acknowledged: impl FnMut((Buffer, Option<Buffer>), Flight),
     ) {
-        // Held while they are acknowledged: another thread could be faster with the next.
+        // Held during acknowledgement: otherwise another thread could acknowledge the next group
+        // first.
         let mut under_way = lock(&self.under_way);
         let landed = under_way.iter_mut().find(|group| group.flight.end == end);
-        landed.expect("what lands was sent").durable = Some(memory);
+        landed.expect("a durable group is in flight").durable = Some(memory);
         while let Some(front) = under_way.front_mut()
             && let Some(memory) = front.durable.take()
         {

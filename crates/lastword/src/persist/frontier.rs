@@ -1,32 +1,39 @@
-//! The frontier: up to which transaction ID every record is published.
+//! The frontier: the greatest transaction ID up to which every record is published.
+//!
+//! Workers publish records in private rings and in any order. The merge needs a dense prefix of
+//! IDs, and the frontier gives it without a lock on the commit path.
 //!
 //! ```text
 //!   worker                          persist step
 //!   1 committing := clock seen      a read the clock
-//!   2 draw ID (locked add)          b read every `committing`
+//!   2 assign ID (locked add)        b read every `committing`
 //!   3 publish the record            c read every ring's cursor
 //!   4 committing := idle
 //! ```
 //!
-//! Everything up to min(clock of a, every `committing` of b) stands before the cursors of c:
-//! - An ID up to the clock of a was drawn (2) before a; so 1 is visible at b.
+//! Every record up to min(clock of a, every `committing` of b) stands before the cursors of c:
+//! - An ID up to the clock of a was assigned (2) before a; so 1 is visible at b.
 //! - If b sees the value of 1, the minimum is below the ID: it is not claimed.
-//! - Else b sees 4, or the 1 of a later commit; both come after 3, so c sees the record.
+//! - Else b sees 4, or the 1 of a later commit. Both come after 3, so c sees the record.
 //!
-//! Were b before a, an ID could be drawn between the two and claimed unpublished. Were c before b,
-//! a record could be published between them and claimed, but stand behind the cursor. Were 4 before
-//! 3, the same. An idle worker's slot says idle and holds nothing back; a hole is a record like
-//! others.
+//! The order of the steps is necessary:
+//! - With b before a, an ID could be assigned between the two and claimed unpublished.
+//! - With c before b, a record could be published between them and claimed, but stand after the
+//!   cursor.
+//! - With 4 before 3, the same.
+//!
+//! The slot of an idle worker says idle and holds nothing back. A no-op record counts as any other
+//! record.
 
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use lw_log::Ring;
 
-/// No commit is under way.
+/// The worker has no commit in flight.
 pub(crate) const IDLE: u64 = u64::MAX;
 
-/// What a worker shows to the persist step.
+/// The state that a worker shares with the persist step.
 #[derive(Debug)]
 pub(crate) struct Slot<S> {
     committing: CachePadded<AtomicU64>,
@@ -40,7 +47,7 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
         Slot { committing, ring, closed: AtomicBool::new(false) }
     }
 
-    /// Step 1: an ID above `clock` is about to be drawn.
+    /// Step 1: announces that an ID above `clock` is about to be assigned.
     #[inline]
     pub(crate) fn drawing(&self, clock: u64) {
         // Release: this may be what b sees instead of the idle mark of the commit before; it must
@@ -49,31 +56,31 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
         self.committing.store(clock, Ordering::Release);
     }
 
-    /// Step 4: the record is published.
+    /// Step 4: announces that the record is published.
     #[inline]
     pub(crate) fn drawn(&self) {
-        // Release: whoever sees the idle mark sees the record. Pairs with the Acquire in
+        // Release: a thread that sees the idle mark sees the record. Pairs with the Acquire in
         // `frontier`.
         self.committing.store(IDLE, Ordering::Release);
     }
 
-    /// The worker is gone and will publish nothing more.
+    /// Closes the slot: its worker publishes no more records.
     pub(crate) fn close(&self) {
         // Release: comes after its last record. Pairs with `is_done`.
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Whether nothing is left in the ring and nothing will come.
+    /// Whether the slot is closed and its ring is empty.
     pub(crate) fn is_done(&self) -> bool {
-        // `closed` first: what was published before it is then counted.
+        // `closed` first: the ring's count then includes every record published before it.
         self.closed.load(Ordering::Acquire) && self.ring.pending() == 0
     }
 }
 
-/// Steps a to c: fills `cursors` with one cursor a slot and answers the frontier.
+/// Runs steps a to c: fills `cursors` with one cursor a slot and returns the frontier.
 ///
-/// `slots` is called after the clock was read: a worker that is registered later has drawn nothing
-/// up to that clock.
+/// The caller reads `now` from the clock before it collects `slots`. A worker that registers later
+/// has no ID up to `now`.
 pub(crate) fn frontier<S: AsRef<[AtomicU64]>>(
     clock: &AtomicU64,
     slots: &[Arc<Slot<S>>],

@@ -1,9 +1,11 @@
-//! How the order of transactions is cut into groups, and what a group is made into before it gets
-//! its place in the log: combined, compressed.
+//! Grouping: cuts the order of transactions into groups, combines and compresses them.
+//!
+//! A group shares one barrier. Combining drops overwritten values, so that hot words are logged
+//! once a group; compression saves log bandwidth for processor time.
 //!
 //! ```text
-//!   combining   closed at N transactions, when somebody waits, after a time, when it is large
-//!   not         closed when it is sent: whatever has come together, up to some bytes
+//!   combining      closed at N transactions, by a waiter, after a time, or at a size
+//!   not combining  closed when it is sent: everything published by then, up to a size
 //! ```
 //!
 //! (DudeTM, section 3.3.)
@@ -17,33 +19,32 @@ use medium::mutants::{Mutant, planted};
 use medium::writes::{Piece, Pieces, run};
 use words::TxId;
 
-/// Bytes of a group that is not closed for another reason: 256 KiB, where the device's time a byte
-/// is nearly that of 1 MiB (PERFORMANCE, disk) and the group is still in the L2 cache when it is
-/// reproduced.
+/// Bytes at which a group is closed in any case: 256 KiB. There the device's time a byte is nearly
+/// that of 1 MiB (PERFORMANCE, disk), and the group is still in the L2 cache when it is reproduced.
 const GROUP_BYTES: usize = 256 << 10;
 
-/// The same where one thread persists and reproduces and does not pause, and what it brings home at
-/// a time: what is committed meanwhile waits for so little. A larger group, of what had come
-/// together once, would take long to bring home, and so make the next as large.
+/// Group size of an unpaused thread that also reproduces, and its batch size: commits meanwhile
+/// wait for so little. A larger group, once formed, would take long to reproduce and so make the
+/// next group as large.
 pub(crate) const UNPAUSED_BYTES: usize = 4 << 10;
 
-/// What a pool does with its groups.
+/// How a pool forms groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grouping {
-    /// Transactions of a group that is combined; 0: none is, groups are as they come.
+    /// Transactions in a combined group; 0: groups are not combined.
     pub(crate) transactions: u64,
-    /// How long a group that is combined waits for more of them; the longest time is no bound.
+    /// Longest time that a combined group waits for more transactions; `Duration::MAX`: no limit.
     pub(crate) time: Duration,
     /// Whether groups are compressed.
     pub(crate) compress: bool,
-    /// Threads that make groups ready at a time.
+    /// Threads that pack groups at the same time.
     pub(crate) threads: usize,
-    /// The thread behind does not pause, and reproduces as well.
+    /// The background thread does not pause, and reproduces as well.
     pub(crate) unpaused: bool,
 }
 
 impl Grouping {
-    /// Groups as they come.
+    /// No combining and no compression.
     #[cfg(test)]
     pub(crate) const NONE: Grouping = Grouping {
         transactions: 0,
@@ -57,19 +58,19 @@ impl Grouping {
         self.transactions > 0
     }
 
-    /// Words that a group is closed at which is not combined, and of neighbours that wait for home
-    /// in one piece.
+    /// Words at which an uncombined group is closed, and up to which queued neighbours share
+    /// memory.
     pub(crate) fn words(&self) -> usize {
         (if self.unpaused { UNPAUSED_BYTES } else { GROUP_BYTES }) / 8
     }
 }
 
-/// Since when a group waits for more transactions.
+/// The time since which a group waits for more transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opened(Option<Instant>);
 
 impl Opened {
-    /// A group begins. Does not look at the clock when no time ends it.
+    /// Starts a group's time. Reads no clock where groups have no time limit.
     pub(crate) fn begin(&mut self, grouping: &Grouping) {
         self.0 = (grouping.time < Duration::MAX).then(Instant::now);
     }
@@ -79,45 +80,46 @@ impl Opened {
         self.rest(grouping) == Some(Duration::ZERO)
     }
 
-    /// What is left of its time; `None`: it has no end.
+    /// Time left; `None`: no limit.
     pub(crate) fn rest(self, grouping: &Grouping) -> Option<Duration> {
         self.0.map(|opened| grouping.time.saturating_sub(opened.elapsed()))
     }
 }
 
-/// Words of records that are gathered for one combined group at most: 16 MiB, as much as a ring
-/// holds. Combined they take five times as much at most, when each word is in another line.
+/// Most words of records gathered for one combined group: 16 MiB, as much as a ring holds. Combined
+/// they take five times as much at most, when each word is in another line.
 pub(crate) const GATHERED_WORDS: usize = (16 << 20) / 8;
 
-/// What one thread needs to make groups ready; used again for each.
+/// The packing state of one thread, reused for every group.
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     combiner: Combiner,
-    /// Words of the groups that it has combined; whoever counts them takes them.
+    /// Words of the groups that it has combined; [`Line`](super::line::Line) collects and resets
+    /// them.
     pub(crate) combined_words: u64,
     lz4: Option<Box<Lz4>>,
-    /// Memory that a group was compressed into for nothing: it did not shrink.
+    /// Output memory of a compression that did not shrink its group.
     unused: Option<Buffer>,
-    /// Memory of what was gathered, to be used again.
+    /// Memory of gathered records, for the next group.
     spare: Option<Buffer>,
 }
 
-/// What packing needs to know of the medium.
+/// The limits that the medium sets for packing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fit {
     pub(crate) block_words: usize,
-    /// Words of a group's payload at most: half the log, but for its header.
+    /// Most words of a group's payload: half the log, less its header.
     pub(crate) payload_words_max: usize,
 }
 
 impl Packer {
-    /// Memory to gather transactions in that are combined.
+    /// Returns memory to gather transactions in before they are combined.
     pub(crate) fn memory(&mut self) -> Buffer {
         self.spare.take().unwrap_or_else(|| Buffer::new(0))
     }
 
-    /// Makes what was gathered ready: one group, or several where a combined one would not fit in
-    /// half the log. Groups stay in ID order. `memory` gives memory for a group.
+    /// Packs gathered records into one group, or into several where a combined group would exceed
+    /// half the log. Groups stay in ID order. `memory` returns memory for a group.
     pub(crate) fn pack(
         &mut self,
         gathered: Group,
@@ -133,7 +135,8 @@ impl Packer {
         let mut first = gathered.first();
         let mut last = TxId(first.0 - 1);
         for (id, runs) in gathered.transactions() {
-            // What this one adds at most. Alone it fits always: see `Persist::words_max`.
+            // An upper bound of this transaction's words. Alone it always fits: see
+            // `Persist::words_max`.
             let fits = self.combiner.words_max() + most_words(runs) <= fit.payload_words_max;
             if id > first && !fits {
                 self.close(first, last, grouping, fit, &memory, out);
@@ -146,7 +149,7 @@ impl Packer {
         self.spare = Some(gathered.into_memory());
     }
 
-    /// Ends a combined group.
+    /// Finishes a combined group.
     fn close(
         &mut self,
         first: TxId,
@@ -187,13 +190,13 @@ impl Packer {
     }
 }
 
-/// Words of these runs at most when each word is a run of its own.
+/// Most words of these runs: each word in a run of its own.
 fn most_words(runs: &[u64]) -> usize {
     let pieces = Pieces::new(runs);
     pieces.map(|piece| if let Piece::Run(_, words) = piece { 2 * words.len() } else { 0 }).sum()
 }
 
-/// For a mutant: every other word of a combined group, as runs.
+/// Returns every other word of a combined group, as runs. For a mutant.
 fn half(group: &Group, part: u64) -> impl Iterator<Item = [u64; 2]> + '_ {
     let words = Pieces::new(group.payload()).flat_map(|piece| match piece {
         Piece::Run(index, words) => (index..).zip(words.iter().copied()).collect::<Vec<_>>(),

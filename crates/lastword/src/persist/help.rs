@@ -1,53 +1,59 @@
-//! Steps that one thread at a time runs, and that whoever waits for their outcome helps with.
+//! Steps that one thread at a time runs, and that every waiting thread helps with.
+//!
+//! A thread that waits for an outcome runs the step itself if it is free, so progress needs no
+//! background thread (flat combining).
 //!
 //! ```text
-//!   one that helps                       one in the step
+//!   a thread that waits                  the thread in the step
 //!   1 epoch                              a lock
-//!   2 what I wait for? done              b work on what is there
+//!   2 is my condition true?              b process the queued work
 //!   3 try the step: done, or busy        c unlock
-//!   4 busy: sleep on that epoch          d the turn is over: the epoch moves, sleepers wake
+//!   4 busy: sleep on that epoch          d end: the epoch moves, sleepers wake
 //! ```
 //!
-//! What a sleeper misses, and how it is woken, is the matter of [`progress`](super::progress): the
-//! turn that it has found may have looked before its record was published, so the end of that turn
-//! wakes it, or another that sleeps, to try again. It cannot be missed: d comes after c, which
-//! comes after 3, and 1 came before. Were 1 after 3, c and d could fall between the two, and with
-//! nobody else at work the sleep would never end.
+//! The step that a sleeper found busy may have looked before the sleeper's record was published. So
+//! the end of a step wakes that sleeper, or another one, to try again; see
+//! [`progress`](super::progress).
+//!
+//! The sleeper cannot miss d: d comes after c, which comes after 3, and 1 came before. With 1 after
+//! 3, c and d could fall between the two. Without other work the sleep would then never end.
 
 use super::Progress;
 use super::progress::InTurn;
 use crate::sync::{Mutex, thread, try_lock};
 
-/// What a step has done.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something.
+    /// Some work was done.
     Done,
-    /// Something, and as much as one step can do: more is waiting.
+    /// One step's worth of work was done, and more is waiting.
     More,
-    /// There was nothing to do.
+    /// No work was available.
     Nothing,
-    /// Another thread is in it.
+    /// Another thread holds the step.
     Busy,
-    /// A group waits until one under way is acknowledged.
+    /// A group waits until one in flight is acknowledged.
     Deep,
-    /// The log has no room until something is reproduced.
+    /// The log is full until a batch is reproduced.
     LogFull,
-    /// What there is to do other threads are at, and tell when it is over.
+    /// Other threads do the remaining work, and notify when it is over.
     Working,
 }
 
 impl Step {
-    /// What sending, and then acknowledging what is under way, amount to. `turn`: of who sends.
+    /// Combines the results of sending and of acknowledging groups in flight. `turn` is that of the
+    /// send.
     pub(crate) fn of_both(sent: Step, acknowledged: Step, turn: Turn) -> Step {
         match (sent, acknowledged) {
             (Step::More, _) => Step::More,
-            // Room for a group that waits for it.
+            // The acknowledgement made room for a group that waits for it.
             (Step::Deep, Step::Done) => Step::More,
             (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
             (Step::Done, _) | (_, Step::Done) => Step::Done,
             (Step::Working, _) => Step::Busy,
-            // Somebody is sending, which is soon over and not told: nothing to sleep on.
+            // Another thread is sending. That is soon over and ends without a notification, so the
+            // caller must not sleep on it.
             (Step::Busy, Step::Nothing) if turn == Turn::Passing => Step::Nothing,
             (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
             (sent, _) => sent,
@@ -55,18 +61,17 @@ impl Step {
     }
 }
 
-/// Whether anybody sleeps until a turn is over.
+/// Whether threads sleep until the step ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Whoever finds the step taken sleeps.
+    /// A thread that finds the step taken sleeps.
     Awaited,
-    /// A thread that finds the step taken has something else to do or to sleep on, or tries it
-    /// again: only a failure notifies. What is done when the turn is over has [a turn of its
-    /// own](in_turn).
+    /// A thread that finds the step taken has other work, sleeps on another event, or tries again.
+    /// Only a failure notifies. Work after the step has [its own notification](in_turn).
     Passing,
 }
 
-/// Runs a step on `state`, unless another thread is in it, and wakes the sleepers when it is over.
+/// Runs a step on `state`, unless another thread holds it, and wakes the sleepers at its end.
 ///
 /// # Errors
 /// The step's.
@@ -84,14 +89,14 @@ pub(crate) fn take_turn<T, E>(
     let step = step(&mut state, &in_turn);
     drop(state);
     in_turn.disarm();
-    // After the lock is free, and whatever was done: see the module.
+    // After the unlock, and whatever the result: see the module.
     if turn == Turn::Awaited || step.is_err() {
         progress.turn_is_over();
     }
     step
 }
 
-/// Runs a part of a step that holds no lock of its own, and wakes the sleepers when it is over.
+/// Runs a part of a step that holds no lock of its own, and wakes the sleepers at its end.
 ///
 /// # Errors
 /// The part's.
@@ -109,8 +114,8 @@ pub(crate) fn in_turn<R, E>(
     done
 }
 
-/// Helps until `done` answers something, at the latest when `id` is durable (0: something else):
-/// runs `step`, and sleeps while another thread does.
+/// Helps until `done` returns a value, at the latest when `id` is durable (0: another condition).
+/// Runs `step`, and sleeps while another thread runs it.
 ///
 /// # Errors
 /// The step's.
@@ -122,17 +127,17 @@ pub(crate) fn help_until<R, E>(
 ) -> Result<R, E> {
     loop {
         let epoch = progress.epoch();
-        if let Some(answer) = done() {
-            return Ok(answer);
+        if let Some(value) = done() {
+            return Ok(value);
         }
         match step()? {
             Step::Busy => progress.sleep(epoch, id),
-            // A worker has drawn an ID and not published it yet: it needs its core.
+            // A worker has an ID and has not published its record yet: it needs its core.
             Step::Nothing => thread::yield_now(),
-            // Other threads pack what comes first, and nothing is in flight: they need their core.
+            // Other threads pack earlier groups, and nothing is in flight: they need their core.
             Step::Deep => thread::yield_now(),
             Step::Done | Step::More | Step::LogFull => {}
-            Step::Working => unreachable!("a whole step says that it is busy"),
+            Step::Working => unreachable!("`Step::of_both` reports `Working` as `Busy`"),
         }
     }
 }

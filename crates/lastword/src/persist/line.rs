@@ -1,13 +1,13 @@
 //! Groups between the merge and their places in the log, in ID order.
 //!
 //! ```text
-//!   working: | 7: packed | 8: at work | 9: packed |       ready: | 5 | 6 |   -> places
+//!   working: | 7: packed | 8: being packed | 9: packed |       ready: | 5 | 6 |   -> places
 //! ```
 //!
-//! Threads take groups off in ID order and pack them in any: one that is packed waits here for
-//! those before it.
+//! Threads take groups off in ID order and pack them in any order. A packed group waits here for
+//! those before it, so that several threads can pack while the log stays in order.
 //!
-//! Invariant: `ready`, then `working`, are in ID order, and nothing is missing between them.
+//! Invariant: `ready`, then `working`, are in ID order without gaps.
 
 use std::collections::VecDeque;
 
@@ -17,37 +17,37 @@ use super::grouping::Packer;
 
 /// A group that one thread packs.
 pub(crate) struct Job {
-    /// Its place in line.
+    /// Its position in line.
     pub(crate) number: u64,
     pub(crate) gathered: Group,
     pub(crate) packer: Packer,
 }
 
-/// What was taken off and has no place yet.
+/// The groups that were taken off and have no place yet.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// Packed, and so is all before.
+    /// Packed groups with no unpacked group before them.
     pub(crate) ready: VecDeque<Packed>,
     working: VecDeque<Working>,
-    /// Number of the first that is worked on, or will be.
+    /// Number of the first group in `working`, or of the next one.
     number: u64,
-    /// What threads pack with, and nobody uses at the moment.
+    /// Packers that no thread uses at the moment.
     packers: Vec<Packer>,
-    /// Words of the groups that were combined.
+    /// Words of combined groups.
     pub(crate) combined_words: u64,
 }
 
-/// Taken off, and with a group before it that is not packed.
+/// A group that is unpacked, or waits for an unpacked one before it.
 #[derive(Debug)]
 struct Working {
     /// Its first transaction.
     first: u64,
-    /// When it is packed.
+    /// `None` until it is packed.
     packed: Option<VecDeque<Packed>>,
 }
 
 impl Line {
-    /// Whether there is nothing without a place.
+    /// Whether every group has a place.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.working.is_empty()
     }
@@ -57,7 +57,7 @@ impl Line {
         self.ready.len() + self.working.len()
     }
 
-    /// Groups that are worked on, or wait for one that is.
+    /// Number of groups that are unpacked or wait for an unpacked one.
     pub(crate) fn working(&self) -> usize {
         self.working.len()
     }
@@ -68,25 +68,26 @@ impl Line {
         ready.or_else(|| self.working.front().map(|working| working.first))
     }
 
-    /// What a thread packs with.
+    /// Takes a packer for the calling thread.
     pub(crate) fn packer(&mut self) -> Packer {
         self.packers.pop().unwrap_or_default()
     }
 
-    /// The same, when it is done with it.
+    /// Returns a packer to the pool of packers and collects its counts.
     pub(crate) fn put_back(&mut self, mut packer: Packer) {
         self.combined_words += std::mem::take(&mut packer.combined_words);
         self.packers.push(packer);
     }
 
-    /// Takes a group off, for the caller to pack.
+    /// Assigns a position to a group, for the caller to pack.
     pub(crate) fn hand_out(&mut self, gathered: Group, packer: Packer) -> Job {
         let number = self.number + self.working.len() as u64;
         self.working.push_back(Working { first: gathered.first().0, packed: None });
         Job { number, gathered, packer }
     }
 
-    /// It is packed: it is ready, and what has waited behind it, if all before are.
+    /// Completes a packed group. It becomes ready, with the packed groups after it, once all before
+    /// it are.
     pub(crate) fn hand_in(&mut self, number: u64, packed: VecDeque<Packed>) {
         self.working[(number - self.number) as usize].packed = Some(packed);
         while let Some(front) = self.working.front_mut()
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_are_packed_out_of_order_are_ready_in_order() {
+    fn groups_packed_out_of_order_are_ready_in_order() {
         let mut line = Line::default();
         let mut jobs: Vec<Job> =
             (1..=4).map(|id| line.hand_out(group(id), Packer::default())).collect();

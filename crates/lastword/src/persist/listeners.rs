@@ -1,18 +1,19 @@
 //! Listeners: the callbacks and tasks that a pool notifies of a transaction's outcome.
 //!
-//! A future registers the waker of its task once. Polled by another task, it replaces that waker;
-//! dropped, it removes it. So a pool holds one waker for each living future, however often that is
-//! polled. A callback stays until its outcome is known: nothing takes it back.
+//! A future registers the waker of its task once. When another task polls it, it replaces that
+//! waker; when dropped, it removes it. So a pool holds one waker for each living future, however
+//! often it is polled. A callback stays until its outcome is known and cannot be withdrawn.
 //!
 //! Invariants:
 //! - A registration is an ID and a serial number; no other registration of the pool has both.
-//! - A listener leaves the set once: the turn that notifies it takes it, or its future removes it.
+//! - A listener leaves the set once: the step that notifies it takes it, or its future removes it.
 //!
-//! The owner of the set keeps it under a lock, which orders a turn against a future that replaces
-//! its waker at the same time. If the future comes first, the turn takes the new waker. If the turn
-//! comes first, the future finds its registration gone and registers anew; a turn takes only what
-//! has an outcome, and the lock shows that outcome to the future, which looks at it again before it
-//! returns `Pending`.
+//! The owner keeps the set under a lock. The lock orders the end of a step against a future that
+//! replaces its waker at the same time:
+//! - If the future comes first, the step takes the new waker.
+//! - If the step comes first, the future finds its registration missing and registers anew. A step
+//!   takes only listeners whose outcome is known. The lock shows that outcome to the future, which
+//!   checks it again before it returns `Pending`.
 //!
 //! Wakers run code of an executor, callbacks code of the program. None of it (call, clone, drop)
 //! runs under that lock.
@@ -32,7 +33,7 @@ pub enum Listener {
     Callback(Box<dyn FnOnce(Result<(), Error>) + Send>),
 }
 
-/// A future's place among the listeners of a pool. It belongs to one transaction ID.
+/// A future's registration with a pool. It belongs to one transaction ID.
 #[derive(Debug, Default)]
 pub struct Registration {
     serial: Option<u64>,
@@ -44,7 +45,7 @@ impl Registration {
         self.serial
     }
 
-    /// The future has registered under this number.
+    /// Stores the serial number of the registration.
     pub(crate) fn set(&mut self, serial: u64) {
         self.serial = Some(serial);
     }
@@ -65,11 +66,11 @@ impl Listeners {
         self.last_serial
     }
 
-    /// Replaces a future's waker. Returns the one that is not needed, to be dropped when the lock
-    /// is free.
+    /// Replaces a future's waker. Returns the waker that is no longer needed, to be dropped after
+    /// the unlock.
     ///
     /// # Errors
-    /// The new one, when a turn has taken the other.
+    /// The new waker, if a step has taken the old one.
     pub(crate) fn replace(&mut self, id: u64, serial: u64, waker: Waker) -> Result<Waker, Waker> {
         match self.by_id.get_mut(&(id, serial)) {
             Some(Listener::Task(current)) if !current.will_wake(&waker) => {
@@ -80,12 +81,13 @@ impl Listeners {
         }
     }
 
-    /// Removes a future's waker, unless a turn has taken it.
+    /// Removes a future's waker, unless a step has taken it.
     pub(crate) fn remove(&mut self, id: u64, serial: u64) -> Option<Listener> {
         self.by_id.remove(&(id, serial))
     }
 
-    /// Takes the listeners whose IDs are served. An ID is served if a larger one is.
+    /// Removes and returns the listeners whose IDs are served. Serving an ID serves all smaller
+    /// ones.
     pub(crate) fn take(&mut self, served: impl Fn(u64) -> bool) -> Vec<(u64, Listener)> {
         let mut taken = Vec::new();
         while let Some(first) = self.by_id.first_entry()
@@ -97,16 +99,16 @@ impl Listeners {
         taken
     }
 
-    /// How many there are.
+    /// Number of listeners.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 }
 
 impl Listener {
-    /// Wakes the task, or calls the callback: at once, or where this thread is in a transaction's
-    /// body, when that has ended. A body holds ownership records, and calls into the pool are
-    /// refused in it. A task is woken in a body too: that only schedules it, and the body may be
+    /// Wakes the task, or calls the callback. A callback that comes due inside a transaction's body
+    /// runs when the body has ended: the body holds ownership records, and calls into the pool are
+    /// refused in it. A task is woken in a body too. That only schedules it, and the body may be
     /// waiting for what the task does next.
     pub(crate) fn tell(self, outcome: Result<(), Error>) {
         match self {
@@ -118,8 +120,8 @@ impl Listener {
     }
 }
 
-/// A panic in a listener must not take a step, or other listeners, down with it. The panic's hook
-/// has printed it.
+/// Contains a panic of a listener, which must not take a step or other listeners down with it. The
+/// panic hook has printed it.
 fn shielded(notify: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(notify));
 }

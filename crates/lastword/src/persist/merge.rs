@@ -1,31 +1,31 @@
-//! Merging the workers' rings into transaction ID order.
+//! Merges the workers' rings into transaction ID order.
 //!
-//! IDs are dense, so the next record is at the head of exactly one ring: the merge keeps each
-//! ring's first ID, looks for the one that follows, and stays with a ring for as long as its IDs
-//! do.
+//! IDs are dense, so the next record is at the head of exactly one ring. The merge keeps each
+//! ring's first ID, finds the ring with the next ID, and stays with it while its IDs are
+//! consecutive.
 
 use super::frontier::Slot;
 use crate::sync::{Arc, AtomicU64};
 use lw_log::{Group, Ring};
 use words::TxId;
 
-/// The scratch memory of a merge.
+/// Scratch memory of a merge.
 #[derive(Debug, Default)]
 pub(crate) struct Merge {
-    /// Each ring's cursor that belongs to the frontier; filled by the caller.
+    /// Each ring's cursor at the frontier; filled by the caller.
     pub(crate) cursors: Vec<u64>,
     heads: Vec<Head>,
 }
 
-/// What a ring would give next.
+/// The next record of a ring.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     /// The transaction's ID, or `NOTHING`.
     id: u64,
     words: usize,
-    /// Where its record is.
+    /// Position of the record.
     at: u64,
-    /// The ring's cursor that belongs to the frontier.
+    /// The ring's cursor at the frontier.
     end: u64,
 }
 
@@ -43,11 +43,11 @@ impl Head {
 
 impl Merge {
     /// Moves the transactions after `last` up to `frontier` from the rings to the group, in order,
-    /// until it has `words_max` words; a transaction that is larger goes alone. The space of what
-    /// was copied is given back to the workers.
+    /// until the group has `words_max` words. A larger transaction gets a group of its own. The
+    /// space of copied records returns to the workers.
     ///
     /// # Panics
-    /// When an ID up to the frontier is in no ring: the frontier claimed what was not published.
+    /// When an ID up to the frontier is in no ring: the frontier claimed an unpublished record.
     pub(crate) fn run<S: AsRef<[AtomicU64]>>(
         &mut self,
         slots: &[Arc<Slot<S>>],
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_many_rings_come_out_in_order_up_to_the_frontier() {
+    fn records_of_many_rings_merge_in_id_order() {
         let slots = slots(3);
         let mut writers: Vec<Writer> = (0..3).map(|_| Writer::default()).collect();
         let mut merge = Merge::default();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_closed_when_it_is_full_and_the_next_begins_where_it_ended() {
+    fn full_group_is_closed_and_next_continues() {
         let slots = slots(2);
         let mut writers: Vec<Writer> = (0..2).map(|_| Writer::default()).collect();
         for id in 1..=20 {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "in no ring")]
-    fn a_frontier_beyond_what_is_published_is_noticed() {
+    fn frontier_beyond_published_records_panics() {
         let slots = slots(1);
         let mut writer = Writer::default();
         publish(&slots[0], &mut writer, 1);

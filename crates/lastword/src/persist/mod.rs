@@ -1,37 +1,37 @@
-//! Persist: from the volatile rings to the log; advances the durable ID.
+//! Persist: moves records from the volatile rings to the log and advances the durable ID.
 //!
 //! ```text
-//!   rings --merge up to the frontier--> gathered --pack--> ready --place, send--> under way
+//!   rings --merge up to the frontier--> gathered --pack--> ready --place, send--> in flight
 //!                                                                                    |
-//!         reproduced from memory  <-- queue  <-- durable ID  <-------acknowledge------+
+//!         reproduced from memory  <-- queue  <-- durable ID  <-------acknowledge-----+
 //! ```
 //!
 //! | stage | threads | order |
 //! |---|---|---|
 //! | merge | one: holds `sending` | by ID |
-//! | pack: combine, compress, checksum | as many as are asked for | any |
+//! | pack: combine, compress, checksum | as many as configured | any |
 //! | place in the log | one: holds `sending` | by ID |
 //! | send to a device | one: holds `sending` | by ID |
 //! | store to memory | as pack | any |
 //! | acknowledge | one | by ID |
 //!
-//! With one persist thread a group goes through all of it while `sending` is held. With more, who
-//! has taken a group off leaves the lock to pack it, and comes back to place it and what others
-//! have packed behind it: nobody waits for anybody, but groups get their places in order.
+//! With one persist thread, a group passes all stages while `sending` is held. With more, a thread
+//! takes a group off, packs it without the lock, and then places it together with the packed groups
+//! after it. No thread waits for another, but groups get their places in order.
 //!
-//! [`Persist::send`] and [`Persist::acknowledge`] are plain functions that any thread may call:
-//! background threads do nothing but call them, and whoever waits helps by calling them too. One
-//! thread at a time is in each; one that finds the second taken waits for its end and looks again.
-//! So one thread sleeps until the device has written a group while others send the next.
+//! [`Persist::send`] and [`Persist::acknowledge`] are plain functions that any thread may call.
+//! Background threads only call them, and waiting threads help by calling them too. One thread at a
+//! time is in each. A thread that finds the second one taken waits for its end and checks again. So
+//! one thread sleeps until the device has written a group while others send the next.
 //!
 //! Invariants:
 //! - Groups get their places in the log, and are acknowledged, in ID order.
-//! - `flights` holds what has a place and nobody has acknowledged, in that order.
-//! - The durable ID grows only after the barrier behind every record up to it.
+//! - `flights` holds the groups that are placed and not acknowledged, in that order.
+//! - The durable ID grows only after the barrier for every record up to it.
 //!
-//! (DudeTM, section 3.3. The paper writes each thread's log by itself and lets the reproduce step
-//! put them in order; merging here costs one pass over the record heads, and makes a flush shared
-//! by all workers, recovery a straight scan, and reproduction free of any merge.)
+//! (DudeTM, section 3.3. In the paper, each thread's log is written by itself, and the reproduce
+//! step orders the logs. Merging here costs one pass over the record heads. In return all workers
+//! share a flush, recovery scans the log once, and reproduction needs no merge.)
 
 pub(crate) mod background;
 pub(crate) mod due;
@@ -84,64 +84,63 @@ pub(crate) type RingRedo = redo::RingRedo<Memory>;
 pub(crate) struct Persist {
     pub(crate) progress: Progress,
     slots: Mutex<Vec<Arc<Slot>>>,
-    /// Living workers.
+    /// Number of living workers.
     workers: AtomicUsize,
     cores: usize,
     medium: Arc<dyn LogMedium>,
     sending: Mutex<Sending>,
-    /// Sent and not acknowledged.
+    /// Groups in flight.
     flights: Flights,
     /// Held while groups are acknowledged.
     acknowledging: Mutex<()>,
     pub(crate) queue: Queue,
-    /// The last group found no room in the log.
+    /// Whether the last group found no room in the log.
     log_full: AtomicBool,
-    /// Words that a group is closed at, before it is combined.
+    /// Words at which a group is closed, before it is combined.
     gathered_words: usize,
     fit: Fit,
     grouping: Grouping,
-    /// Somebody waits for this ID: groups up to it are not held back to grow.
+    /// Greatest ID that a thread waits for: groups up to it are not held back to grow.
     hurried: AtomicU64,
-    /// There is a group for another persist thread.
+    /// Notifies the other persist threads of a group to pack.
     pub(crate) more: Event,
     pub(crate) meter: Meter,
 }
 
-/// What only the thread that sends touches.
+/// The state of the thread that sends.
 struct Sending {
     log: PersistentRing,
-    /// The last transaction that is in `pending` or was sent.
+    /// The last transaction in `pending`, or sent.
     merged: u64,
-    /// Merged and not yet taken off: not empty only while it may grow, or when the log or the
-    /// medium had no room.
+    /// Merged and not yet taken off. Stays non-empty only while it may grow, or while the log or
+    /// the medium has no room.
     pending: Group,
-    /// Whether more is published than `pending` took.
+    /// Whether `pending` left published records behind.
     closed: bool,
     opened: Opened,
     merge: Merge,
-    /// Taken off and without a place yet.
+    /// Groups taken off that have no place yet.
     line: Line,
-    /// Bytes of writes that have got a place.
+    /// Bytes of writes that have a place.
     plain: u64,
 }
 
-/// A group that has its place and is not in it yet.
+/// A group with a place that is not yet written to it.
 struct Placed {
     at: u64,
     packed: Packed,
     flight: Flight,
 }
 
-/// Words that wait for the persist step when its thread has a core: what the fastest worker writes
-/// in a few naps. More of them mean that the thread does not get it.
+/// Usual words that wait while the persist thread has a core: the output of the fastest worker in a
+/// few naps. More words mean that the thread gets no core.
 const USUAL_WORDS: u64 = 512 * 1024 / 8;
 
-/// Words that wait when there are as many workers as cores. Then the thread runs at the cost of a
-/// worker, so workers persist inline, and early: the work is the same, and commits are durable
-/// sooner. Measured with two workers on two cores, `lastword run tatp-hash --threads 2 --medium
-/// emulated`, three runs each, with 16, 64, 512 and 4096 KiB: 5.5, 5.5, 6.1 and 5.9 M/s, durable in
-/// p50 0.09, 0.37, 0.72 and 0.73 ms, p99 1.7, 2.9, 5.7 and 7.1 ms; hashtable 5.2, 5.3, 5.4, 5.4
-/// M/s.
+/// Usual words with as many workers as cores. The persist thread then runs at the cost of a worker,
+/// so workers persist inline, and early: the work is the same, and commits are durable sooner.
+/// Measured with two workers on two cores, `lastword run tatp-hash --threads 2 --medium emulated`,
+/// three runs each, with 16, 64, 512 and 4096 KiB: 5.5, 5.5, 6.1 and 5.9 M/s, durable in p50 0.09,
+/// 0.37, 0.72 and 0.73 ms, p99 1.7, 2.9, 5.7 and 7.1 ms; hashtable 5.2, 5.3, 5.4, 5.4 M/s.
 const CROWDED_WORDS: u64 = 64 * 1024 / 8;
 
 impl Persist {
@@ -154,7 +153,7 @@ impl Persist {
         // Half the log at most, so that a group always fits; see `words_max`.
         let words_max = (medium.bytes() / 2) as usize / 8;
         let group_words = grouping.words().min(words_max);
-        // As much as half a log of full groups takes: the queue is usually no longer.
+        // Enough for half a log of full groups: the queue is usually no longer.
         let spare_max = words_max / group_words + medium.depth() + 2;
         let queue = Queue::new(group_words, spare_max);
         let payload_words_max = words_max - GROUP_HEADER_WORDS;
@@ -189,15 +188,15 @@ impl Persist {
         }
     }
 
-    /// Most words that a transaction may write so that its group can always be sent: half the log,
-    /// because a lap's rest that is too short is skipped.
+    /// Returns the most words that a transaction may write so that its group can always be sent:
+    /// half the log, because a remainder too short at a log wrap is skipped.
     pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
         let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
         let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);
         record_words.min(lw_log::RECORD_WORDS_MAX) / 2
     }
 
-    /// Registers a worker with a ring of so many words.
+    /// Registers a worker with a ring of `ring_words`.
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
         let bytes = 8 * ring_words as u64;
         let memory = match ring_words {
@@ -206,33 +205,33 @@ impl Persist {
         };
         let slot = Arc::new(Slot::new(Ring::new(memory)));
         let mut slots = lock(&self.slots);
-        // Steps that find nothing to do look at no slots: without this, workers that come and go
-        // between two commits would pile up.
+        // Steps without work do not look at slots. Without this, workers that come and go between
+        // two commits would accumulate.
         slots.retain(|slot| !slot.is_done());
         slots.push(Arc::clone(&slot));
         self.workers.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
 
-    /// A worker is gone; what it has published will still be taken.
+    /// Closes a worker's slot. Records that it has published are still persisted.
     pub(crate) fn leave(&self, slot: &Slot) {
         slot.close();
         self.workers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Words of a worker's that may wait for the persist step: when there are more, it helps.
+    /// Words of a worker that may wait for the persist step. With more, the worker helps.
     pub(crate) fn usual_words(&self) -> u64 {
         let is_crowded = self.workers.load(Ordering::Relaxed) >= self.cores;
         match self.grouping.unpaused {
-            // That thread is reproducing, or does not keep up. What this worker sends itself is
-            // durable at once, and the other can go on.
+            // The persist thread is reproducing, or does not keep up. Records that this worker
+            // sends itself are durable at once, and that thread can go on.
             true => self.grouping.words() as u64,
             false if is_crowded => CROWDED_WORDS,
             false => USUAL_WORDS,
         }
     }
 
-    /// Whether the thread behind does not pause, and reproduces as well.
+    /// Whether the background thread does not pause, and reproduces as well.
     pub(crate) fn is_unpaused(&self) -> bool {
         self.grouping.unpaused
     }
@@ -243,7 +242,7 @@ impl Persist {
         TxId(self.progress.durable())
     }
 
-    /// Somebody waits for `id`: the group that it is in is closed by the next step, and not held
+    /// Requests a flush up to `id`: the next step closes the group of that ID and does not hold it
     /// back to grow.
     pub(crate) fn hurry(&self, id: TxId) {
         if self.grouping.combines() {
@@ -258,7 +257,7 @@ impl Persist {
         self.grouping.combines()
     }
 
-    /// Threads that make groups ready at a time.
+    /// Threads that pack groups at the same time.
     pub(crate) fn threads(&self) -> usize {
         self.grouping.threads
     }
@@ -273,7 +272,7 @@ impl Persist {
         self.medium.depth() == 0
     }
 
-    /// Sends one group of whatever is committed. Waits for no device.
+    /// Sends one group of committed transactions. Waits for no device.
     ///
     /// # Errors
     /// The medium's; the pool is poisoned then.
@@ -290,28 +289,32 @@ impl Persist {
         if job.is_none() && placed.is_empty() {
             return Ok(step);
         }
-        // Its end wakes who has found nothing to do because this thread is at it.
+        // The end of this turn wakes threads that found no work because this thread was doing it.
         in_turn(&self.progress, Turn::Awaited, |turn| {
             self.metered(timer, turn, || self.finish(job, placed))
         })?;
         Ok(step)
     }
 
-    /// Whether anybody sleeps until another thread's look for something to send is over.
+    /// Whether threads sleep until another thread's send ends.
     pub(crate) fn turn(&self) -> Turn {
-        // Where groups are under way, whoever finds `sending` taken goes on to acknowledge them;
-        // where other threads pack or store them, it tries again, for the lock is held to take off
-        // and to place alone, and sleeps only when it has seen them at it, until their `in_turn` is
-        // over. Were it woken whenever somebody has looked in vain for something to send, it would
-        // look itself, and wake the next: a storm, while the device or the others take their time,
-        // and where the look has itself moved the epoch, nobody would sleep at all.
+        // A thread that finds `sending` taken sleeps only where one persist thread writes to
+        // memory.
+        //
+        // With groups in flight, that thread goes on to acknowledge them. With several persist
+        // threads, the lock is held only to take off and to place, so that thread tries again. It
+        // sleeps only after it has seen the others pack or store, until their `in_turn` ends.
+        //
+        // A wake-up after every send without work would cause a storm while the device or the
+        // others take their time: each woken thread would look itself and wake the next. And where
+        // the look itself has moved the epoch, no thread would sleep at all.
         match self.is_memory() && self.grouping.threads == 1 {
             true => Turn::Awaited,
             false => Turn::Passing,
         }
     }
 
-    /// Runs a part of a step: takes its time, and poisons the pool when it fails or panics.
+    /// Runs a part of a step, measures its time, and poisons the pool when it fails or panics.
     fn metered<R>(
         &self,
         timer: StepTimer,
@@ -326,9 +329,10 @@ impl Persist {
         done.map_err(|error| turn.fail(error.into()))
     }
 
-    /// Merges what is published into the pending group.
+    /// Merges published records into the pending group.
     fn gather(&self, sending: &mut Sending, clock: &AtomicU64) {
-        // The clock before the slots: see `frontier`. Acquire: pairs with the addition that drew.
+        // The clock before the slots: see `frontier`. Acquire: pairs with the addition that
+        // assigned the ID.
         let now = clock.load(Ordering::Acquire);
         if now == sending.merged {
             return;
@@ -352,16 +356,17 @@ impl Persist {
             *closed = *merged < frontier;
         }
         for (slot, before) in unbounded {
-            // Behind the cursor: nobody reads it any more, and the worker is a lap away.
+            // These words are consumed: no thread reads them any more, and the worker is a wrap
+            // away.
             let words = given_back(before, slot.ring.taken());
             words.for_each(|words| slot.ring.storage().release(words));
         }
-        // The space of a dead worker's ring is needed no longer once it is drained.
+        // A drained ring of a dead worker is no longer needed.
         slots.retain(|slot| !slot.is_done());
     }
 
-    /// Takes the pending group off, if it is due and there is room for it, and sends it; with
-    /// several threads, hands it out to be packed when the lock is free.
+    /// Takes the pending group off if it is due and has room, and sends it. With several threads,
+    /// returns it as a job to pack after the unlock.
     fn take_off(
         &self,
         sending: &mut Sending,
@@ -372,7 +377,8 @@ impl Persist {
             return Ok(step);
         }
         if sending.pending.is_empty() {
-            // In memory, what is under way is stored by others; who has a device acknowledges it.
+            // On memory, other threads store the groups in flight. On a device, this thread
+            // acknowledges them.
             let stored = self.is_memory() && !self.flights.is_empty();
             let others = stored || !sending.line.is_empty();
             return Ok(if others { Step::Working } else { Step::Nothing });
@@ -388,10 +394,10 @@ impl Persist {
         if apart && sending.line.working() >= self.grouping.threads {
             return Ok(Step::Working);
         }
-        // Of a combined group the size is known only when it is packed.
+        // The size of a combined group is known only after packing.
         let has_room = self.grouping.combines()
             || sending.log.has_room(sending.pending.words(), &self.queue.tail);
-        // Relaxed: only tells that a reproduce step is wanted; see `Pipeline::is_due`.
+        // Relaxed: only a hint that a reproduce step is needed; see `Pipeline::is_due`.
         self.log_full.store(!has_room, Ordering::Relaxed);
         if !has_room {
             return Ok(Step::LogFull);
@@ -419,8 +425,8 @@ impl Persist {
         packer.pack(gathered, &self.grouping, self.fit, || self.queue.memory(), out);
     }
 
-    /// What is done without the lock when there are several threads: packs a group, and stores
-    /// what has got its place.
+    /// Does the unlocked part of a send with several threads: packs a group, and stores placed
+    /// groups.
     fn finish(&self, job: Option<Job>, mut placed: Vec<Placed>) -> Result<(), medium::Error> {
         if let Some(Job { number, gathered, mut packer }) = job {
             let mut ready = VecDeque::new();
@@ -433,8 +439,8 @@ impl Persist {
         placed.into_iter().try_for_each(|placed| self.store(placed))
     }
 
-    /// Gives all groups that are ready their places, as far as there is room; answers what there
-    /// was no room in. Sends them, or hands them out to be stored when the lock is free.
+    /// Places ready groups as far as room allows; returns the step that ran out of room. Sends
+    /// them, or collects them in `placed` to be stored after the unlock.
     fn place_all(
         &self,
         sending: &mut Sending,
@@ -442,8 +448,9 @@ impl Persist {
     ) -> Result<Option<Step>, medium::Error> {
         let Sending { log, line, plain, .. } = sending;
         while let Some(front) = line.ready.front() {
-            let behind = *plain + 8 * (front.plain_words() - GROUP_HEADER_WORDS) as u64;
-            let has_room = log.has_room(front.words(), &self.queue.tail) && self.has_memory(behind);
+            let plain_end = *plain + 8 * (front.plain_words() - GROUP_HEADER_WORDS) as u64;
+            let has_room =
+                log.has_room(front.words(), &self.queue.tail) && self.has_memory(plain_end);
             // Relaxed: as in `take_off`.
             self.log_full.store(!has_room, Ordering::Relaxed);
             if !has_room {
@@ -452,9 +459,9 @@ impl Persist {
             if !self.is_memory() && self.flights.oldest().0 >= self.medium.depth() {
                 return Ok(Some(Step::Deep));
             }
-            let mut packed = line.ready.pop_front().expect("it is there");
+            let mut packed = line.ready.pop_front().expect("`front` is in `ready`");
             let (first, last, words) = (packed.first(), packed.last(), packed.plain_words());
-            *plain = behind;
+            *plain = plain_end;
             let place = log.place(&mut packed, self.queue.end());
             self.meter.placed(8 * words as u64, 8 * packed.words_used() as u64);
             let flight = Flight { first, last, words, end: place.end };
@@ -464,7 +471,7 @@ impl Persist {
             let next = Placed { at: place.at, packed, flight };
             match self.grouping.threads > 1 && self.is_memory() {
                 true => {
-                    // In order, while the lock is held: they land in any.
+                    // In ID order, while the lock is held. They become durable in any order.
                     self.flights.begin(flight, None);
                     placed.push(next);
                 }
@@ -474,7 +481,7 @@ impl Persist {
         Ok(None)
     }
 
-    /// Sends a group while `sending` is held: whoever sends next comes behind it.
+    /// Sends a group while `sending` is held, so that the next sender comes after it.
     fn send_in_order(&self, placed: Placed) -> Result<(), medium::Error> {
         let Placed { at, packed, flight } = placed;
         let words = packed.words();
@@ -490,7 +497,8 @@ impl Persist {
         Ok(())
     }
 
-    /// Stores a group to memory beside others, and acknowledges what is durable up to there.
+    /// Stores a group to memory in parallel with other threads, and acknowledges the durable
+    /// prefix.
     fn store(&self, placed: Placed) -> Result<(), medium::Error> {
         let Placed { at, packed, flight } = placed;
         let words = packed.words();
@@ -503,8 +511,8 @@ impl Persist {
         Ok(())
     }
 
-    /// Acknowledges what the medium has made durable. `wait`: at least one group, if any is under
-    /// way.
+    /// Acknowledges the groups that the medium has made durable. With `wait`, waits for at least
+    /// one if any is in flight.
     ///
     /// # Errors
     /// The medium's; the pool is poisoned then.
@@ -531,10 +539,11 @@ impl Persist {
         }
     }
 
-    /// A group is durable, and all before it are. `plain`: what is reproduced, when that is not
-    /// what was sent.
+    /// Acknowledges a durable group; all before it are durable. `plain`: the writes to reproduce,
+    /// where they differ from the bytes sent.
     fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, flight: Flight) {
-        // Queued before it is acknowledged: whoever drains the queue after a flush finds it there.
+        // Queued before it is acknowledged: a thread that drains the queue after a flush must find
+        // it there.
         if !planted(Mutant::HomeBeforeLog) {
             match plain {
                 Some(plain) => {
@@ -550,22 +559,22 @@ impl Persist {
         self.progress.advance(flight.last);
     }
 
-    /// What the log has cost so far, bytes of padding, laps, and words of combined groups.
+    /// Returns the log medium's counts, bytes of padding, log wraps, and words of combined groups.
     pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64, u64) {
         let sending = lock(&self.sending);
-        let laps = sending.log.head() as f64 / self.medium.bytes() as f64;
+        let wraps = sending.log.head() as f64 / self.medium.bytes() as f64;
         let words = sending.line.combined_words;
-        (self.medium.counts(), sending.log.padding_bytes(), laps, words)
+        (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
     }
 }
 
-/// The rings without bound, and where each is taken up to.
+/// Returns the unbounded rings and their `taken` cursors.
 fn without_bound(slots: &[Arc<Slot>]) -> Vec<(Arc<Slot>, u64)> {
     let unbounded = slots.iter().filter(|slot| slot.ring.capacity() == UNBOUNDED_WORDS);
     unbounded.map(|slot| (Arc::clone(slot), slot.ring.taken())).collect()
 }
 
-/// For a mutant: a group's writes, as the queue takes them.
+/// Copies a group's writes as the queue takes them. For a mutant.
 fn copy_of(packed: &Packed) -> Buffer {
     let mut copy = Buffer::new(packed.plain_words());
     copy.words_mut()[GROUP_HEADER_WORDS..packed.plain_words()]

@@ -1,37 +1,44 @@
-//! The durable watermark and its waiters: threads that sleep, tasks, callbacks.
+//! The durable watermark and its waiters: sleeping threads, tasks, callbacks.
+//!
+//! Every commit that is waited for ends here. A step stores its effects, frees its lock, and then
+//! ends a *turn*: it moves the epoch, notifies the waiters it has served, and wakes one more
+//! thread.
 //!
 //! ```text
-//!   one that sleeps                        one whose turn is over
-//!   1 epoch                                a what it has done is stored, its lock is free
-//!   2 what I wait for? the step? busy      b epoch + 1
-//!   3 waiting + 1, fence                   c fence, anybody waiting?
-//!   4 lock, epoch as in 1? onto the list   d lock, off the list: who is served, and one more
+//!   a thread that sleeps                   a thread whose turn ends
+//!   1 epoch                                a its effects are stored, its lock is free
+//!   2 check the condition, try the step    b epoch + 1
+//!   3 busy: waiting + 1, fence             c fence, any waiting?
+//!   4 lock, epoch as in 1? onto the list   d lock, off the list: all served, and one more
 //! ```
 //!
 //! Invariants:
-//! - `durable` only grows, and only after the barrier behind every record up to it.
-//! - Whoever is on the list is taken off it by the first turn that serves it. If c does not see its
-//!   3, the two fences make its 4 see b: it does not sleep.
-//! - While threads sleep, a turn is under way, or one of them is awake and about to try the step:
-//!   each turn wakes one more thread than it has served (the one that waits for the lowest ID), and
-//!   who finds the step taken again sleeps until that turn is over.
+//! - `durable` only grows, and only after the barrier for every record up to it.
+//! - The first turn that serves a listed waiter takes it off the list. If c does not see its 3, the
+//!   two fences make its 4 see b, and it does not sleep.
+//! - While threads sleep, a turn is in progress, or one of them is awake and about to try the step.
+//!   Each turn wakes one thread beyond those it has served (the one with the lowest ID). If that
+//!   thread finds the step taken again, it sleeps until that turn ends.
 //!
-//! Why one and not all: of a hundred threads that wait for the next group one can lead it.
+//! A turn wakes one thread and not all: of a hundred threads that wait for the next group, one can
+//! send it.
 //!
 //! # Failures
 //!
-//! A failure is kept and then ends a turn, so it reaches every waiter as durability does. In a step
-//! the failure is kept while the step's lock is held: no other thread may send a group behind one
-//! that failed. The end of that turn notifies, when the lock is free ([`InTurn::fail`]). A failure
-//! outside of any step (a shadow page that cannot be read) ends a turn of its own
-//! ([`Progress::fail`]): it is kept before b, so
+//! A failure is stored and then ends a turn, so it reaches every waiter as durability does.
+//!
+//! In a step, the failure is stored while the step's lock is held: no other thread may send a group
+//! after a failed one. The end of that turn notifies, after the unlock ([`InTurn::fail`]).
+//!
+//! A failure outside of any step (a shadow page that cannot be read) ends a turn of its own
+//! ([`Progress::fail`]). It is stored before b, so
 //! - a thread between 1 and 4 finds the epoch moved, does not sleep, and finds the failure when it
 //!   tries the step again;
-//! - a thread asleep is on the list and is woken: a failure serves all IDs;
-//! - a listener that registers at the same time sees the failure behind its own fence, or c sees it
-//!   waiting.
+//! - a sleeping thread is on the list and is woken, because a failure serves all IDs;
+//! - a listener that registers at the same time sees the failure after its own fence, or c sees the
+//!   listener waiting.
 //!
-//! Nothing else can put a failure: the field is private, and an `InTurn` exists only in a turn.
+//! No other code can store a failure: the field is private, and an `InTurn` exists only in a turn.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,33 +51,33 @@ use crate::Error;
 use crate::poison::{OnPanic, Poison};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock, thread};
 
-/// What a pool's steps have reached.
+/// The durable watermark, failure state and waiters of a pool.
 #[derive(Default)]
 pub(crate) struct Progress {
     durable: CachePadded<AtomicU64>,
-    /// Turns that are over.
+    /// Number of turns that have ended.
     epoch: AtomicU64,
-    /// At least as many as are on the lists.
+    /// At least the number of waiters on the lists.
     waiting: AtomicUsize,
     lists: Mutex<Lists>,
     /// Set by `fail` alone.
     poison: Poison,
 }
 
-/// Who waits, lowest ID first.
+/// The waiters, lowest ID first.
 #[derive(Default)]
 struct Lists {
     sleepers: BinaryHeap<Reverse<For<Arc<Sleeper>>>>,
     listeners: Listeners,
 }
 
-/// Ordered by the ID that is waited for.
+/// A waiter, ordered by the ID that it waits for.
 struct For<T> {
     id: u64,
-    who: T,
+    waiter: T,
 }
 
-/// A thread.
+/// A sleeping thread.
 struct Sleeper {
     thread: thread::Thread,
     awake: AtomicBool,
@@ -88,31 +95,31 @@ impl Progress {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Everything up to `id` survives a crash.
+    /// Advances the durable watermark to `id`.
     pub(crate) fn advance(&self, id: u64) {
-        // Release: whoever sees `durable >= id` also sees everything that led to it (the group in
-        // the queue). Pairs with `durable`.
+        // Release: a thread that sees `durable >= id` also sees the effects that led to it (the
+        // group in the queue). Pairs with `durable`.
         self.durable.store(id, Ordering::Release);
     }
 
-    /// What has become of `id`: durable, never to be, or neither yet.
+    /// Returns the outcome of `id`: durable, failed, or neither yet.
     pub(crate) fn outcome(&self, id: u64) -> Option<Result<(), Error>> {
-        // Durable first: what was durable before the failure is durable.
+        // Durable first: a later failure does not undo durability.
         if self.durable() >= id {
             return Some(Ok(()));
         }
         self.check().err().map(Err)
     }
 
-    /// The pool's failure, if there was one.
+    /// Returns the pool's failure, if there was one.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.poison.check()
     }
 
-    /// The pool cannot go on: keeps the failure, if it is the first, and notifies every waiter.
-    /// Returns what to report. For callers outside of any step. They hold no lock that a step or a
-    /// call into the pool wants: callbacks run here, unless this thread is in a body.
+    /// Stores the failure if it is the first, notifies every waiter, and returns the error to
+    /// report. For callers outside of any step. They hold no lock that a step or a call into the
+    /// pool needs: callbacks run here, unless this thread is in a body.
     #[cold]
     pub(crate) fn fail(&self, error: Error) -> Error {
         let error = self.poison.put(error);
@@ -125,20 +132,22 @@ impl Progress {
         InTurn(self)
     }
 
-    /// What to hand to [`sleep`](Progress::sleep); read it before the state that is waited for.
+    /// Returns the epoch for [`sleep`](Progress::sleep). Read it before the state that is waited
+    /// for.
     pub(crate) fn epoch(&self) -> u64 {
-        // Acquire: the state is looked at after this. Pairs with the Release in `turn_is_over`.
+        // Acquire: the caller checks the state after this. Pairs with the Release in
+        // `turn_is_over`.
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Sleeps until a turn that ended after `epoch` was read has made `id` durable, or found this
-    /// thread the one that should try the step; 0 for a thread that waits for something else, which
-    /// every turn wakes. May wake for no reason.
+    /// Sleeps until a turn that ended after `epoch` was read has made `id` durable, or has chosen
+    /// this thread to try the step. With `id` 0 the thread waits for another condition, and every
+    /// turn wakes it. Wakes spuriously at times.
     pub(crate) fn sleep(&self, epoch: u64, id: u64) {
         let thread = thread::current();
         let sleeper = Arc::new(Sleeper { thread, awake: AtomicBool::new(false) });
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // SeqCst fence: either the one whose turn is over sees this thread waiting, or this thread
+        // SeqCst fence: either the thread whose turn ends sees this thread waiting, or this thread
         // sees the new epoch. Pairs with the fence in `turn_is_over`; without both, each could miss
         // the other's store.
         fence(Ordering::SeqCst);
@@ -148,7 +157,7 @@ impl Progress {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
-            lists.sleepers.push(Reverse(For { id, who: Arc::clone(&sleeper) }));
+            lists.sleepers.push(Reverse(For { id, waiter: Arc::clone(&sleeper) }));
         }
         // Acquire: pairs with the Release in `wake`. `unpark` before `park` is not lost.
         while !sleeper.awake.load(Ordering::Acquire) {
@@ -156,16 +165,16 @@ impl Progress {
         }
     }
 
-    /// Notifies the listener when the outcome of `id` is known; at once if it is.
+    /// Notifies the listener when the outcome of `id` is known; at once if it already is.
     pub(crate) fn tell(&self, id: u64, listener: Listener) {
         if let Err((listener, outcome)) = self.register(id, listener) {
             listener.tell(outcome);
         }
     }
 
-    /// Has a future's task woken when the outcome of `id` is known: registers the waker, or
-    /// replaces the one that this future has registered before. The future looks at the outcome
-    /// afterwards: where it is known by then, nothing may be registered.
+    /// Wakes a future's task when the outcome of `id` is known. Registers the waker, or replaces
+    /// the one that this future registered before. The future must check the outcome afterwards: if
+    /// it is known by then, this may have registered nothing.
     pub(crate) fn listen(&self, id: u64, mut waker: Waker, registration: &mut Registration) {
         if let Some(serial) = registration.serial() {
             let replaced = lock(&self.lists).listeners.replace(id, serial, waker);
@@ -179,7 +188,7 @@ impl Progress {
         }
     }
 
-    /// Removes a future's waker: the future is dropped.
+    /// Removes the waker of a dropped future.
     pub(crate) fn forget(&self, id: u64, registration: &Registration) {
         let Some(serial) = registration.serial() else { return };
         let removed = lock(&self.lists).listeners.remove(id, serial);
@@ -188,21 +197,22 @@ impl Progress {
         }
     }
 
-    /// Listeners that have not been notified.
+    /// Number of listeners not yet notified.
     pub(crate) fn listeners(&self) -> usize {
         lock(&self.lists).listeners.len()
     }
 
-    /// Whether a turn that ends looks for waiters.
+    /// Whether the end of a turn looks for waiters.
     #[cfg(test)]
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Registers a listener, unless the outcome is known: then returns both.
+    /// Registers a listener, unless the outcome is known. Then returns both.
     fn register(&self, id: u64, listener: Listener) -> Result<u64, (Listener, Result<(), Error>)> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // As in `sleep`: either a turn that ends sees it waiting, or it sees what that turn did.
+        // As in `sleep`: either the end of a turn sees the listener waiting, or the listener sees
+        // the turn's effects.
         fence(Ordering::SeqCst);
         let mut lists = lock(&self.lists);
         if let Some(outcome) = self.outcome(id) {
@@ -213,10 +223,10 @@ impl Progress {
         Ok(lists.listeners.add(id, listener))
     }
 
-    /// Ends a turn: wakes the waiters that it has served, and one more thread, to go on. The step's
-    /// lock is free again.
+    /// Ends a turn: wakes the waiters that it has served, and one more thread to take the next
+    /// step. The caller has released the step's lock.
     pub(crate) fn turn_is_over(&self) {
-        // Release: a sleeper that sees the epoch sees what the turn has done.
+        // Release: a sleeper that sees the epoch sees the turn's effects.
         self.epoch.fetch_add(1, Ordering::Release);
         // Pairs with the fences in `sleep` and `tell`.
         fence(Ordering::SeqCst);
@@ -241,22 +251,22 @@ impl Progress {
             self.waiting.fetch_sub(sleepers.len() + listeners.len(), Ordering::Relaxed);
             listeners
         };
-        for Reverse(For { who, .. }) in sleepers {
-            who.awake.store(true, Ordering::Release);
-            who.thread.unpark();
+        for Reverse(For { waiter, .. }) in sleepers {
+            waiter.awake.store(true, Ordering::Release);
+            waiter.thread.unpark();
         }
         for (id, listener) in listeners {
-            listener.tell(self.outcome(id).expect("it is known, and stays so"));
+            listener.tell(self.outcome(id).expect("a served ID keeps its outcome"));
         }
     }
 }
 
-/// A turn of a step, until it is over. A failure that is put in it needs no notification of its
-/// own: the end of the turn notifies, whether the step returns or panics.
+/// A turn of a step until its end. A failure stored through it needs no notification of its own:
+/// the end of the turn notifies, whether the step returns or panics.
 pub(crate) struct InTurn<'p>(&'p Progress);
 
 impl InTurn<'_> {
-    /// Keeps a failure, if it is the first; returns what to report.
+    /// Stores a failure if it is the first; returns the error to report.
     pub(crate) fn fail(&self, error: Error) -> Error {
         self.0.poison.put(error)
     }
@@ -266,15 +276,16 @@ impl InTurn<'_> {
         self.0.poison.on_panic(step)
     }
 
-    /// Ends the guard without a notification: the step has not panicked, and the thread that began
-    /// the turn ends it if there may be waiters.
+    /// Drops the guard without a notification. The step has not panicked, and its thread ends the
+    /// turn if threads may be waiting.
     pub(super) fn disarm(self) {
         std::mem::forget(self);
     }
 }
 
 impl Drop for InTurn<'_> {
-    /// Of a step that panics: the sleepers try it themselves, and meet the failure.
+    /// Ends the turn of a step that panics. The sleepers try the step themselves and find the
+    /// failure.
     fn drop(&mut self) {
         self.0.turn_is_over();
     }
@@ -325,7 +336,7 @@ mod tests {
         progress.advance(1);
         progress.turn_is_over();
         assert_eq!((progress.listeners(), wakers(), progress.has_waiters()), (0, 0, false));
-        // A turn has taken it.
+        // A turn has taken the listener.
         progress.listen(1, std::sync::Arc::clone(&tasks[0]).into(), &mut second);
         progress.forget(1, &second);
         assert_eq!((progress.listeners(), wakers(), progress.has_waiters()), (0, 0, false));

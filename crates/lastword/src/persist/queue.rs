@@ -1,9 +1,11 @@
-//! The queue of groups that are durable in the log and not yet at home, and the memory they are in.
+//! The queue of groups that are durable in the log and not yet reproduced, and their memory.
+//!
+//! The reproduce step reads this queue and never the log medium, so reproduction costs no reads.
 //!
 //! Invariants:
 //! - Groups enter in ID order, after they are durable.
-//! - `tail <= end`: between them lies what is in the queue or being reproduced; the same for
-//!   `plain_tail` and `plain_end`, which count what groups decode to.
+//! - `tail <= end`: between them lie the groups that are queued or being reproduced. The same holds
+//!   for `plain_tail` and `plain_end`, which count decoded bytes.
 
 use std::collections::VecDeque;
 
@@ -12,7 +14,7 @@ use medium::Buffer;
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// A group on its way: what was in it and where it ends in the log.
+/// A group's transactions, size and end in the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
     /// The first transaction.
@@ -21,45 +23,45 @@ pub(crate) struct Flight {
     pub(crate) last: u64,
     /// Words in use, header included.
     pub(crate) words: usize,
-    /// The sequence of the log behind it.
+    /// The log sequence after it.
     pub(crate) end: u64,
 }
 
-/// The writes of some neighbouring groups that are durable in the log and not yet at home.
+/// The writes of neighbouring groups that are durable in the log and not yet reproduced.
 pub(crate) struct Queued {
-    /// The first group, and the payloads of those that follow.
+    /// The first group, then the payloads of the following ones.
     buffer: Buffer,
-    /// All of them as if they were one group.
+    /// Their bounds, as of one group.
     pub(crate) flight: Flight,
 }
 
 impl Queued {
-    /// Their payloads, one after the other, as [`medium::writes`].
+    /// Returns their payloads, one after the other, as [`medium::writes`].
     pub(crate) fn writes(&self) -> &[u64] {
         &self.buffer.words()[GROUP_HEADER_WORDS..self.flight.words]
     }
 }
 
-/// What waits to be reproduced.
+/// The groups that wait for reproduction.
 pub(crate) struct Queue {
     groups: Mutex<VecDeque<Queued>>,
-    /// The sequence behind the last group that came.
+    /// The log sequence after the last group that was queued.
     end: AtomicU64,
     /// The sequence up to which the log is recycled.
     pub(crate) tail: AtomicU64,
-    /// Bytes of writes that have come.
+    /// Bytes of writes ever queued.
     plain_end: AtomicU64,
-    /// Bytes of writes that have been reproduced.
+    /// Bytes of writes ever reproduced.
     plain_tail: AtomicU64,
-    /// Memory of groups that have been reproduced, to be used again.
+    /// Memory of reproduced groups, for reuse.
     spare: Mutex<Spare>,
-    /// Most words of memory that are kept.
+    /// Most words of spare memory kept.
     spare_max: usize,
-    /// Words that memory is made for, and that neighbours share at most.
+    /// Words of a new buffer, and most words that neighbours share.
     group_words: usize,
 }
 
-/// Memory that is free.
+/// Free memory.
 #[derive(Debug, Default)]
 struct Spare {
     buffers: Vec<Buffer>,
@@ -67,7 +69,7 @@ struct Spare {
 }
 
 impl Queue {
-    /// Keeps memory for so many groups of so many words.
+    /// Creates a queue for groups of `group_words` that keeps spare memory for `spare_max` of them.
     pub(crate) fn new(group_words: usize, spare_max: usize) -> Queue {
         Queue {
             groups: Mutex::default(),
@@ -83,29 +85,29 @@ impl Queue {
 
     /// Bytes of log that wait for reproduction.
     pub(crate) fn bytes(&self) -> u64 {
-        // The tail first: it is never beyond the end, and what came in between only adds.
+        // The tail first: it never exceeds the end, and a group queued in between only adds.
         let tail = self.tail.load(Ordering::Relaxed);
         self.end().saturating_sub(tail)
     }
 
-    /// Bytes of memory that these take: more than of log where that is compressed.
+    /// Bytes of memory of the queued writes: more than of log where groups are compressed.
     pub(crate) fn plain_bytes(&self) -> u64 {
         let tail = self.plain_tail();
         self.plain_end.load(Ordering::Relaxed).saturating_sub(tail)
     }
 
-    /// Bytes of writes that have been reproduced, of all that ever came.
+    /// Bytes of writes ever reproduced.
     pub(crate) fn plain_tail(&self) -> u64 {
-        // Relaxed: a count, which guards nothing but how much memory is taken.
+        // Relaxed: the count bounds memory and guards no data.
         self.plain_tail.load(Ordering::Relaxed)
     }
 
-    /// The sequence behind the last group that is durable.
+    /// The log sequence after the last durable group.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Memory for a group.
+    /// Returns memory for a group.
     pub(crate) fn memory(&self) -> Buffer {
         let mut spare = lock(&self.spare);
         match spare.buffers.pop() {
@@ -120,9 +122,8 @@ impl Queue {
         }
     }
 
-    /// Adds a group that is durable. A small one shares memory with the one before: when every
-    /// commit is waited for there are thousands of them, each a block of the log and a few words of
-    /// writes.
+    /// Adds a durable group. A small one shares memory with the one before it: when a thread waits
+    /// for every commit, thousands of groups hold a log block and a few words of writes each.
     pub(crate) fn push(&self, buffer: Buffer, flight: Flight) {
         let mut groups = lock(&self.groups);
         self.end.store(flight.end, Ordering::Relaxed);
@@ -141,37 +142,37 @@ impl Queue {
         groups.push_back(Queued { buffer, flight });
     }
 
-    /// Whether nothing waits; what is being reproduced is off the queue.
+    /// Whether the queue is empty; a batch that is being reproduced is not in it.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.groups).is_empty()
     }
 
-    /// Takes groups off the queue, oldest first, up to so many bytes of log (at least one group).
+    /// Takes groups off the queue, oldest first, up to `bytes` of log (at least one group).
     pub(crate) fn take(&self, bytes: u64) -> Vec<Queued> {
         let mut groups = lock(&self.groups);
-        // Relaxed: only who takes recycles, one at a time.
+        // Relaxed: the thread that takes groups also recycles them, one thread at a time.
         let limit = self.tail.load(Ordering::Relaxed) + bytes;
         let count = groups.iter().take_while(|queued| queued.flight.end <= limit).count();
         let count = count.max(1).min(groups.len());
         groups.drain(..count).collect()
     }
 
-    /// Gives reproduced groups back: the log may be overwritten up to `end`.
+    /// Recycles reproduced groups: the log may be overwritten up to `end`.
     pub(crate) fn recycle(&self, groups: Vec<Queued>, end: u64) {
-        // Release: the sender overwrites the log up to here once it sees this; everything that made
-        // it safe comes before. Pairs with the Acquire in `PersistentRing::has_room`.
+        // Release: the sender overwrites the log up to here once it sees this. All that made that
+        // safe comes before. Pairs with the Acquire in `PersistentRing::has_room`.
         self.tail.store(end, Ordering::Release);
         let words: usize = groups.iter().map(|queued| queued.writes().len()).sum();
         self.plain_tail.fetch_add(8 * words as u64, Ordering::Relaxed);
         self.keep(groups.into_iter().map(|queued| queued.buffer));
     }
 
-    /// Keeps memory that is free, to be used again.
+    /// Keeps free memory for reuse.
     pub(crate) fn keep(&self, buffers: impl IntoIterator<Item = Buffer>) {
         let mut spare = lock(&self.spare);
         for buffer in buffers {
             let words = buffer.words().len();
-            // Not what a giant transaction needed once; a combined group may well be large.
+            // Drops the memory of a giant transaction; a combined group may well be large.
             let usual = words <= (2 * self.group_words).max(self.spare_max / 4);
             if usual && spare.words + words <= self.spare_max {
                 spare.words += words;
@@ -185,7 +186,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// A group of one transaction with so many words behind its header, whose memory is for more.
+    /// Queues a group of one transaction with `words` words after its header and larger memory.
     fn push(queue: &Queue, id: u64, words: usize) {
         let words = GROUP_HEADER_WORDS + words;
         let flight = Flight { first: id, last: id, words, end: queue.end() + 8 * words as u64 };
@@ -193,18 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_memory_up_to_a_group_and_a_step_takes_no_more_than_it_wants() {
+    fn small_groups_share_memory_and_take_is_bounded() {
         let queue = Queue::new(64, 4);
         for id in 1..=20 {
             push(&queue, id, 10);
         }
-        // Five fit behind one header, whatever their memory has room for.
+        // Five fit after one header, whatever their memory has room for.
         let taken = queue.take(8 * 18 * 14);
         let ids: Vec<_> = taken.iter().map(|q| (q.flight.first, q.flight.last)).collect();
         assert_eq!(ids, [(1, 5), (6, 10)]);
         let end = taken[1].flight.end;
         queue.recycle(taken, end);
-        // At least one, however little is wanted; and all that there is.
+        // At least one, however few bytes are requested; and all that are queued.
         assert_eq!(queue.take(1).len(), 1);
         assert_eq!(queue.take(u64::MAX / 2).len(), 1);
         assert!(queue.take(1).is_empty() && queue.is_empty());

@@ -1,7 +1,7 @@
-//! A worker's end of its volatile ring: where its transactions' writes go.
+//! The worker's end of its volatile ring: the redo records of its transactions.
 //!
-//! Invariant: for each ID drawn, the slot says `drawing` before, and `drawn` after the record is
-//! published; see [`frontier`](super::frontier).
+//! Invariant: for each assigned ID, the slot announces `drawing` before, and `drawn` after the
+//! record is published; see [`frontier`](super::frontier).
 
 use std::ops::Range;
 
@@ -15,21 +15,21 @@ use words::TxId;
 pub(crate) struct RingRedo<S> {
     pub(crate) slot: Arc<Slot<S>>,
     writer: Writer,
-    /// Words of the record that last found no room.
+    /// Words of the last record that did not fit.
     pub(crate) wanted: usize,
-    /// Words in the ring from which on the worker looks whether it should help.
+    /// Words in the ring from which the worker checks whether it should help.
     late_at: u64,
 }
 
-/// Words of a ring that is never full: 128 GiB of addresses, which the machine's memory runs out
-/// before. What the persist step has taken of it goes back to the system, so a worker that is
-/// followed takes little. (DudeTM, section 5.1: DudeTM-Inf.)
+/// Words of a ring that is never full: 128 GiB of addresses, more than the machine's memory. The
+/// persist step returns consumed pages to the system, so a worker whose records are taken promptly
+/// uses little memory. (DudeTM, section 5.1: DudeTM-Inf.)
 pub(crate) const UNBOUNDED_WORDS: usize = 1 << 34;
 
-/// Words that such a ring gives back at a time: a huge page.
+/// Words that such a ring returns at a time: a huge page.
 const PIECE_WORDS: u64 = (2 << 20) / 8;
 
-/// The words of a ring without bound that go back when its `taken` cursor has moved.
+/// The words that an unbounded ring returns after its `taken` cursor has moved.
 pub(crate) fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<usize>> {
     let pieces = before / PIECE_WORDS..after / PIECE_WORDS;
     pieces.map(|piece| {
@@ -43,8 +43,8 @@ impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
         RingRedo { slot, writer: Writer::default(), wanted: 0, late_at: 0 }
     }
 
-    /// Whether so much waits for the persist step that the worker should run it: more than the
-    /// usual words.
+    /// Whether the worker should run the persist step itself, because more than the usual words
+    /// wait.
     #[inline]
     pub(crate) fn is_late(&mut self, usual: impl FnOnce() -> u64) -> bool {
         self.writer.used() > self.late_at && self.is_still_late(usual())
@@ -52,11 +52,11 @@ impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
 
     #[cold]
     fn is_still_late(&mut self, usual: u64) -> bool {
-        // Looks at the shared cursor only when the last look says so, and then not for a while.
+        // Read the shared cursor only when the cached one says so, and then not again for a while.
         self.writer.refresh(&self.slot.ring);
         let used = self.writer.used();
         let usual = usual.min(self.slot.ring.capacity() as u64 / 2);
-        // Soon enough for a pool without a pause. (Four times as late: durable p50 21.5 instead of
+        // Early enough for a pool without a pause. (Four times as late: durable p50 21.5 instead of
         // 18.6 us; `lastword run tpcc-hash --transactions 60000 --sample every --medium emulated
         // --bandwidth-gbps 1 --pause-us 0`.)
         self.late_at = usual.max(used + usual / 8);
@@ -67,7 +67,7 @@ impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
 impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
     #[inline]
     fn has_room(&mut self, words: usize) -> bool {
-        // And for one more hole, so that a commit that fails after this can still record one.
+        // Plus a no-op record, so that a commit that fails after this can still record its ID.
         let fits = self.writer.has_room(&self.slot.ring, words + RECORD_HEAD_WORDS);
         if !fits {
             self.wanted = words;
@@ -99,9 +99,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_back_is_each_piece_once_behind_the_cursor() {
-        let lap = UNBOUNDED_WORDS as u64;
-        let mut at = lap - 3 * PIECE_WORDS - 5;
+    fn unbounded_ring_releases_each_piece_once() {
+        let wrap = UNBOUNDED_WORDS as u64;
+        let mut at = wrap - 3 * PIECE_WORDS - 5;
         let mut next = (at / PIECE_WORDS * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
         for step in [7, PIECE_WORDS, 1, 5 * PIECE_WORDS / 2, 0, 3 * PIECE_WORDS] {
             for words in given_back(at, at + step) {
@@ -109,7 +109,7 @@ mod tests {
                 next = words.end % UNBOUNDED_WORDS;
             }
             at += step;
-            let end = (at % lap) as usize;
+            let end = (at % wrap) as usize;
             assert!(next <= end && end - next < PIECE_WORDS as usize, "{next} {end}");
         }
     }

@@ -1,13 +1,13 @@
-//! Waiting without losing a wake-up, and without a system call when nobody waits.
+//! An event that threads wait for: no lost wake-ups, and no system call without waiters.
 //!
-//! Invariant: a waiter that read the epoch before it looked at the state sleeps only while the
-//! epoch is still that; whoever changes the state raises the epoch afterwards.
+//! Invariant: a waiter that read the epoch before the state sleeps only while the epoch is
+//! unchanged. A thread that changes the state raises the epoch afterwards.
 
 use std::time::Duration;
 
 use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence, lock};
 
-/// Something that happens now and then, and that threads wait for.
+/// A recurring event.
 #[derive(Debug, Default)]
 pub(crate) struct Event {
     epoch: AtomicU64,
@@ -17,13 +17,13 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// What to hand to [`wait`](Event::wait); read it before the state that is waited for.
+    /// Returns the epoch for [`wait`](Event::wait). Read it before the state that is waited for.
     pub(crate) fn epoch(&self) -> u64 {
-        // Acquire: the state is looked at after this.
+        // Acquire: the waiter checks the state after this.
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Sleeps until it has happened after `epoch` was read, or for so long.
+    /// Sleeps until the event has happened since `epoch` was read, or for `longest`.
     pub(crate) fn wait(&self, epoch: u64, longest: Option<Duration>) {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         // SeqCst fence: either the notifier sees this waiter, or this waiter sees the new epoch.
@@ -45,13 +45,14 @@ impl Event {
         self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// It has happened.
+    /// Wakes all waiters.
     pub(crate) fn notify(&self) {
         // Release: a waiter that sees the epoch sees the state. Pairs with the Acquire loads above.
         self.epoch.fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) > 0 {
-            // The lock: a waiter between its last look at the epoch and its sleep holds it.
+            // The lock waits for a waiter between its last check of the epoch and its sleep, which
+            // holds it.
             drop(lock(&self.mutex));
             self.condvar.notify_all();
         }

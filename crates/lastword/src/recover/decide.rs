@@ -1,50 +1,50 @@
-//! What to do with a pool that is opened: a table, which the code looks up.
+//! The recovery decision tables: what opening a pool does, and where the scan of its log ends.
 //!
-//! The rows are tried in order; the first that fits decides. They are complete: the last row of
-//! each table fits everything. Tests go through them row by row.
+//! The rows are tried in order; the first match decides. The tables are complete: the last row of
+//! each matches everything. Tests check every row.
 
-/// How the log's head fits the superblock.
+/// The state of the log's head relative to the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogState {
-    /// The log is in the pool's own file: it has no head, its groups name pool and generation.
+    /// The log is in the pool's own file. It has no head; its groups carry pool and generation.
     Inside,
-    /// Of this pool and generation.
+    /// This pool and generation.
     Same,
-    /// One generation later: an open got as far as the log's head and no further.
+    /// One generation later: an open wrote the log's head and stopped before the superblock.
     OneLater,
-    /// Of this pool and any other generation.
+    /// This pool, any other generation.
     OtherTime,
-    /// Of another pool.
+    /// Another pool.
     OtherPool,
-    /// Both copies of the head are damaged, or contradict each other.
+    /// Both copies of the head are damaged or contradict each other.
     Damaged,
-    /// A program of another version has written its head.
+    /// A program of another version wrote the head.
     Newer,
-    /// Shorter than the superblock says.
+    /// The log is shorter than the superblock says.
     Short,
-    /// There is no such file.
+    /// The file is missing.
     Missing,
 }
 
-/// What to do with a pool.
+/// The action that opens a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It was closed in good order: everything is at home, the log holds nothing.
+    /// Start at once: after a clean shutdown the heap image is complete and the log is empty.
     Start,
     /// Replay the log from the superblock's sequence on.
     Replay,
-    /// It was closed cleanly and its log is lost: make a new log, which holds nothing, then
-    /// start. See `storage::renew`.
+    /// Make a new, empty log, then start: a clean shutdown came before the log was lost. See
+    /// `storage::renew`.
     Renew,
-    /// Answer an error that says what is wrong.
+    /// Return an error that says what is wrong.
     Refuse,
 }
 
-/// A row: fits if every given part does.
+/// A row: matches if every given part does.
 struct Row {
     log: &'static [LogState],
     clean: Option<bool>,
-    /// Whether the program takes a pool without its log.
+    /// Whether the program accepts a pool without its log.
     without_log: Option<bool>,
     action: Action,
 }
@@ -59,21 +59,23 @@ const LOST: &[LogState] = &[
 const OURS: &[LogState] = &[LogState::Inside, LogState::Same, LogState::OneLater];
 
 const TABLE: &[Row] = &[
-    // The heap is whole, the log held nothing, and the program says that it may be replaced. Only
-    // on demand: where the pool's file is an older copy, its own log may hold what came after it.
+    // The heap image is complete, the log was empty, and the program allows its replacement. Only
+    // on request: if the pool's file is an older copy, its own log may hold later transactions.
     Row { log: LOST, clean: Some(true), without_log: Some(true), action: Action::Renew },
-    // A log that is not there or not ours: replaying nothing could lose what was acknowledged.
+    // The log is missing or not this pool's. Replaying nothing could lose acknowledged
+    // transactions.
     Row { log: LOST, clean: None, without_log: None, action: Action::Refuse },
-    // Closed in good order: every record was at home before the mark was written.
+    // Clean shutdown: every record was in the heap image before the mark was written.
     Row { log: OURS, clean: Some(true), without_log: None, action: Action::Start },
-    // Not closed. `OneLater`: a crash between the log's head and the superblock of an open; records
-    // of the superblock's generation are still there, because new ones come only after both.
+    // No clean shutdown. `OneLater`: an open crashed between the log's head and the superblock.
+    // Records of the superblock's generation are still there, because new ones come only after
+    // both.
     Row { log: OURS, clean: Some(false), without_log: None, action: Action::Replay },
-    // What a newer program has written is not ours to replace.
+    // A log of a newer program must not be replaced.
     Row { log: &[], clean: None, without_log: None, action: Action::Refuse },
 ];
 
-/// Decides by the table.
+/// Looks up the action for a pool.
 pub(crate) fn decide(log: LogState, clean: bool, without_log: bool) -> Action {
     let fits = |row: &&Row| {
         (row.log.is_empty() || row.log.contains(&log))
@@ -83,29 +85,30 @@ pub(crate) fn decide(log: LogState, clean: bool, without_log: bool) -> Action {
     TABLE.iter().find(fits).map_or(Action::Refuse, |row| row.action)
 }
 
-/// What to do with what lies next in the log.
+/// The action at one place of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Bring its words home and look further.
+    /// Apply its words to the heap image and scan on.
     Apply,
-    /// The log ends here: everything acknowledged lies before. What follows never happened.
+    /// End the scan: every acknowledged transaction lies before. Later bytes were never
+    /// acknowledged.
     End,
-    /// No crash leaves this.
+    /// Refuse: no crash leaves this state.
     Refuse,
 }
 
-/// Decides about one place of the log.
+/// Looks up the action for one place of the log.
 pub(crate) fn decide_next(found: &lw_log::Found) -> Next {
     use lw_log::Found;
     match found {
-        // Whole, at its place, the ID that follows.
+        // A whole group, at its place, with the next ID.
         Found::Group { .. } => Next::Apply,
-        // Nothing of this log was written here; or an older lap or generation.
+        // Not written in this log, or of an older wrap or generation.
         Found::End => Next::End,
-        // A write cut short. Groups are acknowledged in order, so nothing behind it was.
+        // A torn write. Groups are acknowledged in order, so no later one was.
         Found::Torn { .. } => Next::End,
-        // Whole, and not what follows; or an end with something whole behind it. What is missing
-        // was acknowledged, perhaps: replaying without it would lose it silently.
+        // A whole group that does not follow, or an end with a whole group after it. The missing
+        // group may have been acknowledged: replaying without it would lose it silently.
         Found::Damaged { .. } => Next::Refuse,
     }
 }
@@ -116,7 +119,7 @@ mod tests {
     use LogState::*;
 
     #[test]
-    fn every_row_decides_what_it_says() {
+    fn recovery_table_covers_every_state() {
         for (clean, without_log) in [(true, false), (false, false), (false, true)] {
             for log in [OtherTime, OtherPool, Damaged, Newer, Short, Missing] {
                 assert_eq!(decide(log, clean, without_log), Action::Refuse, "{log:?}");
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_group_is_applied() {
+    fn only_whole_group_is_applied() {
         use lw_log::Found;
         use words::TxId;
         let group = Found::Group { first: TxId(1), last: TxId(2) };

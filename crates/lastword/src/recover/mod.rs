@@ -1,28 +1,32 @@
-//! Recover: what a crash left becomes a state that transactions can start from.
+//! Recovery: turns the state after a crash into one that transactions can start from.
 //!
 //! ```text
-//!   both files: durable as they are read             } a barrier each, before anything is read
+//!   both files: made durable as they are             } a barrier each, before anything is read
 //!   scan the log from the superblock's sequence
-//!     whole groups in ID order  ->  home             } one barrier in the end
+//!     whole groups in ID order  ->  heap image       } one barrier in the end
 //!   log head: generation + 1                         } two barriers
 //!   superblock: generation + 1, reproduced ID        } two barriers
 //!   only then: new records
 //! ```
 //!
-//! The order is what makes a crash during recovery a crash like any other: until the superblock is
-//! written, everything that was to be replayed still is (redo values are absolute, so replaying
-//! twice is replaying once), and no new record has overwritten it. The new generation keeps what is
-//! left of the old log from being taken for new: the IDs that were lost will be drawn again.
+//! This order makes recovery idempotent, so a crash during recovery is a crash like any other.
+//! Until the superblock is written, every record to replay still exists: no new record has
+//! overwritten it. Redo values are absolute, so replaying twice is replaying once. The new
+//! generation separates old records from new ones, because the lost IDs are assigned again.
 //!
-//! What recovery acts on must be durable before (A11). What can be read need not be: the process
-//! before may have been killed, or its write may have failed, between the cache and the disk. Were
-//! a group brought home and then lost from the log by a crash, home would hold what no log tells
-//! of; were a superblock believed and then lost, the log's head would get two generations ahead of
-//! the one that comes back, or the only good copy would be written over. So the files are synced
-//! when they are opened, and read anew from the disk: after a sync that failed, the page cache may
-//! show what the disk does not have (A8).
+//! Recovery must act only on durable state (A11). Readable bytes may not be durable: the process
+//! before may have been killed, or its write may have failed, between the page cache and the disk.
+//! Two failures would follow:
+//! - A crash loses a group from the log after its words were applied. The heap image would then
+//!   hold writes that no record describes.
+//! - A crash loses a superblock that recovery has used. The log's head would then be two
+//!   generations ahead of the superblock that comes back, or the only good copy would be
+//!   overwritten.
 //!
-//! What to do when is decided by tables; see [`decide`].
+//! So recovery syncs the files when it opens them, and reads them anew from the disk. After a
+//! failed sync the page cache may show bytes that the disk does not have (A8).
+//!
+//! The decisions are in tables; see [`decide`].
 //!
 //! (DudeTM, section 3.5.)
 
@@ -37,27 +41,28 @@ use crate::Error;
 use crate::superblock::Superblock;
 use decide::{Next, decide_next};
 
-/// The log's stream; there is one.
+/// The log's stream number; a pool has one stream.
 pub(crate) const STREAM: u16 = 0;
 
-/// What a replay has found.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replayed {
-    /// The last transaction whose record is whole, and all before it.
+    /// The last transaction such that its record and all before it are whole.
     pub(crate) last: TxId,
     /// Transactions replayed.
     pub(crate) transactions: u64,
-    /// Whether the log ended in a write cut short.
+    /// Whether the log ended in a torn write.
     pub(crate) torn: bool,
 }
 
-/// The log that a superblock describes.
+/// Returns the identity of the log that a superblock describes.
 pub(crate) fn identity(superblock: &Superblock) -> Identity {
     Identity { pool: superblock.pool, generation: superblock.generation, stream: STREAM }
 }
 
-/// Brings home what the log holds and home does not; what can be read of the log is durable.
-/// Durable on return: one persist barrier, none when there was nothing to replay.
+/// Applies the log's transactions after the reproduced ID to the heap image. The caller has made
+/// the readable log durable. The heap image is durable on return, for one persist barrier, or none
+/// when nothing was replayed.
 ///
 /// # Errors
 /// A medium that cannot be read or written; a log that no crash leaves.

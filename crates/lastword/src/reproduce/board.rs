@@ -1,25 +1,25 @@
-//! One batch, brought home by several threads: each claims a part of home and takes that part's
-//! words there.
+//! The shard queue: one batch, applied to the heap image by several threads. Each thread claims a
+//! part of the heap image and applies that part's words.
 //!
 //! ```text
-//!   one that leads                           any other
-//!   1 post the batch, ring
-//!   2 claim parts, while there are any       claim, if there is one
-//!   3 wait for the parts that others have    bring it home, its own barrier
-//!   4 one sync, superblock, recycle          through: the last one tells
+//!   the leader                               any other thread
+//!   1 post the batch, notify
+//!   2 claim parts until none is left         claim a part, if one is left
+//!   3 wait for the parts of others           apply it, with its own barrier
+//!   4 one sync, superblock, recycle          end: the last one notifies
 //! ```
 //!
-//! Who leads has the turn of the reproduce step, so there is one batch at a time. It waits for
-//! nobody to come: what nobody else claims it does itself, so nothing depends on other threads
-//! being there. It waits for those that have claimed: they are in the middle of a part, and end
-//! with it done, failed or panicked; a claim that is dropped says so.
+//! The leader holds the reproduce step, so one batch at a time is open. It never waits for another
+//! thread to start: it claims every part that is left, so progress does not depend on other
+//! threads. It waits for the threads that hold claims. Those are in the middle of a part, and end
+//! with it applied, failed or panicked; dropping a claim ends it.
 //!
 //! Invariants:
-//! - Parts are claimed once a batch, and only until one has failed.
-//! - `at_work` counts claims that have not ended. A batch is through when all is claimed (or
-//!   nothing more may be) and none is at work. Then no claim holds the batch any more.
-//! - A part ends after its own barrier. So who has seen the batch through may sync and write the
-//!   superblock: what it needs to see of the parts comes with the lock of `round`.
+//! - A part is claimed once a batch, and only while no part has failed.
+//! - `at_work` counts open claims. A batch is complete when all parts are claimed (or no more may
+//!   be) and none is at work. Then no claim holds the batch any more.
+//! - A part ends after its own barrier. So a thread that has seen the batch complete may sync and
+//!   write the superblock. The lock of `round` shows it the effects of the parts.
 
 use medium::mutants::{Mutant, planted};
 use medium::{Counts, HomeMedium, Parts};
@@ -28,19 +28,19 @@ use crate::Error;
 use crate::persist::{Event, InTurn, Queued};
 use crate::sync::{Arc, Mutex, lock};
 
-/// Where the parts of a batch are claimed.
+/// The parts of the heap image, and the claims on the current batch.
 pub(crate) struct Board {
-    /// A part is locked by who has claimed it, and by who counts.
+    /// A part is locked by the thread that claimed it, or to read its counts.
     parts: Vec<Mutex<Box<dyn HomeMedium>>>,
     round: Mutex<Round>,
-    /// The last part that was at work is through.
+    /// Notified when the last claim ends.
     through: Event,
 }
 
-/// How far a batch is.
+/// The progress of a batch.
 #[derive(Default)]
 struct Round {
-    /// As long as parts of it may be claimed.
+    /// `None` when no more parts may be claimed.
     batch: Option<Arc<Vec<Queued>>>,
     claimed: usize,
     at_work: usize,
@@ -53,17 +53,17 @@ impl Board {
         Board { parts, round: Mutex::default(), through: Event::default() }
     }
 
-    /// How many threads find something to do.
+    /// Number of parts: most threads that find work.
     pub(crate) fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Offers a batch; the one before is through.
+    /// Offers a batch. The one before must be complete.
     pub(crate) fn post(&self, batch: Arc<Vec<Queued>>) {
         *lock(&self.round) = Round { batch: Some(batch), ..Round::default() };
     }
 
-    /// A part that nobody has claimed.
+    /// Claims a part, if one is left.
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         let mut round = lock(&self.round);
         let batch = Arc::clone(round.batch.as_ref()?);
@@ -81,8 +81,8 @@ impl Board {
         planted(Mutant::LastPartLeftOut) && self.parts.len() > 1
     }
 
-    /// Waits until no part is at work; nothing is left to be claimed. Answers whether all of them
-    /// came home.
+    /// Waits until no part is at work, after all have been claimed. Returns whether all of them
+    /// succeeded.
     pub(crate) fn wait(&self) -> bool {
         loop {
             let epoch = self.through.epoch();
@@ -95,7 +95,7 @@ impl Board {
         }
     }
 
-    /// Makes durable what all parts have written out.
+    /// Makes the writes of all parts durable.
     pub(crate) fn sync(&self) -> Result<(), medium::Error> {
         lock(&self.parts[0]).sync()?;
         Ok(())
@@ -106,11 +106,11 @@ impl Board {
     }
 }
 
-/// A part of a batch, until it is at home.
+/// A claim on a part of a batch.
 pub(crate) struct Claim<'b> {
     board: &'b Board,
     number: usize,
-    /// `None` when it has ended.
+    /// `None` after the claim has ended.
     batch: Option<Arc<Vec<Queued>>>,
 }
 
@@ -119,12 +119,12 @@ impl Claim<'_> {
         self.number == 0
     }
 
-    /// Takes the part's words home, up to its own barrier.
+    /// Applies the part's words to the heap image, up to its own barrier.
     ///
     /// # Errors
-    /// The medium's; then the pool is poisoned, and nothing more of the batch is claimed.
+    /// The medium's. The pool is then poisoned, and no more parts of the batch are claimed.
     pub(crate) fn bring_home(mut self, turn: &InTurn<'_>) -> Result<(), Error> {
-        // Poison before the claim ends, which tells who leads: that one looks for the poison.
+        // Poison before the claim ends: the end wakes the leader, which then checks the poison.
         let panic = turn.on_panic("reproduce");
         let done = self.write_out();
         panic.disarm();
@@ -135,7 +135,7 @@ impl Claim<'_> {
 
     fn write_out(&self) -> Result<(), medium::Error> {
         let mut home = lock(&self.board.parts[self.number]);
-        let batch = self.batch.as_ref().expect("it has not ended");
+        let batch = self.batch.as_ref().expect("the claim is open");
         batch.iter().try_for_each(|queued| home.write_back(queued.writes()))?;
         let is_last = self.number + 1 == self.board.parts.len();
         if is_last && !self.is_first() && planted(Mutant::LastPartNotWrittenOut) {
@@ -154,7 +154,7 @@ impl Claim<'_> {
         }
         let through = round.at_work == 0 && round.batch.is_none();
         drop(round);
-        // After the lock: who waits looks at the round again. Nobody waits for the only part.
+        // After the unlock: the leader checks the round again. No thread waits for an only part.
         if through && self.board.parts.len() > 1 {
             self.board.through.notify();
         }
@@ -162,7 +162,7 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
-    /// Of a claim that has panicked.
+    /// Ends the claim of a thread that panics, as failed.
     fn drop(&mut self) {
         if self.batch.is_some() {
             self.end(true);

@@ -1,27 +1,30 @@
-//! Reproduce: from the log to home; advances the reproduced ID and recycles the log.
+//! Reproduce: applies durable groups to the heap image, advances the reproduced ID, recycles the
+//! log.
 //!
-//! [`Reproduce::step`] takes a batch of durable groups from memory (never from the medium), writes
-//! their words home in transaction ID order, and recycles. Any thread may call it; one at a time is
-//! in it.
+//! [`Reproduce::step`] takes a batch of durable groups from memory (never from the medium), applies
+//! their words in transaction ID order, and recycles their log space. Any thread may call it; one
+//! at a time is in it.
 //!
 //! The order of recycling; each arrow is a persist barrier:
 //!
 //! ```text
-//!   words written home  -->  reproduced ID in the superblock  -->  log space overwritten
+//!   words in the heap image  -->  reproduced ID in the superblock  -->  log space overwritten
 //! ```
 //!
-//! Home is in [parts](medium::Parts), one for each thread that reproduces, and the first of these
-//! arrows waits for all of them: see [`board`]. Values in the log are absolute and a page has one
-//! part, so parts need no order between them, and what the superblock says is the least that all
-//! have reached. With one part all of it is done by the thread that takes the step.
+//! - Without the first barrier, a crash could leave an ID that covers words missing from the heap
+//!   image.
+//! - Without the second, recovery would look for records in space that holds others.
 //!
-//! Without the first, a crash would find an ID that says that words are home which are not, and
-//! without the second it would look for records in space that holds others.
+//! The heap image is in [parts](medium::Parts), one for each thread that reproduces. The first
+//! barrier waits for all of them: see [`board`]. Values in the log are absolute and a page has one
+//! part, so parts need no order between them. The superblock holds the ID that all parts have
+//! reached. With one part, the thread that takes the step does all of it.
 //!
 //! Invariants:
-//! - `reproduced <= durable`: only groups that are durable are in the queue.
-//! - Home holds exactly what the transactions up to some ID wrote, plus whole or partial writes of
-//!   transactions after it that are all still in the log: replaying them gives the same again.
+//! - `reproduced <= durable`: only durable groups are in the queue.
+//! - The heap image holds exactly the writes of the transactions up to some ID, plus whole or
+//!   partial writes of later transactions whose records are all still in the log. Replaying those
+//!   gives the same result again.
 //!
 //! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
 
@@ -39,16 +42,16 @@ use crate::superblock::Superblocks;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use board::Board;
 
-/// Bytes of writes that are worth waking others for; who leads brings all parts of less home.
+/// Bytes of writes worth waking other threads for. The leader applies all parts of a smaller batch.
 const SHARED_BYTES: u64 = 16 << 10;
 
 /// The reproduce step of one pool.
 pub(crate) struct Reproduce {
     reproduced: CachePadded<AtomicU64>,
-    /// Held by who leads: takes batches, writes the superblock, recycles.
+    /// Held by the leader: takes batches, writes the superblock, recycles.
     superblocks: Mutex<Superblocks>,
     board: Board,
-    /// A batch is off the queue and not yet at home.
+    /// Whether a batch is off the queue and not yet applied.
     working: AtomicBool,
 }
 
@@ -63,7 +66,7 @@ impl Reproduce {
         }
     }
 
-    /// The last transaction that is at home, durably.
+    /// Returns the last transaction that is durable in the heap image.
     pub(crate) fn reproduced(&self) -> TxId {
         // Acquire: pairs with the Release in `step`.
         TxId(self.reproduced.load(Ordering::Acquire))
@@ -95,7 +98,8 @@ impl Reproduce {
             let working = self.working.load(Ordering::Acquire);
             return Ok(if working { Step::Busy } else { Step::Nothing });
         }
-        // The lock before the queue: two threads must not take batches and apply them out of order.
+        // The lock before the queue: otherwise two threads could take batches and apply them out of
+        // order.
         take_turn(&self.superblocks, &persist.progress, Turn::Awaited, |superblocks, turn| {
             self.working.store(true, Ordering::Release);
             let batch = persist.queue.take(log_bytes);
@@ -106,7 +110,7 @@ impl Reproduce {
             let panic = turn.on_panic("reproduce");
             let batch = Batch::new(batch, self.reproduced.load(Ordering::Relaxed));
             self.board.post(Arc::clone(&batch.groups));
-            // Who does not pause reproduces little at a time: not worth waking others for.
+            // An unpaused thread reproduces small batches, not worth waking others for.
             if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
                 bells.part_is_there();
             }
@@ -114,22 +118,22 @@ impl Reproduce {
             panic.disarm();
             self.working.store(false, Ordering::Release);
             done?;
-            // Release: whoever sees the reproduced ID may read home.
+            // Release: a thread that sees the reproduced ID may read the heap image.
             self.reproduced.store(batch.last, Ordering::Release);
-            let groups = Arc::into_inner(batch.groups).expect("no part holds it any more");
+            let groups = Arc::into_inner(batch.groups).expect("every claim has dropped the batch");
             persist.queue.recycle(groups, batch.end);
             Ok(Step::Done)
         })
     }
 
-    /// One part of a batch that another thread leads, if there is one that nobody has claimed.
+    /// Applies one part of a batch that another thread leads, if one is left.
     ///
     /// # Errors
-    /// The medium's; the pool is poisoned then, and who leads is told.
+    /// The medium's. The pool is poisoned then, and the leader notified.
     pub(crate) fn part_step(&self, persist: &Persist, timer: StepTimer) -> Result<Step, Error> {
         persist.progress.check()?;
         let Some(claim) = self.board.claim() else { return Ok(Step::Nothing) };
-        // A part that fails ends a turn, and its claim: so does the thread that leads.
+        // A failed part ends its turn and its claim, so the leader's turn fails too.
         in_turn(&persist.progress, Turn::Passing, |turn| {
             let started = timer.start();
             let done = claim.bring_home(turn);
@@ -150,7 +154,7 @@ impl Reproduce {
         }
         while let Some(claim) = self.board.claim() {
             let (started, is_first) = (timer.start(), claim.is_first());
-            // An error is kept, and told below when no part is at work any more.
+            // The pool keeps an error. It is returned below, when no part is at work any more.
             let _ = claim.bring_home(turn);
             persist.meter.reproduce.add(&started);
             if is_first && planted(Mutant::MarkedAtFirstPart) {
@@ -161,8 +165,8 @@ impl Reproduce {
             }
         }
         if !self.board.wait() {
-            let told = persist.progress.check();
-            return Err(told.expect_err("a part that fails poisons the pool"));
+            let failure = persist.progress.check();
+            return Err(failure.expect_err("a part that fails poisons the pool"));
         }
         let started = timer.start();
         let synced = match planted(Mutant::SyncedAtFirstPart) {
@@ -174,45 +178,46 @@ impl Reproduce {
         done.map_err(|error| turn.fail(error.into()))
     }
 
-    /// Marks the pool as left in good order: nothing needs to be recovered. The queue is empty.
+    /// Marks the pool as cleanly shut down, so that recovery has nothing to replay. The queue is
+    /// empty.
     pub(crate) fn close(&self) -> Result<(), medium::Error> {
         lock(&self.superblocks).update(|now| now.clean = true)
     }
 
-    /// What home and the superblocks have cost so far.
+    /// Returns the counts of the heap image and the superblocks.
     pub(crate) fn counts(&self) -> medium::Counts {
         let marks = lock(&self.superblocks).counts();
         self.board.counts().plus(marks)
     }
 }
 
-/// What is brought home in one step.
+/// The groups that one step applies.
 struct Batch {
     groups: Arc<Vec<Queued>>,
     /// The last transaction.
     last: u64,
-    /// The sequence of the log behind it.
+    /// The log sequence after it.
     end: u64,
 }
 
 impl Batch {
-    /// Of groups that follow what is reproduced.
+    /// Creates a batch of the groups that follow the reproduced ID.
     fn new(groups: Vec<Queued>, reproduced: u64) -> Batch {
         let (mut last, mut end) = (reproduced, 0);
         for queued in &groups {
             let flight = queued.flight;
-            assert_eq!(flight.first, last + 1, "transactions come home in ID order");
+            assert_eq!(flight.first, last + 1, "transactions are reproduced in ID order");
             (last, end) = (flight.last, flight.end);
         }
         Batch { groups: Arc::new(groups), last, end }
     }
 
-    /// Bytes of its writes.
+    /// Returns the bytes of its writes.
     fn bytes(&self) -> u64 {
         self.groups.iter().map(|queued| 8 * queued.writes().len() as u64).sum()
     }
 
-    /// Says that it is at home, durably.
+    /// Records durably in the superblock that the batch is applied.
     fn mark(&self, superblocks: &mut Superblocks) -> Result<(), medium::Error> {
         superblocks.update(|now| {
             now.reproduced = self.last;
