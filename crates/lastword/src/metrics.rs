@@ -1,11 +1,13 @@
-//! What a pool has done, and what it has cost.
+//! Counts and costs of a pool's work.
+//!
+//! Benchmarks and `lastword run` print these.
 
 use crate::sync::{AtomicU64, Ordering};
 
 /// Counts and times of a pool since it was opened.
 ///
-/// CPU times are sums over threads. The steps behind (persist, reproduce) are counted whoever ran
-/// them: a background thread or a worker that waited.
+/// CPU times are sums over threads. The persist and reproduce steps are counted in whichever thread
+/// ran them: a background thread, or a worker that waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -21,34 +23,34 @@ pub struct Metrics {
     pub log_payload_bytes: u64,
     /// The same after records were combined, before they are compressed.
     pub log_combined_bytes: u64,
-    /// The same after they were compressed: what the log holds without padding.
+    /// The same after they were compressed: the bytes in the log without padding.
     pub log_stored_bytes: u64,
     /// Words of combined groups, each counted once in a group.
     pub log_combined_words: u64,
     /// Bytes sent to the log, padding included.
     pub log_bytes: u64,
-    /// Bytes of the log that were only filled or skipped.
+    /// Bytes of the log that were padded or skipped.
     pub padding_bytes: u64,
-    /// How often the log was gone round.
+    /// Number of log wraps.
     pub log_laps: f64,
-    /// Bytes sent home.
+    /// Bytes written to the heap image.
     pub home_bytes: u64,
-    /// Writes sent to the device, log and home.
+    /// Writes sent to the device, for log and heap image.
     pub device_writes: u64,
-    /// Persist barriers, log, home and superblock.
+    /// Persist barriers of log, heap image and superblock.
     pub persist_barriers: u64,
-    /// How often a worker had to wait for room in its ring.
+    /// Number of times that a worker waited for room in its ring.
     pub ring_full_waits: u64,
     /// `snapshot`: grace periods that were timed, one commit in eight.
     pub grace_periods: u64,
-    /// `snapshot`: how long those took, in cycles: from the end of a transaction until its worker
-    /// knows that it may write home, or that it will not wait.
+    /// `snapshot`: duration of those, in cycles: from the end of a transaction until its worker
+    /// knows that it may apply its writes to the heap image, or that it will not wait.
     pub grace_cycles: u64,
-    /// Pages of a bounded shadow that were read from home.
+    /// Pages of a bounded shadow that were read from the heap image.
     pub page_ins: u64,
-    /// Pages of a bounded shadow that were forgotten.
+    /// Pages of a bounded shadow that were evicted.
     pub evictions: u64,
-    /// Waits, for a page of a bounded shadow, until what was written to it is at home.
+    /// Waits until the writes to a page of a bounded shadow were reproduced.
     pub page_waits: u64,
 }
 
@@ -77,7 +79,7 @@ impl StepTime {
     }
 }
 
-/// Counters of one pool. Relaxed throughout: they are only ever summed up and shown.
+/// Counters of one pool. Relaxed throughout: they are only summed and shown.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     pub(crate) persist: StepTime,
@@ -89,35 +91,36 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Transactions were gathered, in so many bytes.
+    /// Counts gathered transactions.
     pub(crate) fn gathered(&self, bytes: u64) {
         self.payload_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A group got its place: its bytes after combination, and as they are stored.
+    /// Counts a placed group: its bytes after combination, and as stored.
     pub(crate) fn placed(&self, combined: u64, stored: u64) {
         self.combined_bytes.fetch_add(combined, Ordering::Relaxed);
         self.stored_bytes.fetch_add(stored, Ordering::Relaxed);
     }
 
-    /// Bytes gathered, combined, stored.
+    /// Returns the bytes gathered, combined and stored.
     pub(crate) fn log_bytes(&self) -> [u64; 3] {
         let all = [&self.payload_bytes, &self.combined_bytes, &self.stored_bytes];
         all.map(|bytes| bytes.load(Ordering::Relaxed))
     }
 }
 
-/// Who runs a step and on which clock its time is taken.
+/// The thread that runs a step, and the clock that measures it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepTimer {
-    /// The step may sleep in the kernel: its time is the thread's CPU clock. Otherwise the cycle
-    /// counter: a system call each time would cost as much as a short step itself.
+    /// Whether the step may sleep in the kernel. If so, the thread's CPU clock measures it.
+    /// Otherwise the cycle counter does: a system call each time would cost as much as a short step
+    /// itself.
     pub(crate) blocks: bool,
-    /// A worker runs it, not a background thread.
+    /// Whether a worker runs it, and not a background thread.
     pub(crate) helped: bool,
 }
 
-/// A step under way.
+/// A measurement in progress.
 #[derive(Debug)]
 pub(crate) struct Started {
     at: u64,

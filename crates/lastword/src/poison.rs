@@ -1,8 +1,8 @@
-//! A pool whose medium has failed says so for ever.
+//! Sticky failure state: the first failure of a pool fails every later operation.
 //!
-//! After a failed write or sync nobody knows what is durable (the kernel may have dropped the
-//! pages), and a later success would prove nothing. So the first failure is kept, and every later
-//! call answers it, until the pool is opened again.
+//! After a failed write or sync, durability is unknown: the kernel may have dropped the dirty
+//! pages, and a later success would prove nothing. So the pool keeps the first failure, and every
+//! later call returns it until the pool is opened again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ pub(crate) struct Poison {
 }
 
 impl Poison {
-    /// Keeps a failure, if it is the first; answers what to tell.
+    /// Stores a failure if it is the first; returns the error to report.
     pub(crate) fn put(&self, error: Error) -> Error {
         let cause = self.cause.get_or_init(|| Arc::new(error));
         // Release: pairs with `check`.
@@ -25,19 +25,20 @@ impl Poison {
         Error::Poisoned { cause: Arc::clone(cause) }
     }
 
-    /// Held while a step runs, then disarmed: when it panics, what it had in hand is lost to
-    /// memory, so the pool must not go on, and must not be closed as if all were well.
+    /// Returns a guard for the run of a step, to be disarmed at its end. A step that panics loses
+    /// the groups it had in memory, so the guard poisons the pool: it must not go on, and must not
+    /// be shut down cleanly.
     pub(crate) fn on_panic(&self, step: &'static str) -> OnPanic<'_> {
         OnPanic { poison: self, step }
     }
 
-    /// Answers the failure, if there was one.
+    /// Returns the failure, if there was one.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !self.set.load(Ordering::Acquire) {
             return Ok(());
         }
-        let cause = self.cause.get().expect("the cause is kept before the mark is set");
+        let cause = self.cause.get().expect("the cause is kept before the flag is set");
         Err(Error::Poisoned { cause: Arc::clone(cause) })
     }
 }
@@ -49,8 +50,8 @@ pub(crate) struct OnPanic<'p> {
 }
 
 impl OnPanic<'_> {
-    /// The step is over and has not panicked. Whether the thread panics for another reason (a step
-    /// may run in a destructor) is no matter.
+    /// Ends the guard of a step that has not panicked. The thread may be panicking for another
+    /// reason (a step may run in a destructor), so the guard cannot ask the thread.
     pub(crate) fn disarm(self) {
         std::mem::forget(self);
     }
@@ -67,12 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_is_told_ever_after() {
+    fn first_failure_is_sticky() {
         let poison = Poison::default();
         assert!(poison.check().is_ok());
         poison.put(Error::InsideTransaction { call: "wait" });
         poison.put(Error::InsideTransaction { call: "flush" });
-        let told = poison.check().unwrap_err().to_string();
-        assert!(told.contains("wait"), "{told}");
+        let message = poison.check().unwrap_err().to_string();
+        assert!(message.contains("wait"), "{message}");
     }
 }

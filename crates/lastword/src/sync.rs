@@ -1,4 +1,4 @@
-//! The seam for concurrency; see `medium::sync`.
+//! Synchronization primitives, replaced by those of model checkers in tests; see `medium::sync`.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ pub(crate) use medium::sync::{
     fence, spin_loop, thread,
 };
 
-/// Locks a mutex whose data every holder leaves whole even if it panics.
+/// Locks a mutex whose data stays valid even if a holder panics.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks a mutex if nobody holds it.
+/// Locks a mutex if it is free.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -21,14 +21,14 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Keeps this core for a moment, so that two workers get out of step.
+/// Spins for a moment, so that two workers get out of step.
 pub(crate) fn pause(spins: u64) {
     (0..spins).for_each(|_| spin_loop());
 }
 
-/// Rests between two looks at what another thread will do: spins, then gives its core to others,
-/// then sleeps, for as long as it has slept so far and at most half a millisecond. So a wait ends
-/// at most half as late again as it could, and a long one takes hardly any processor time.
+/// Backs off between two checks of another thread's progress. Spins, then yields, then sleeps as
+/// long as it has slept so far, at most half a millisecond. So a wait ends at most half as late
+/// again as it could, and a long one takes hardly any processor time.
 pub(crate) fn rest(look: u32) {
     const SPINS: u32 = 64;
     const YIELDS: u32 = 32;
@@ -39,9 +39,9 @@ pub(crate) fn rest(look: u32) {
     }
 }
 
-/// Stores what others look for before this thread looks at what they have stored: of two that do
-/// so with different words, at least one sees the other. As a store and a `SeqCst` fence, which
-/// order the same and take longer.
+/// Stores a word before this thread loads the words of others. Of two threads that do so with
+/// different words, at least one sees the other's. Equivalent to a store and a `SeqCst` fence,
+/// which take longer.
 #[inline(always)]
 pub(crate) fn announce(word: &AtomicU64, value: u64) {
     word.swap(value, Ordering::SeqCst);

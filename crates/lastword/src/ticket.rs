@@ -1,11 +1,13 @@
-//! Tickets: when is a transaction durable?
+//! Tickets: wait for a transaction to become durable.
 //!
-//! | | costs whoever asks | the log is written |
+//! A transaction commits before it is durable. Its ticket lets the program choose how to wait:
+//!
+//! | | cost to the caller | the log is written |
 //! |---|---|---|
-//! | [`is_durable`](Ticket::is_durable) | a load | behind |
+//! | [`is_durable`](Ticket::is_durable) | a load | in the background |
 //! | [`wait`](Ticket::wait) | the thread, which helps | at once |
 //! | `ticket.await` | a registration | at once, by the pool's thread |
-//! | [`on_durable`](Ticket::on_durable) | an allocation | behind |
+//! | [`on_durable`](Ticket::on_durable) | an allocation | in the background |
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -20,10 +22,10 @@ use crate::persist::{Listener, Registration};
 use crate::sync::Arc;
 use crate::{Error, Pool};
 
-/// Tells when a transaction can no longer be lost.
+/// A handle to a transaction's durability.
 ///
-/// A transaction that wrote nothing has one too: it is durable when everything that it may have
-/// seen is, so that a program never shows the world what a crash could still take back.
+/// A read-only transaction has one too: it is durable when every transaction that it may have read
+/// from is. So a program never shows results that a crash could still undo.
 pub struct Ticket<'p, D: Design = Decoupled> {
     pool: &'p Pool<D>,
     id: TxId,
@@ -34,37 +36,41 @@ impl<'p, D: Design> Ticket<'p, D> {
         Ticket { pool, id }
     }
 
-    /// The transaction's ID; for one that wrote nothing, that of the last one it may have seen.
+    /// Returns the transaction's ID. A read-only transaction returns the ID of the last transaction
+    /// that it may have read from.
     #[inline]
     pub fn id(self) -> TxId {
         self.id
     }
 
-    /// Whether it is durable. Costs a load.
+    /// Returns whether the transaction is durable. Costs a load.
     #[inline]
     pub fn is_durable(self) -> bool {
         self.pool.durable_id() >= self.id
     }
 
-    /// Waits until it is durable. Whoever waits helps: with nobody else at it, the caller writes
-    /// the log itself, and all that is committed by then shares its one persist barrier.
+    /// Waits until the transaction is durable, and helps. If no other thread is persisting, the
+    /// caller writes the log itself. All transactions committed by then share its one persist
+    /// barrier.
     ///
     /// # Errors
     /// [`Error::Poisoned`] when the medium failed, in this thread or another;
     /// [`Error::NameLost`] when a file of the pool is seen to have been removed or replaced;
-    /// [`Error::InsideTransaction`] in a body; [`Error::NotDurable`] for designs that keep nothing.
+    /// [`Error::InsideTransaction`] in a body; [`Error::NotDurable`] for designs without
+    /// durability.
     pub fn wait(self) -> Result<(), Error> {
         Inside::refuse("wait")?;
         self.pool.wait_for(self.id)
     }
 
-    /// Calls `callback` once: when it is durable, at once if it is, or with what keeps it from ever
-    /// being known to be. It runs in the thread that has made it durable or has met the failure:
-    /// the pool's own, or a worker's that waits. So it should be short, and must not wait.
+    /// Calls `callback` once with the outcome: when the transaction is durable (at once if it is),
+    /// or when a failure keeps that from ever being known. It runs in the thread that made the
+    /// transaction durable or met the failure: the pool's own, or a waiting worker's. So it should
+    /// be short, and must not wait.
     ///
     /// It never runs in a transaction's body, where calls into the pool are refused. With a bound
-    /// on the shadow ([`Options::shadow_bytes`](crate::Options::shadow_bytes)) an access in a body
-    /// may wait for a page and help to persist meanwhile, or find that the page cannot be read: the
+    /// on the shadow ([`Options::shadow_bytes`](crate::Options::shadow_bytes)), an access in a body
+    /// may wait for a page and help to persist meanwhile, or find that the page cannot be read. The
     /// callback then runs when that body has ended, before [`Pool::run`] returns. So it must take
     /// no lock that is held around a body, and a body must not wait for a callback. A pool that is
     /// [abandoned](Pool::abandon) drops it without a call.
@@ -74,34 +80,35 @@ impl<'p, D: Design> Ticket<'p, D> {
     /// # let dir = tempfile::tempdir()?;
     /// # let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
     /// # let pool = Pool::create(dir.path().join("callback.pool"), options)?;
-    /// let (told, ear) = std::sync::mpsc::channel();
+    /// let (sender, receiver) = std::sync::mpsc::channel();
     /// let done = pool.run(|tx| tx.alloc(7_u64))?;
-    /// done.ticket.on_durable(move |outcome| drop(told.send(outcome.is_ok())))?;
+    /// done.ticket.on_durable(move |outcome| drop(sender.send(outcome.is_ok())))?;
     /// pool.flush()?;
-    /// assert_eq!(ear.recv(), Ok(true));
+    /// assert_eq!(receiver.recv(), Ok(true));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotDurable`] for designs that keep nothing.
+    /// [`Error::NotDurable`] for designs without durability.
     pub fn on_durable(
         self,
         callback: impl FnOnce(Result<(), Error>) + Send + 'static,
     ) -> Result<(), Error> {
         self.pool.own_process("on_durable")?;
         let (id, names) = (self.id, Arc::clone(self.pool.names()));
-        let told = move |outcome: Result<(), Error>| {
+        let notify = move |outcome: Result<(), Error>| {
             callback(outcome.and_then(|()| names.check_sometimes(id)));
         };
-        self.pool.design().tell(id, Listener::Callback(Box::new(told)))
+        self.pool.design().tell(id, Listener::Callback(Box::new(notify)))
     }
 }
 
-/// A ticket that is awaited: ready when the transaction is durable, or when the pool has failed.
+/// A future that is ready when the transaction is durable, or when the pool has failed.
 ///
-/// The first poll has the pool's thread write the log at once. A pool without threads of its own
-/// ([`Options::background`](crate::Options::background)) writes it in the poll, which then takes as
-/// long as [`Ticket::wait`]; so does `snapshot`, whose groups are ended by who asks.
+/// The first poll requests an immediate log write from the pool's thread. A pool without threads of
+/// its own ([`Options::background`](crate::Options::background)) writes in the poll, which then
+/// takes as long as [`Ticket::wait`]. So does `snapshot`, where the waiting thread closes the
+/// group.
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Durable<'p, D: Design = Decoupled> {
     ticket: Ticket<'p, D>,
@@ -141,8 +148,8 @@ impl<D: Design> Future for Durable<'_, D> {
             return Poll::Ready(Err(error));
         }
         design.hurry(id);
-        // After the registration: a turn that was over before did not see this task, or has taken
-        // its waker already. Then the outcome is known.
+        // Check after the registration: a step that ended earlier did not see this task. A step
+        // that ended since has taken the waker. Either way the outcome may be known by now.
         outcome().map_or(Poll::Pending, Poll::Ready)
     }
 }
