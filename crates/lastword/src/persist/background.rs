@@ -145,12 +145,12 @@ impl Bells {
     }
 
     /// Notifies the thread that reproduces: a thread of its own, or the persist thread.
-    pub(crate) fn reproduce_is_due(&self, own_thread: bool) {
+    pub(crate) fn notify_reproduce(&self, own_thread: bool) {
         if own_thread { self.reproduce.notify() } else { self.ring() }
     }
 
     /// Notifies the other reproduce threads of parts that they can claim.
-    pub(crate) fn part_is_there(&self) {
+    pub(crate) fn notify_parts(&self) {
         self.parts.notify();
     }
 

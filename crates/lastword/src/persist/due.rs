@@ -41,7 +41,7 @@ impl Persist {
         let large = pending.words() >= self.gathered_words;
         let full = *closed || large || pending.last().0 >= last;
         // Acquire: pairs with `hurry`.
-        let awaited = pending.first().0 <= self.hurried.load(Ordering::Acquire);
+        let awaited = pending.first().0 <= self.requested.load(Ordering::Acquire);
         let full = full || opened.is_over(&self.grouping);
         (full, full || awaited)
     }

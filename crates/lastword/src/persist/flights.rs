@@ -1,7 +1,8 @@
 //! Groups in flight: placed in the log and not acknowledged, in ID order.
 //!
 //! A device acknowledges groups in that order. Several threads write to memory at a time, so a
-//! later group may be durable before an earlier one. It waits here until all earlier groups are.
+//! later group may be durable before an earlier one. It waits here until all earlier groups are
+//! durable.
 //!
 //! Invariants:
 //! - Groups are acknowledged in ID order, each after it is durable.

@@ -101,7 +101,7 @@ pub(crate) struct Persist {
     fit: Fit,
     grouping: Grouping,
     /// Greatest ID that a thread waits for: groups up to it are not held back to grow.
-    hurried: AtomicU64,
+    requested: AtomicU64,
     /// Notifies the other persist threads of a group to pack.
     pub(crate) more: Event,
     pub(crate) meter: Meter,
@@ -182,7 +182,7 @@ impl Persist {
             gathered_words: if grouping.combines() { GATHERED_WORDS } else { group_words },
             fit,
             grouping,
-            hurried: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
             more: Event::default(),
             meter: Meter::default(),
         }
@@ -248,7 +248,7 @@ impl Persist {
         if self.grouping.combines() {
             // Release: the step that sees it finds the record of that ID published. Pairs with the
             // load in `is_due`.
-            self.hurried.fetch_max(id.0, Ordering::Release);
+            self.requested.fetch_max(id.0, Ordering::Release);
         }
     }
 
@@ -289,7 +289,7 @@ impl Persist {
         if job.is_none() && placed.is_empty() {
             return Ok(step);
         }
-        // The end of this turn wakes threads that found no work because this thread was doing it.
+        // The end of this part wakes threads that found no work because this thread was doing it.
         in_turn(&self.progress, Turn::Awaited, |turn| {
             self.metered(timer, turn, || self.finish(job, placed))
         })?;

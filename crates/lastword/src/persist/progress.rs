@@ -1,11 +1,10 @@
 //! The durable watermark and its waiters: sleeping threads, tasks, callbacks.
 //!
-//! Every commit that is waited for ends here. A step stores its effects, frees its lock, and then
-//! ends a *turn*: it moves the epoch, notifies the waiters it has served, and wakes one more
-//! thread.
+//! Threads wait here for commits to become durable. A step stores its effects, frees its lock, and
+//! then *ends*: it moves the epoch, notifies the waiters it has served, and wakes one more thread.
 //!
 //! ```text
-//!   a thread that sleeps                   a thread whose turn ends
+//!   a thread that sleeps                   a thread that ends a step
 //!   1 epoch                                a its effects are stored, its lock is free
 //!   2 check the condition, try the step    b epoch + 1
 //!   3 busy: waiting + 1, fence             c fence, any waiting?
@@ -14,23 +13,23 @@
 //!
 //! Invariants:
 //! - `durable` only grows, and only after the barrier for every record up to it.
-//! - The first turn that serves a listed waiter takes it off the list. If c does not see its 3, the
+//! - The first step that serves a listed waiter takes it off the list. If c does not see its 3, the
 //!   two fences make its 4 see b, and it does not sleep.
-//! - While threads sleep, a turn is in progress, or one of them is awake and about to try the step.
-//!   Each turn wakes one thread beyond those it has served (the one with the lowest ID). If that
-//!   thread finds the step taken again, it sleeps until that turn ends.
+//! - While threads sleep, a step is running, or one of them is awake and about to try the step.
+//!   Each end wakes one thread beyond those served (the one with the lowest ID). If that thread
+//!   finds the step taken again, it sleeps until that step ends.
 //!
-//! A turn wakes one thread and not all: of a hundred threads that wait for the next group, one can
+//! An end wakes one thread and not all: of a hundred threads that wait for the next group, one can
 //! send it.
 //!
 //! # Failures
 //!
-//! A failure is stored and then ends a turn, so it reaches every waiter as durability does.
+//! A failure is stored before the end of a step, so it reaches every waiter as durability does.
 //!
 //! In a step, the failure is stored while the step's lock is held: no other thread may send a group
-//! after a failed one. The end of that turn notifies, after the unlock ([`InTurn::fail`]).
+//! after a failed one. The end of that step notifies, after the unlock ([`InTurn::fail`]).
 //!
-//! A failure outside of any step (a shadow page that cannot be read) ends a turn of its own
+//! A failure outside of any step (a shadow page that cannot be read) runs b to d itself
 //! ([`Progress::fail`]). It is stored before b, so
 //! - a thread between 1 and 4 finds the epoch moved, does not sleep, and finds the failure when it
 //!   tries the step again;
@@ -38,7 +37,8 @@
 //! - a listener that registers at the same time sees the failure after its own fence, or c sees the
 //!   listener waiting.
 //!
-//! No other code can store a failure: the field is private, and an `InTurn` exists only in a turn.
+//! No other code can store a failure: the field is private, and an `InTurn` exists only while a
+//! step runs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -55,7 +55,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fenc
 #[derive(Default)]
 pub(crate) struct Progress {
     durable: CachePadded<AtomicU64>,
-    /// Number of turns that have ended.
+    /// Number of ends so far.
     epoch: AtomicU64,
     /// At least the number of waiters on the lists.
     waiting: AtomicUsize,
@@ -127,7 +127,7 @@ impl Progress {
         error
     }
 
-    /// Begins a turn.
+    /// Returns the guard of a step that begins.
     pub(super) fn turn(&self) -> InTurn<'_> {
         InTurn(self)
     }
@@ -140,14 +140,14 @@ impl Progress {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Sleeps until a turn that ended after `epoch` was read has made `id` durable, or has chosen
+    /// Sleeps until a step that ended after `epoch` was read has made `id` durable, or has chosen
     /// this thread to try the step. With `id` 0 the thread waits for another condition, and every
-    /// turn wakes it. Wakes spuriously at times.
+    /// end wakes it. Wakes spuriously at times.
     pub(crate) fn sleep(&self, epoch: u64, id: u64) {
         let thread = thread::current();
         let sleeper = Arc::new(Sleeper { thread, awake: AtomicBool::new(false) });
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // SeqCst fence: either the thread whose turn ends sees this thread waiting, or this thread
+        // SeqCst fence: either the thread that ends a step sees this thread waiting, or this thread
         // sees the new epoch. Pairs with the fence in `turn_is_over`; without both, each could miss
         // the other's store.
         fence(Ordering::SeqCst);
@@ -202,7 +202,7 @@ impl Progress {
         lock(&self.lists).listeners.len()
     }
 
-    /// Whether the end of a turn looks for waiters.
+    /// Whether the end of a step looks for waiters.
     #[cfg(test)]
     pub(crate) fn has_waiters(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
@@ -211,8 +211,8 @@ impl Progress {
     /// Registers a listener, unless the outcome is known. Then returns both.
     fn register(&self, id: u64, listener: Listener) -> Result<u64, (Listener, Result<(), Error>)> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // As in `sleep`: either the end of a turn sees the listener waiting, or the listener sees
-        // the turn's effects.
+        // As in `sleep`: either the end of a step sees the listener waiting, or the listener sees
+        // the step's effects.
         fence(Ordering::SeqCst);
         let mut lists = lock(&self.lists);
         if let Some(outcome) = self.outcome(id) {
@@ -223,12 +223,12 @@ impl Progress {
         Ok(lists.listeners.add(id, listener))
     }
 
-    /// Ends a turn: wakes the waiters that it has served, and one more thread to take the next
+    /// Ends a step: wakes the waiters that it has served, and one more thread to take the next
     /// step. The caller has released the step's lock.
     pub(crate) fn turn_is_over(&self) {
-        // Release: a sleeper that sees the epoch sees the turn's effects.
+        // Release: a sleeper that sees the epoch sees the step's effects.
         self.epoch.fetch_add(1, Ordering::Release);
-        // Pairs with the fences in `sleep` and `tell`.
+        // Pairs with the fences in `sleep` and `register`.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.wake();
@@ -261,8 +261,8 @@ impl Progress {
     }
 }
 
-/// A turn of a step until its end. A failure stored through it needs no notification of its own:
-/// the end of the turn notifies, whether the step returns or panics.
+/// The guard of a running step. A failure stored through it needs no notification of its own,
+/// because the end notifies, whether the step returns or panics.
 pub(crate) struct InTurn<'p>(&'p Progress);
 
 impl InTurn<'_> {
@@ -276,16 +276,15 @@ impl InTurn<'_> {
         self.0.poison.on_panic(step)
     }
 
-    /// Drops the guard without a notification. The step has not panicked, and its thread ends the
-    /// turn if threads may be waiting.
+    /// Drops the guard without a notification. The step has not panicked, and its thread notifies
+    /// if other threads may be waiting.
     pub(super) fn disarm(self) {
         std::mem::forget(self);
     }
 }
 
 impl Drop for InTurn<'_> {
-    /// Ends the turn of a step that panics. The sleepers try the step themselves and find the
-    /// failure.
+    /// Ends a step that panics. The sleepers try the step themselves and find the failure.
     fn drop(&mut self) {
         self.0.turn_is_over();
     }
@@ -336,7 +335,7 @@ mod tests {
         progress.advance(1);
         progress.turn_is_over();
         assert_eq!((progress.listeners(), wakers(), progress.has_waiters()), (0, 0, false));
-        // A turn has taken the listener.
+        // A step has taken the listener.
         progress.listen(1, std::sync::Arc::clone(&tasks[0]).into(), &mut second);
         progress.forget(1, &second);
         assert_eq!((progress.listeners(), wakers(), progress.has_waiters()), (0, 0, false));

@@ -1,7 +1,7 @@
-//! The worker's end of its volatile ring: the redo records of its transactions.
+//! The worker's side of its volatile ring: the redo records of its transactions.
 //!
-//! Invariant: for each assigned ID, the slot announces `drawing` before, and `drawn` after the
-//! record is published; see [`frontier`](super::frontier).
+//! Invariant: for each assigned ID, the slot announces `drawing` before the assignment, and `drawn`
+//! after the record is published; see [`frontier`](super::frontier).
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! The steps over a medium that fails: whoever waits is told, nothing is acknowledged, and the pool
-//! says so ever after.
+//! The pipeline over media that fail: waiters see the failure, later groups are not acknowledged,
+//! and the pool stays poisoned.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,12 +12,12 @@ use crate::persist::{Grouping, Listener, Slot};
 use crate::superblock::{Copies, Superblock, Superblocks};
 use crate::sync::{Arc, AtomicBool, Mutex, lock};
 
-/// A log that fails when it is told to; with a depth of 0 it is memory.
+/// A log that fails on request; with a depth of 0 it is memory.
 struct Log {
     fails: Arc<AtomicBool>,
     depth: usize,
-    under_way: Mutex<VecDeque<Buffer>>,
-    /// Everything that was sent.
+    in_flight: Mutex<VecDeque<Buffer>>,
+    /// The contents of the log.
     image: Mutex<Vec<u64>>,
 }
 struct Home(Arc<AtomicBool>);
@@ -61,16 +61,16 @@ impl LogMedium for Log {
         if self.depth == 0 {
             return fails(&self.fails).map(|()| Some(group));
         }
-        let mut under_way = lock(&self.under_way);
-        assert!(under_way.len() < self.depth, "as many are under way as can be");
-        under_way.push_back(group);
+        let mut in_flight = lock(&self.in_flight);
+        assert!(in_flight.len() < self.depth, "in flight: at most `depth` groups");
+        in_flight.push_back(group);
         Ok(None)
     }
     fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, medium::Error> {
         if !wait {
             return Ok(None);
         }
-        fails(&self.fails).map(|()| lock(&self.under_way).pop_front())
+        fails(&self.fails).map(|()| lock(&self.in_flight).pop_front())
     }
     fn counts(&self) -> Counts {
         Counts::default()
@@ -126,24 +126,24 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
     (dir, superblocks)
 }
 
-/// Memory, a device that takes one write at a time, and one that takes several.
+/// Memory, a device with one write in flight, and one with several.
 const DEPTHS: [usize; 3] = [0, 1, 8];
 
 fn identity() -> Identity {
     Identity { pool: 1, generation: 1, stream: 0 }
 }
 
-/// A pipeline over a log of this depth.
+/// Creates a pipeline over a log of this depth.
 fn world(depth: usize) -> World {
     world_of(depth, Grouping::NONE)
 }
 
-/// The same, with groups that are made like this.
+/// Creates a pipeline with this grouping.
 fn world_of(depth: usize, grouping: Grouping) -> World {
     let (dir, superblocks) = superblocks();
     let [log_fails, home_fails] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-    let (under_way, image) = (Mutex::default(), Mutex::new(vec![0; 1 << 13]));
-    let log = Arc::new(Log { fails: Arc::clone(&log_fails), depth, under_way, image });
+    let (in_flight, image) = (Mutex::default(), Mutex::new(vec![0; 1 << 13]));
+    let log = Arc::new(Log { fails: Arc::clone(&log_fails), depth, in_flight, image });
     let persist = Persist::new(Arc::clone(&log) as _, identity(), TxId(0), grouping);
     let slot = persist.register(1 << 14).unwrap();
     let reproduce = Reproduce::new(Parts::whole(Home(Arc::clone(&home_fails))), superblocks);
@@ -162,7 +162,7 @@ impl World {
     }
 }
 
-/// Commits what takes so many bytes of the log, as a group of its own.
+/// Commits a transaction that takes `bytes` of the log as a group of its own.
 fn commit(clock: &AtomicU64, slot: &Slot, writer: &mut Writer, bytes: usize) -> TxId {
     let words = bytes / 8 - lw_log::GROUP_HEADER_WORDS - 1;
     assert!(writer.has_room(&slot.ring, words));
@@ -179,17 +179,17 @@ fn commit(clock: &AtomicU64, slot: &Slot, writer: &mut Writer, bytes: usize) -> 
 }
 
 #[test]
-fn a_failed_log_write_acknowledges_nothing_and_poisons() {
+fn failed_log_write_acknowledges_nothing_and_poisons() {
     for depth in DEPTHS {
         let mut world = world(depth);
         let good = world.commit();
         world.pipeline.wait(&world.clock, good).unwrap();
         let lost = world.commit();
         world.log_fails.store(true, Ordering::Relaxed);
-        let told = world.pipeline.wait(&world.clock, lost).unwrap_err().to_string();
-        assert!(told.contains("cannot go on") && told.contains("broken"), "{told}");
+        let message = world.pipeline.wait(&world.clock, lost).unwrap_err().to_string();
+        assert!(message.contains("cannot go on") && message.contains("broken"), "{message}");
         assert_eq!(world.pipeline.persist.durable(), good);
-        // The medium works again: that proves nothing about what failed before.
+        // The medium works again, but that proves nothing about the failed write.
         world.log_fails.store(false, Ordering::Relaxed);
         assert!(matches!(world.pipeline.wait(&world.clock, lost), Err(Error::Poisoned { .. })));
         assert!(world.pipeline.close(&world.clock).is_err());
@@ -199,7 +199,7 @@ fn a_failed_log_write_acknowledges_nothing_and_poisons() {
 }
 
 #[test]
-fn a_failed_log_write_reaches_every_waiter() {
+fn failed_log_write_reaches_every_waiter() {
     for depth in DEPTHS {
         let mut world = world(depth);
         let lost = world.commit();
@@ -215,7 +215,7 @@ fn a_failed_log_write_reaches_every_waiter() {
 }
 
 #[test]
-fn a_failed_home_write_keeps_the_log_and_poisons() {
+fn failed_heap_write_keeps_log_and_poisons() {
     let mut world = world(0);
     let id = world.commit();
     world.pipeline.wait(&world.clock, id).unwrap();
@@ -228,7 +228,7 @@ fn a_failed_home_write_keeps_the_log_and_poisons() {
 }
 
 #[test]
-fn home_never_runs_ahead_of_the_log_and_the_log_is_recycled_after_home() {
+fn log_is_recycled_only_after_reproduction() {
     for depth in DEPTHS {
         let mut world = world(depth);
         for round in 1..=2000_u64 {
@@ -243,7 +243,7 @@ fn home_never_runs_ahead_of_the_log_and_the_log_is_recycled_after_home() {
 }
 
 #[test]
-fn what_is_compressed_counts_as_what_it_decodes_to() {
+fn compressed_groups_count_decoded_bytes() {
     for depth in DEPTHS {
         for threads in [1, 2] {
             let grouping = Grouping { compress: true, threads, ..Grouping::NONE };
@@ -264,7 +264,7 @@ fn what_is_compressed_counts_as_what_it_decodes_to() {
 }
 
 #[test]
-fn a_full_log_is_a_reason_to_reproduce_however_little_is_queued() {
+fn full_log_makes_reproduction_due() {
     for depth in DEPTHS {
         const KIB: usize = 1 << 10;
         let mut world = world(depth);
@@ -274,7 +274,7 @@ fn a_full_log_is_a_reason_to_reproduce_however_little_is_queued() {
         let id = world.commit_bytes(2 * KIB);
         world.pipeline.wait(&world.clock, id).unwrap();
         assert!(!world.pipeline.is_due());
-        // Half a log does not fit before the end of this lap, and not yet behind it.
+        // Half a log does not fit before the log wrap, and does not fit after it yet.
         let id = world.commit_bytes(32 * KIB);
         assert_eq!(world.pipeline.persist_step(&world.clock, false, true).unwrap(), Step::LogFull);
         assert!(world.pipeline.is_due());
@@ -284,9 +284,9 @@ fn a_full_log_is_a_reason_to_reproduce_however_little_is_queued() {
     }
 }
 
-/// A step in a destructor, while its thread panics for a reason of its own.
+/// Runs a step in a destructor while its thread panics for a reason of its own.
 #[test]
-fn a_step_that_ends_well_in_a_panicking_thread_poisons_nothing() {
+fn successful_step_in_panicking_thread_poisons_nothing() {
     struct WaitsWhenDropped<'w>(&'w Pipeline, &'w AtomicU64, TxId);
     impl Drop for WaitsWhenDropped<'_> {
         fn drop(&mut self) {
@@ -322,7 +322,7 @@ impl HomeMedium for Panics {
 }
 
 #[test]
-fn a_step_that_panics_poisons_and_leaves_no_clean_mark() {
+fn panicking_step_poisons_and_prevents_clean_shutdown() {
     let mut world = world(0);
     let (_dir, superblocks) = superblocks();
     let file = Arc::clone(superblocks.file());
@@ -331,14 +331,14 @@ fn a_step_that_panics_poisons_and_leaves_no_clean_mark() {
     world.pipeline.wait(&world.clock, id).unwrap();
     let step = std::panic::AssertUnwindSafe(|| world.pipeline.reproduce_step(true));
     assert!(std::panic::catch_unwind(step).is_err());
-    let told = world.pipeline.close(&world.clock).unwrap_err().to_string();
-    assert!(told.contains("reproduce step panicked"), "{told}");
+    let message = world.pipeline.close(&world.clock).unwrap_err().to_string();
+    assert!(message.contains("reproduce step panicked"), "{message}");
     let copies = Copies::read(&file).unwrap();
     assert!(!Superblocks::of(&file, &copies).unwrap().current().clean);
 }
 
 #[test]
-fn several_groups_are_under_way_and_acknowledged_in_order() {
+fn groups_in_flight_are_acknowledged_in_order() {
     let mut world = world(4);
     let timer = StepTimer { blocks: false, helped: false };
     let persist = &world.pipeline.persist;
@@ -350,7 +350,7 @@ fn several_groups_are_under_way_and_acknowledged_in_order() {
         })
         .collect();
     assert_eq!(persist.durable(), TxId(0), "sent is not durable");
-    // A small one waits, a full one goes.
+    // A small group waits, a full one is sent.
     commit(&world.clock, &world.slot, &mut world.writer, 72);
     assert_eq!(persist.send(&world.clock, timer).unwrap(), Step::Deep);
     commit(&world.clock, &world.slot, &mut world.writer, 30 << 10);
@@ -368,14 +368,15 @@ fn several_groups_are_under_way_and_acknowledged_in_order() {
 }
 
 #[test]
-fn whoever_listens_is_told_once_what_became_of_it() {
+fn listener_is_notified_once_of_outcome() {
     for depth in DEPTHS {
         let mut world = world(depth);
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let outcomes = Arc::new(Mutex::new(Vec::new()));
         let listen = |world: &World, name: &'static str, id: TxId| {
-            let told = Arc::clone(&told);
-            let tell = move |outcome: Result<(), Error>| lock(&told).push((name, outcome.is_ok()));
-            world.pipeline.persist.progress.tell(id.0, Listener::Callback(Box::new(tell)));
+            let outcomes = Arc::clone(&outcomes);
+            let callback =
+                move |outcome: Result<(), Error>| lock(&outcomes).push((name, outcome.is_ok()));
+            world.pipeline.persist.progress.tell(id.0, Listener::Callback(Box::new(callback)));
         };
         let first = world.commit();
         listen(&world, "before", first);
@@ -389,10 +390,10 @@ fn whoever_listens_is_told_once_what_became_of_it() {
             }
         }
         world.pipeline.persist.progress.tell(first.0, Listener::Task(Arc::new(Wakes).into()));
-        assert!(lock(&told).is_empty());
+        assert!(lock(&outcomes).is_empty());
         world.pipeline.wait(&world.clock, first).unwrap();
         listen(&world, "after", first);
-        assert_eq!(*lock(&told), [("before", true), ("panics", true), ("after", true)]);
+        assert_eq!(*lock(&outcomes), [("before", true), ("panics", true), ("after", true)]);
         let lost = world.commit();
         listen(&world, "lost", lost);
         world.log_fails.store(true, Ordering::Relaxed);
@@ -400,19 +401,19 @@ fn whoever_listens_is_told_once_what_became_of_it() {
         listen(&world, "hopeless", lost);
         listen(&world, "durable all the same", first);
         let rest = [("lost", false), ("hopeless", false), ("durable all the same", true)];
-        assert_eq!(lock(&told)[3..], rest);
+        assert_eq!(lock(&outcomes)[3..], rest);
     }
 }
 
-/// A group of the test below: its place in the log's image, its ID, and how many groups had been
-/// acknowledged when it was sent.
+/// A group of the test below: its place in the log's image, its ID, and the number of groups
+/// acknowledged before it was sent.
 struct Sent {
     place: usize,
     id: u64,
     known: usize,
 }
 
-/// What a scan of the log finds with some groups gone: the last ID, or that it was damaged.
+/// Scans the log without the `lost` groups; returns the last ID, or an error if the log is damaged.
 fn scanned(world: &World, lost: &[usize], tail: u64, reproduced: TxId) -> Result<u64, ()> {
     let image = lock(&world.log.image).clone();
     lost.iter().for_each(|&place| lock(&world.log.image)[place] = 0);
@@ -429,10 +430,10 @@ fn scanned(world: &World, lost: &[usize], tail: u64, reproduced: TxId) -> Result
     end
 }
 
-/// Several groups under way, of which a crash may lose any; and damage to what was acknowledged
-/// before a later group was sent. Over several laps, with the ends of laps skipped.
+/// Several groups in flight, of which a crash may lose any, and damage to groups that were
+/// acknowledged before a later one was sent. Covers several log wraps with skipped ends.
 #[test]
-fn a_crash_with_groups_under_way_is_told_from_damage() {
+fn torn_group_in_flight_is_not_damage() {
     let mut world = world(4);
     let timer = StepTimer { blocks: false, helped: false };
     let (mut sent, mut acknowledged) = (Vec::<Sent>::new(), 0);
@@ -452,7 +453,8 @@ fn a_crash_with_groups_under_way_is_told_from_damage() {
                 assert!(head(persist) >= before + length);
                 sent.push(Sent { place: place as usize, id: id.0, known: acknowledged });
             } else {
-                // It waits, and would go with the next: all that is under way first.
+                // The group waits and would share the next write. Finish all groups in flight
+                // first.
                 while world.pipeline.persist_step(&world.clock, false, true).unwrap()
                     != Step::Nothing
                 {

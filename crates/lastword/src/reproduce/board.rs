@@ -29,7 +29,7 @@ use crate::persist::{Event, InTurn, Queued};
 use crate::sync::{Arc, Mutex, lock};
 
 /// The parts of the heap image, and the claims on the current batch.
-pub(crate) struct Board {
+pub(crate) struct ShardQueue {
     /// A part is locked by the thread that claimed it, or to read its counts.
     parts: Vec<Mutex<Box<dyn HomeMedium>>>,
     round: Mutex<Round>,
@@ -47,10 +47,10 @@ struct Round {
     failed: bool,
 }
 
-impl Board {
-    pub(crate) fn new(home: Parts) -> Board {
+impl ShardQueue {
+    pub(crate) fn new(home: Parts) -> ShardQueue {
         let parts = home.into_parts().into_iter().map(Mutex::new).collect();
-        Board { parts, round: Mutex::default(), through: Event::default() }
+        ShardQueue { parts, round: Mutex::default(), through: Event::default() }
     }
 
     /// Number of parts: most threads that find work.
@@ -108,7 +108,7 @@ impl Board {
 
 /// A claim on a part of a batch.
 pub(crate) struct Claim<'b> {
-    board: &'b Board,
+    board: &'b ShardQueue,
     number: usize,
     /// `None` after the claim has ended.
     batch: Option<Arc<Vec<Queued>>>,
@@ -123,7 +123,7 @@ impl Claim<'_> {
     ///
     /// # Errors
     /// The medium's. The pool is then poisoned, and no more parts of the batch are claimed.
-    pub(crate) fn bring_home(mut self, turn: &InTurn<'_>) -> Result<(), Error> {
+    pub(crate) fn apply(mut self, turn: &InTurn<'_>) -> Result<(), Error> {
         // Poison before the claim ends: the end wakes the leader, which then checks the poison.
         let panic = turn.on_panic("reproduce");
         let done = self.write_out();

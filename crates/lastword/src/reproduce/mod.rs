@@ -40,7 +40,7 @@ use crate::metrics::StepTimer;
 use crate::persist::{Bells, InTurn, Persist, Queued, Step, Turn, in_turn, take_turn};
 use crate::superblock::Superblocks;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
-use board::Board;
+use board::ShardQueue;
 
 /// Bytes of writes worth waking other threads for. The leader applies all parts of a smaller batch.
 const SHARED_BYTES: u64 = 16 << 10;
@@ -50,7 +50,7 @@ pub(crate) struct Reproduce {
     reproduced: CachePadded<AtomicU64>,
     /// Held by the leader: takes batches, writes the superblock, recycles.
     superblocks: Mutex<Superblocks>,
-    board: Board,
+    shards: ShardQueue,
     /// Whether a batch is off the queue and not yet applied.
     working: AtomicBool,
 }
@@ -61,7 +61,7 @@ impl Reproduce {
         Reproduce {
             reproduced: CachePadded::new(AtomicU64::new(reproduced)),
             superblocks: Mutex::new(superblocks),
-            board: Board::new(home),
+            shards: ShardQueue::new(home),
             working: AtomicBool::new(false),
         }
     }
@@ -74,10 +74,10 @@ impl Reproduce {
 
     /// Threads that may reproduce at the same time.
     pub(crate) fn threads(&self) -> usize {
-        self.board.parts()
+        self.shards.parts()
     }
 
-    /// Brings durable groups home: at least one if there is one, up to `log_bytes` of the log. Two
+    /// Reproduces durable groups: at least one if any is queued, up to `log_bytes` of the log. Two
     /// persist barriers, however many transactions.
     ///
     /// # Errors
@@ -90,11 +90,11 @@ impl Reproduce {
         timer: StepTimer,
     ) -> Result<Step, Error> {
         persist.progress.check()?;
-        // Not even a turn: whoever looks in vain while the log is full of what is under way would
-        // wake others to do the same.
+        // Return without a notification. A thread that polls while groups in flight fill the log
+        // would otherwise wake others to do the same.
         if persist.queue.is_empty() {
-            // Acquire: pairs with the Release below. Whoever sees it set sleeps until that turn is
-            // over; it is cleared before that is told.
+            // Acquire: pairs with the Release below. A thread that sees the flag sleeps until the
+            // running step ends. The flag is cleared before that step notifies.
             let working = self.working.load(Ordering::Acquire);
             return Ok(if working { Step::Busy } else { Step::Nothing });
         }
@@ -109,12 +109,12 @@ impl Reproduce {
             }
             let panic = turn.on_panic("reproduce");
             let batch = Batch::new(batch, self.reproduced.load(Ordering::Relaxed));
-            self.board.post(Arc::clone(&batch.groups));
+            self.shards.post(Arc::clone(&batch.groups));
             // An unpaused thread reproduces small batches, not worth waking others for.
             if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
-                bells.part_is_there();
+                bells.notify_parts();
             }
-            let done = self.bring_home(superblocks, &batch, (persist, turn), timer);
+            let done = self.apply(superblocks, &batch, (persist, turn), timer);
             panic.disarm();
             self.working.store(false, Ordering::Release);
             done?;
@@ -132,17 +132,17 @@ impl Reproduce {
     /// The medium's. The pool is poisoned then, and the leader notified.
     pub(crate) fn part_step(&self, persist: &Persist, timer: StepTimer) -> Result<Step, Error> {
         persist.progress.check()?;
-        let Some(claim) = self.board.claim() else { return Ok(Step::Nothing) };
-        // A failed part ends its turn and its claim, so the leader's turn fails too.
+        let Some(claim) = self.shards.claim() else { return Ok(Step::Nothing) };
+        // A failed part notifies, and ends its claim, so the leader's step fails too.
         in_turn(&persist.progress, Turn::Passing, |turn| {
             let started = timer.start();
-            let done = claim.bring_home(turn);
+            let done = claim.apply(turn);
             persist.meter.reproduce.add(&started);
             done.map(|()| Step::Done)
         })
     }
 
-    fn bring_home(
+    fn apply(
         &self,
         superblocks: &mut Superblocks,
         batch: &Batch,
@@ -152,26 +152,26 @@ impl Reproduce {
         if planted(Mutant::HeadBeforeHome) {
             batch.mark(superblocks)?;
         }
-        while let Some(claim) = self.board.claim() {
+        while let Some(claim) = self.shards.claim() {
             let (started, is_first) = (timer.start(), claim.is_first());
             // The pool keeps an error. It is returned below, when no part is at work any more.
-            let _ = claim.bring_home(turn);
+            let _ = claim.apply(turn);
             persist.meter.reproduce.add(&started);
             if is_first && planted(Mutant::MarkedAtFirstPart) {
                 batch.mark(superblocks)?;
             }
             if is_first && planted(Mutant::SyncedAtFirstPart) {
-                self.board.sync()?;
+                self.shards.sync()?;
             }
         }
-        if !self.board.wait() {
+        if !self.shards.wait() {
             let failure = persist.progress.check();
             return Err(failure.expect_err("a part that fails poisons the pool"));
         }
         let started = timer.start();
         let synced = match planted(Mutant::SyncedAtFirstPart) {
             true => Ok(()),
-            false => self.board.sync(),
+            false => self.shards.sync(),
         };
         let done = synced.and_then(|()| batch.mark(superblocks));
         persist.meter.reproduce.add(&started);
@@ -187,7 +187,7 @@ impl Reproduce {
     /// Returns the counts of the heap image and the superblocks.
     pub(crate) fn counts(&self) -> medium::Counts {
         let marks = lock(&self.superblocks).counts();
-        self.board.counts().plus(marks)
+        self.shards.counts().plus(marks)
     }
 }
 

@@ -1,35 +1,36 @@
-//! Which pages of a private mapping are copies, and how one is dropped without anybody's noticing.
+//! The copied pages of a private mapping, and the protocol that drops a copy unnoticed.
 //!
 //! ```text
 //!   page ->  | ID of the last transaction that has written it (62) | state (2) |
 //!
-//!              first write               evictor: marks it, waits until all attempts that are
-//!   Cold  ------------------->  Hot  ---------------------------->  Evicting    under way end
+//!              first write               evictor: marks it, waits until all attempts
+//!   Cold  ------------------->  Hot  ---------------------------->  Evicting    in progress end
 //!     ^                          ^                                    |    |
-//!     |                          +------ a writer comes first --------+    | it is at home
+//!     |                          +------ a writer comes first --------+    | it is reproduced
 //!     +------------------------------- dropped ---- Dropping <------------+
 //! ```
 //!
-//! Reads look at nothing. The first write of an attempt to a page looks at its state, and sees to
-//! it that it is `Hot`; one that meets `Dropping` waits, which is for one system call. Later writes
-//! of the same attempt may or may not look.
+//! A bound on copies needs a way to drop one while transactions run, without a cost on reads.
 //!
-//! Why it is safe to drop a page that is still `Evicting` after the grace period, when its touching
-//! ID is reproduced:
-//! - An attempt that had looked at the page before it was marked was under way then, or had ended.
-//!   The evictor has waited for its end; its ID is in the touching ID.
-//! - An attempt that has looked since has set it back to `Hot`, or found it so.
-//! - So nobody has written what is not at home, nobody writes until it is dropped, and every reader
-//!   finds the same words in the copy and in the file.
+//! Reads check nothing. An attempt's first write to a page makes the page `Hot`. A write that meets
+//! `Dropping` waits for one system call. Later writes of the same attempt may skip the check.
 //!
-//! Orderings. An attempt begins and ends with a locked addition to its worker's word; the evictor,
-//! having marked pages, looks at that word with a locked addition too. They have an order: if the
-//! evictor's came before the attempt's beginning, the attempt sees the marks; else the evictor sees
-//! the attempt. So an attempt pays no fence for each page.
+//! A page that is still `Evicting` after the grace period may be dropped when its touching ID is
+//! reproduced:
+//! - An attempt that checked the page before the mark was in progress then, or had ended. The
+//!   evictor has waited for its end, and its ID is in the touching ID.
+//! - An attempt that checked the page since has set it back to `Hot`, or found it so.
+//! - So the page has no unreproduced write, and no writer until it is dropped. Every reader finds
+//!   the same words in the copy and in the file.
+//!
+//! Orderings. An attempt begins and ends with a locked addition to its worker's word. The evictor
+//! marks pages and then reads that word with a locked addition too. These additions are ordered: if
+//! the evictor's came before the attempt's beginning, the attempt sees the marks; else the evictor
+//! sees the attempt. So an attempt pays no fence for each page.
 //!
 //! Invariants:
-//! - One evictor at a time; only it marks pages and drops them.
-//! - A page that is `Cold` is the file's: nothing that was logged of it is not at home.
+//! - One evictor at a time; only it marks and drops pages.
+//! - A `Cold` page is the file's: every logged write to it is reproduced.
 
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, lock, thread};
 use crossbeam_utils::CachePadded;
@@ -41,39 +42,39 @@ const EVICTING: u64 = 2;
 const DROPPING: u64 = 3;
 const STATE_BITS: u32 = 2;
 
-/// Whether one worker's attempt is under way.
+/// The attempt counter of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Active {
-    /// Odd while one is; never the same for two.
+    /// Odd while an attempt is in progress; never the same for two attempts.
     attempts: CachePadded<AtomicU64>,
 }
 
-/// One worker's attempts.
+/// A worker's handle to its attempt counter.
 #[derive(Debug)]
 pub struct Attempts {
     active: Arc<Active>,
 }
 
 impl Attempts {
-    /// An attempt begins.
+    /// Begins an attempt.
     #[inline]
     pub(crate) fn begin(&self) {
-        // Acquire: see the module: the marks of an evictor that has looked before. Pairs with
-        // `Grace::of`.
+        // Acquire: the marks of an evictor that has read the counter before; see the module. Pairs
+        // with `Grace::of`.
         self.active.attempts.fetch_add(1, Ordering::Acquire);
     }
 
-    /// The attempt has ended.
+    /// Ends the attempt.
     #[inline]
     pub(crate) fn end(&self) {
-        // Release: its touching IDs, and all that it has stored. Pairs with `Grace::is_over`. An
-        // addition, so that the next attempt's still sees what an evictor has shown by its own
-        // before this one; a store would hide that.
+        // Release: its touching IDs and stores. Pairs with `Grace::is_over`. An addition, so that
+        // the next attempt's beginning still sees the marks that an evictor published by its own
+        // addition before this one. A store would hide them.
         self.active.attempts.fetch_add(1, Ordering::Release);
     }
 }
 
-/// The attempts that were under way at one moment.
+/// The attempts that were in progress at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Grace(Vec<(Arc<Active>, u64)>);
 
@@ -81,7 +82,7 @@ impl Grace {
     fn of(workers: &[Arc<Active>]) -> Grace {
         let under_way = |active: &Arc<Active>| {
             // AcqRel: see the module. Release: our marks. Pairs with `Attempts::begin`. Acquire:
-            // what an attempt that has ended has done. Pairs with `Attempts::end`.
+            // the effects of an attempt that has ended. Pairs with `Attempts::end`.
             let count = active.attempts.fetch_add(0, Ordering::AcqRel);
             (count % 2 == 1).then(|| (Arc::clone(active), count))
         };
@@ -90,7 +91,7 @@ impl Grace {
 
     /// Whether all of them have ended.
     pub(crate) fn is_over(&mut self) -> bool {
-        // Acquire: what they have done. Pairs with `Attempts::end`.
+        // Acquire: their effects. Pairs with `Attempts::end`.
         self.0.retain(|(active, count)| active.attempts.load(Ordering::Acquire) == *count);
         self.0.is_empty()
     }
@@ -100,13 +101,13 @@ impl Grace {
 #[derive(Debug)]
 pub(crate) struct Copies {
     pages: Box<[AtomicU64]>,
-    /// Pages that are not `Cold`.
+    /// Number of pages that are not `Cold`.
     copied: CachePadded<AtomicUsize>,
     workers: Mutex<Vec<Arc<Active>>>,
 }
 
 impl Copies {
-    /// None of so many pages is copied.
+    /// Creates the states of `pages` pages, none of them copied.
     pub(crate) fn new(pages: usize) -> Copies {
         Copies {
             pages: (0..pages).map(|_| AtomicU64::new(COLD)).collect(),
@@ -122,12 +123,12 @@ impl Copies {
         Attempts { active }
     }
 
-    /// The worker is gone.
+    /// Removes a worker.
     pub(crate) fn leave(&self, attempts: &Attempts) {
         lock(&self.workers).retain(|active| !Arc::ptr_eq(active, &attempts.active));
     }
 
-    /// How many pages are copied.
+    /// Number of copied pages.
     #[inline]
     pub(crate) fn copied(&self) -> usize {
         self.copied.load(Ordering::Relaxed)
@@ -137,11 +138,10 @@ impl Copies {
         self.pages.len()
     }
 
-    /// An attempt that is under way will write the page: from here on it is a copy, until the
-    /// attempt ends.
+    /// Makes a page a copy until the calling attempt, which will write it, has ended.
     #[inline]
     pub(crate) fn open(&self, page: usize) {
-        // Acquire: the drop, if there was one. Pairs with `dropped`.
+        // Acquire: an earlier drop. Pairs with `dropped`.
         if self.pages[page].load(Ordering::Acquire) & STATE != HOT {
             self.open_hard(page);
         }
@@ -169,14 +169,14 @@ impl Copies {
         }
     }
 
-    /// A transaction under way that has written the page has this ID.
+    /// Raises the touching ID of a page that a running transaction has written.
     #[inline]
     pub(crate) fn touch(&self, page: usize, id: u64) {
         let state = &self.pages[page];
         let mut now = state.load(Ordering::Relaxed);
-        // Others may have written other words of it, and be first or last.
+        // Other transactions may have written other words of the page, and be first or last.
         while now >> STATE_BITS < id {
-            // Relaxed: the evictor waits for the end of the attempt, which shows it.
+            // Relaxed: the evictor waits for the end of the attempt, which publishes this.
             let (relaxed, new) = (Ordering::Relaxed, id << STATE_BITS | now & STATE);
             match state.compare_exchange(now, new, relaxed, relaxed) {
                 Ok(_) => return,
@@ -185,8 +185,8 @@ impl Copies {
         }
     }
 
-    /// Marks a page for being dropped, if it is a copy that is at home; answers whether it was a
-    /// copy, and whether it is marked.
+    /// Marks a page to be dropped if it is a reproduced copy. Returns whether it is a copy, and
+    /// whether it is marked.
     pub(crate) fn mark(&self, page: usize, reproduced: u64) -> (bool, bool) {
         let state = &self.pages[page];
         let now = state.load(Ordering::Relaxed);
@@ -197,16 +197,17 @@ impl Copies {
             return (true, false);
         }
         let (relaxed, marked) = (Ordering::Relaxed, now & !STATE | EVICTING);
-        // Relaxed: `grace` shows it.
+        // Relaxed: `grace` publishes it.
         (true, state.compare_exchange(now, marked, relaxed, relaxed).is_ok())
     }
 
-    /// The attempts under way, behind the marks that this thread has made.
+    /// Returns the attempts in progress after the marks of this thread.
     pub(crate) fn grace(&self) -> Grace {
         Grace::of(&lock(&self.workers))
     }
 
-    /// After the grace period: whether a marked page can be dropped, which nobody hinders any more.
+    /// Begins to drop a marked page after the grace period. Returns false if a writer has set it
+    /// back, or its writes are not reproduced.
     pub(crate) fn begin_drop(&self, page: usize, reproduced: u64) -> bool {
         let state = &self.pages[page];
         let now = state.load(Ordering::Relaxed);
@@ -217,16 +218,16 @@ impl Copies {
             self.unmark(page);
             return false;
         }
-        // Acquire: what was stored there comes before the drop.
+        // Acquire: the stores to the page come before the drop.
         let (acquire, dropping) = (Ordering::Acquire, now & !STATE | DROPPING);
         state.compare_exchange(now, dropping, acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// A marked page stays.
+    /// Removes the mark of a page.
     pub(crate) fn unmark(&self, page: usize) {
         let state = &self.pages[page];
         let mut now = state.load(Ordering::Relaxed);
-        // Attempts under way may touch it, or have set it back themselves.
+        // Attempts in progress may touch the page, or have set it back themselves.
         while now & STATE == EVICTING {
             let (relaxed, hot) = (Ordering::Relaxed, now & !STATE | HOT);
             match state.compare_exchange(now, hot, relaxed, relaxed) {
@@ -236,7 +237,7 @@ impl Copies {
         }
     }
 
-    /// A page that was being dropped stays: the system did not take it.
+    /// Keeps a page whose drop the system refused.
     pub(crate) fn stays(&self, page: usize) {
         let state = &self.pages[page];
         let touching = state.load(Ordering::Relaxed) & !STATE;
@@ -244,11 +245,12 @@ impl Copies {
         state.store(touching | HOT, Ordering::Release);
     }
 
-    /// The page is dropped.
+    /// Completes the drop of a page.
     pub(crate) fn dropped(&self, page: usize) {
         let state = &self.pages[page];
         let touching = state.load(Ordering::Relaxed) & !STATE;
-        // Release: the drop. Pairs with `open`. Nobody else changes a page that is being dropped.
+        // Release: the drop. Pairs with `open`. No other thread changes a page that is being
+        // dropped.
         state.store(touching | COLD, Ordering::Release);
         self.copied.fetch_sub(1, Ordering::Relaxed);
     }
@@ -258,7 +260,7 @@ impl Copies {
 mod tests {
     use super::*;
 
-    /// Marks and drops a page, as if by one evictor.
+    /// Marks and drops a page, as the evictor does.
     fn drop_page(copies: &Copies, page: usize, reproduced: u64) -> bool {
         let marked = copies.mark(page, reproduced).1;
         assert!(copies.grace().is_over());
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_dropped_when_it_is_at_home() {
+    fn copy_is_dropped_after_reproduction() {
         let copies = Copies::new(4);
         let attempts = copies.attempts();
         attempts.begin();
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_under_way_keeps_what_it_has_opened() {
+    fn running_attempt_keeps_opened_page() {
         let copies = Copies::new(4);
         let attempts = copies.attempts();
         attempts.begin();
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_the_system_does_not_take_is_a_copy_that_can_be_written() {
+    fn refused_drop_leaves_writable_copy() {
         let copies = Copies::new(4);
         let attempts = copies.attempts();
         attempts.begin();

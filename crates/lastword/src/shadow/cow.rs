@@ -1,9 +1,9 @@
-//! A private mapping of the heap at home: a page is copied by its first write.
+//! A private mapping of the heap image: the first write to a page copies it.
 //!
-//! Why pages that are not copied may be the very pages that reproduction writes: such a page has
-//! not been written by any transaction since the pool was opened, so nothing in the log belongs to
-//! it, and what comes home does not touch it; or only as part of a page that is written whole, with
-//! the bytes that it has. Replay happens before the mapping is made.
+//! An uncopied page may be the very page that reproduction writes. That is safe: no transaction has
+//! written the page since the pool was opened, so no log record belongs to it. Reproduction does
+//! not change its bytes; it may rewrite the whole page with the bytes that it has. Replay happens
+//! before the mapping is made.
 
 use medium::sync::Arc;
 use medium::{Memory, PoolFile};
@@ -11,7 +11,7 @@ use medium::{Memory, PoolFile};
 use super::ShadowHeap;
 
 impl ShadowHeap {
-    /// The heap at `offset` in a file, mapped.
+    /// Maps the heap image at `offset` in a file.
     pub(super) fn copy_on_write(
         file: &Arc<PoolFile>,
         offset: u64,

@@ -1,25 +1,27 @@
-//! `cow` with a bound: a private mapping of the heap at home, whose copies are dropped when what
-//! was written to them is at home.
+//! `cow` with a bound: a private mapping of the heap image whose copies are dropped after
+//! reproduction.
 //!
-//! A worker that begins while more is copied than the bound sees to it that copies are dropped,
-//! outside of any attempt. The protocol is `copies`'; here is which pages go and when:
-//! - Pages are marked, with the attempts that are under way then. Who begins when those have ended
-//!   drops what is still marked; until then the marks stay, and nothing else is marked.
-//! - Up to twice the bound nobody waits, neither for attempts of others nor for who evicts.
-//! - Beyond, who begins waits a moment for those attempts, once for each set of marks: one body
-//!   that runs long must not make every other worker slow.
+//! A worker that begins an attempt while more is copied than the bound drops copies first, outside
+//! of any attempt. [`copies`](super::copies) has the protocol; this module chooses pages and times:
+//! - The evictor marks pages and records the attempts in progress. A worker that begins after those
+//!   have ended drops the pages still marked. Until then the marks stay, and no other page is
+//!   marked.
+//! - Up to twice the bound, no worker waits, neither for attempts of others nor for the evictor.
+//! - Beyond, a beginning worker waits a moment for those attempts, once for each set of marks. One
+//!   body that runs long must not make every other worker slow.
 //!
-//! So what is copied exceeds the bound by what running transactions write, and grows as long as one
-//! body runs and others write: that lifts the bound. The kernel does the paging: a page that is not
-//! copied is the page cache's, takes no memory of the process, is not bounded, and costs no look;
-//! it may be read from the disk again, and a sector that cannot be read kills the process (see
-//! [`Memory::copy_on_write`]).
+//! So the copies exceed the bound by the writes of running transactions. While one body runs long
+//! and other workers write, they grow: that lifts the bound.
 //!
-//! Marks may outlast many attempts, because whoever begins behind them sees them and sets a page
-//! that it writes back; the grace period is of the attempts before.
+//! The kernel does the paging. An uncopied page belongs to the page cache: it takes no memory of
+//! the process, is not bounded, and costs no check. It may be read from the disk again, and a
+//! sector that cannot be read kills the process (see [`Memory::copy_on_write`]).
 //!
-//! (DudeTM, section 4.3, has hardware translate for its second paging; here it is the kernel's
-//! page table, and the process drops pages itself.)
+//! Marks may outlast many attempts. A worker that begins after the marks sees them and sets back a
+//! page that it writes; the grace period covers the attempts before.
+//!
+//! (DudeTM, section 4.3, uses hardware translation for its second kind of paging. Here the kernel's
+//! page table translates, and the process drops pages itself.)
 
 use medium::mutants::{Mutant, planted};
 use medium::sync::Arc;
@@ -33,13 +35,13 @@ use crate::pipeline::Behind;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, spin_loop, thread, try_lock};
 use crate::{Error, Options, Shadow};
 
-/// Pages dropped at a time, of those that there may be: a grace period and a look at the table are
-/// shared by so many. Chosen: a sixteenth keeps most of the bound in use.
+/// The share of the bound that is dropped at a time, so that pages share a grace period and a scan
+/// of the table. Chosen: a sixteenth keeps most of the bound in use.
 const SHARE: usize = 16;
 const BATCH_MAX: usize = 256;
 
-/// Times that the evictor looks in vain for the end of others' attempts, for one set of marks: a
-/// body that waits for something must not be waited for by all. Chosen: about a millisecond.
+/// Failed checks for the end of other attempts, for one set of marks. A body that waits for
+/// something must not delay every worker. Chosen: about a millisecond.
 const PATIENCE: u32 = 1000;
 
 /// A private mapping whose copies are bounded.
@@ -49,23 +51,23 @@ pub struct Evicting {
     copies: Copies,
     /// Bits of a word index below the page's.
     page_shift: u32,
-    /// Most pages copied, unless attempts of others are in the way.
+    /// Most copied pages, unless attempts of other workers hold more.
     bound: usize,
     evictor: Mutex<Evictor>,
     evictions: AtomicU64,
     page_waits: AtomicU64,
 }
 
-/// What only the thread that evicts touches.
+/// The state of the thread that evicts.
 #[derive(Debug, Default)]
 struct Evictor {
-    /// The page that is looked at next.
+    /// The page to check next.
     hand: usize,
-    /// Pages that were marked at one time; attempts may have set some of them back.
+    /// Pages marked at one time; attempts may have set some of them back.
     marked: Vec<usize>,
-    /// The attempts that were under way then.
+    /// The attempts in progress at that time.
     grace: Grace,
-    /// Looks left at them that are waited for.
+    /// Checks left for which a thread waits.
     patience: u32,
 }
 
@@ -164,29 +166,30 @@ impl ShadowMemory for Evicting {
 }
 
 impl Evicting {
-    /// Drops copies until there is room for some more, or attempts of others are in the way.
+    /// Drops copies until the count is within the bound, or attempts of other workers prevent it.
     #[cold]
     fn evict(&self, behind: Behind<'_>) -> Result<(), Error> {
-        // Others wait here: they are at their beginnings, so nobody waits for them.
+        // Threads that wait here have not begun an attempt, so no thread waits for them.
         let evictor = match self.is_far_beyond() {
             true => Some(lock(&self.evictor)),
             false => try_lock(&self.evictor),
         };
         let Some(mut evictor) = evictor else { return Ok(()) };
         let batch = (self.bound / SHARE).clamp(1, BATCH_MAX);
-        // Of older marks attempts may have set all back.
+        // Attempts may have set back all older marks.
         let mut are_fresh = false;
         while self.copies.copied() > self.bound {
             if evictor.marked.is_empty() {
                 are_fresh = true;
                 let wanted = batch + self.copies.copied().saturating_sub(self.bound);
                 if !self.mark(&mut evictor, wanted, behind) {
-                    // Everything copied is newer than home.
+                    // No copy is reproduced.
                     self.page_waits.fetch_add(1, Ordering::Relaxed);
-                    behind.bring_home(behind.committed())?;
+                    behind.wait_reproduced(behind.committed())?;
                     self.mark(&mut evictor, wanted, behind);
                 }
-                // Behind the marks.
+                // After the marks: the grace period must include attempts that may have missed
+                // them.
                 (evictor.grace, evictor.patience) = (self.copies.grace(), PATIENCE);
             }
             if !self.wait_for_others(&mut evictor) {
@@ -210,7 +213,7 @@ impl Evicting {
         self.copies.copied() / 2 >= self.bound
     }
 
-    /// Marks pages that are at home, up to so many; answers whether there were any.
+    /// Marks up to `wanted` reproduced pages; returns whether any page is marked.
     fn mark(&self, evictor: &mut Evictor, wanted: usize, behind: Behind<'_>) -> bool {
         let reproduced = match planted(Mutant::TouchingIgnored) {
             true => u64::MAX,
@@ -229,13 +232,13 @@ impl Evicting {
             }
         }
         if newer > evictor.marked.len() {
-            behind.hasten();
+            behind.expedite();
         }
         !evictor.marked.is_empty()
     }
 
-    /// Drops what is marked and may be dropped, behind the grace period; answers whether anything
-    /// was.
+    /// Drops the marked pages that may be dropped, after the grace period; returns whether any was
+    /// dropped.
     ///
     /// # Errors
     /// The system's, which keeps the rest; the caller poisons the pool.
@@ -249,7 +252,7 @@ impl Evicting {
             false => behind.reproduced(),
         };
         evictor.marked.retain(|page| self.copies.begin_drop(*page, reproduced));
-        // Neighbours by one call: a call of its own costs a page four times as much.
+        // Neighbours with one call: a separate call for each page costs four times as much.
         evictor.marked.sort_unstable();
         let (mut dropped, mut refused) = (0, None);
         for run in evictor.marked.chunk_by(|page, next| page + 1 == *next) {
@@ -260,8 +263,8 @@ impl Evicting {
                 run.iter().for_each(|page| self.copies.dropped(*page));
                 dropped += run.len();
             } else {
-                // Nobody may wait for these for ever. The system may have dropped some of them:
-                // they have the same words in the file.
+                // A writer must not wait for these pages forever. The system may have dropped some
+                // of them: the file has the same words.
                 run.iter().for_each(|page| self.copies.stays(*page));
             }
         }
@@ -270,8 +273,8 @@ impl Evicting {
         refused.map_or(Ok(dropped > 0), Err)
     }
 
-    /// Whether every attempt that was under way when pages were marked has ended; waits for that
-    /// where much is copied, and not for ever.
+    /// Returns whether every attempt in progress at the marks has ended. Waits for that, within its
+    /// patience, while far beyond the bound.
     fn wait_for_others(&self, evictor: &mut Evictor) -> bool {
         loop {
             if evictor.grace.is_over() {
@@ -287,7 +290,7 @@ impl Evicting {
     }
 }
 
-/// The words, as one attempt sees them: a heap in one piece, but for the first write to a page.
+/// The words as one attempt sees them: a heap in one piece, except for the first write to a page.
 struct Private<'a>(&'a Evicting);
 
 impl Private<'_> {

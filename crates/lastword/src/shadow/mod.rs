@@ -1,23 +1,26 @@
-//! Shadow memory: the DRAM that transactions work on, a copy of the heap at home plus everything
-//! that is committed and not yet there.
+//! Shadow memory: the DRAM that transactions work on.
+//!
+//! A shadow is a copy of the heap image plus all committed writes that are not yet reproduced.
+//! Transactions run at DRAM speed, and their writes reach the heap image only through the log.
 //!
 //! | [`ShadowMemory`] | opening | a page that is only read | a page that is written | memory |
 //! |---|---|---|---|---|
 //! | [`ShadowHeap`], `Full` | reads the heap | memory | memory | the heap |
 //! | [`ShadowHeap`], `CopyOnWrite` | maps it | the page cache | copied by the 1st write | copies |
-//! | [`Evicting`] | maps it | the page cache | copied, and dropped when it is at home | a bound |
+//! | [`Evicting`] | maps it | the page cache | copied, dropped when reproduced | a bound |
 //! | [`Software`] | reads nothing | paged in, looked up | paged in, pinned | a bound |
 //!
-//! The last two are for pools that are larger than the memory that they are given. The rule that
-//! makes that safe is the same for both. The *touching ID* of a page is the last transaction that
-//! has written it. What memory has of a page and home has not is what transactions up to its
-//! touching ID wrote and what running ones write; so a page is forgotten only while no running
-//! transaction has written it, and read from home again only when its touching ID is reproduced.
-//! Nothing is ever written home from here: the log is what goes home.
+//! The last two are for pools that are larger than their memory, and follow the same rule. The
+//! *touching ID* of a page is the ID of the last transaction that has written it. A page in memory
+//! differs from the heap image only by writes of transactions up to its touching ID, and by those
+//! of running ones. Therefore:
+//! - A page is evicted only while no running transaction has written it.
+//! - It is read from the heap image again only when its touching ID is reproduced.
+//! - A shadow never writes to the heap image. The log does.
 //!
-//! Who waits for reproduction meanwhile may hold ownership records. Nobody who persists or
-//! reproduces wants any, and an ID that was drawn is published without a wait, so the wait ends
-//! when the medium has done its work. See `Behind::bring_home`.
+//! A thread that waits for reproduction may hold ownership records. Persist and reproduce steps
+//! need none, and a worker publishes the record of an assigned ID without waiting. So the wait ends
+//! when the medium has done its work. See `Behind::wait_reproduced`.
 //!
 //! (DudeTM, section 3.1: one shadow shared by all transactions, not one of each; 4.3.)
 
@@ -41,24 +44,25 @@ use crate::{Error, Options, Shadow};
 pub use evicting::Evicting;
 pub use software::Software;
 
-/// What one transaction's words are read from and written to: a type parameter of
-/// [`Decoupled`](crate::Decoupled), because the way to a word is the same for all of them.
+/// The memory that transactions read from and write to. It is a type parameter of
+/// [`Decoupled`](crate::Decoupled), so that access to a word is compiled for one kind.
 ///
 /// An attempt of a worker is `begin`, accesses through `space`, `end`.
 pub trait ShadowMemory: Send + Sync + Sized + 'static {
-    /// What one worker owns of it.
+    /// The state of one worker.
     type Part: Send;
 
-    /// That this type is what the options ask for.
+    /// Checks that the options ask for this type.
     ///
     /// # Errors
     /// [`Error::OtherShadow`]; a size that it cannot have.
     fn check(options: &Options) -> Result<(), Error>;
 
-    /// Bytes of anonymous memory that [`open`](ShadowMemory::open) asks for, or most of them.
+    /// Returns the bytes of anonymous memory that [`open`](ShadowMemory::open) allocates, or most
+    /// of them.
     fn memory_bytes(options: &Options, heap_bytes: u64) -> u64;
 
-    /// The heap at `offset` in a file; everything that was logged is at home there.
+    /// Opens the heap image at `offset` in a file. Every logged transaction is reproduced there.
     ///
     /// # Errors
     /// The medium's.
@@ -69,18 +73,18 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
         bytes: u64,
     ) -> Result<Self, Error>;
 
-    /// Words of the heap.
+    /// Returns the number of words of the heap.
     fn words(&self) -> usize;
 
-    /// A worker's part.
+    /// Creates the state of a worker.
     fn part(&self) -> Self::Part;
 
-    /// The worker is gone.
+    /// Removes a worker.
     fn leave(&self, part: &mut Self::Part) {
         let _ = part;
     }
 
-    /// An attempt begins. Waits holding nothing, if it waits.
+    /// Begins an attempt. If it waits, it holds nothing meanwhile.
     ///
     /// # Errors
     /// When the pool cannot go on.
@@ -90,65 +94,65 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// The words, as an attempt sees them.
+    /// Returns the words as an attempt sees them.
     fn space<'a>(&'a self, part: &'a mut Self::Part, behind: Behind<'a>) -> impl Space + 'a;
 
-    /// The words for who only gives hints.
+    /// Returns the words for prefetch hints only.
     fn hints(&self) -> impl Space;
 
-    /// The attempt has ended, its touching IDs told and its ownership records released.
+    /// Ends an attempt, after its touching IDs are set and its ownership records released.
     #[inline(always)]
     fn end(&self, part: &mut Self::Part) {
         let _ = part;
     }
 
-    /// A word, past all isolation. What cannot be read is 0, and the pool is poisoned.
+    /// Returns a word without isolation. An unreadable word is 0, and the pool is poisoned.
     fn peek(&self, index: usize, behind: Behind<'_>) -> u64;
 
-    /// A word, without any effect on what is in memory: for who observes the pool in a test.
+    /// Returns a word without paging, for tests that observe the pool.
     fn observe(&self, index: usize, behind: Behind<'_>) -> u64 {
         self.peek(index, behind)
     }
 
-    /// Changes a word past all isolation and logging.
+    /// Changes a word without isolation or logging.
     fn poke(&self, index: usize, value: u64, behind: Behind<'_>);
 
-    /// Why the attempt was too large, if it was for this memory.
+    /// Returns the error if the attempt was too large for this memory.
     fn too_large(&self, part: &Self::Part) -> Option<Error> {
         let _ = part;
         None
     }
 
-    /// What it has done.
+    /// Returns the counts of its work.
     fn counts(&self) -> ShadowCounts {
         ShadowCounts::default()
     }
 }
 
-/// What a shadow has done since the pool was opened.
+/// Counts of a shadow since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShadowCounts {
-    /// Pages read from home.
+    /// Pages read from the heap image.
     pub page_ins: u64,
-    /// Pages forgotten.
+    /// Pages evicted.
     pub evictions: u64,
     /// Waits until a page's touching ID was reproduced.
     pub page_waits: u64,
 }
 
-/// The heap that transactions see, in one piece and without a bound.
+/// The heap of transactions in one piece, without a bound.
 #[derive(Debug)]
 pub struct ShadowHeap {
     memory: Memory,
 }
 
 impl ShadowHeap {
-    /// The memory that has them.
+    /// Returns the memory of the words.
     pub(crate) fn into_memory(self) -> Memory {
         self.memory
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline]
     pub(crate) fn heap(&self) -> &Heap {
         self.memory.words()
@@ -217,7 +221,7 @@ impl ShadowMemory for ShadowHeap {
     }
 }
 
-/// The design over what was asked for, for who has asked another.
+/// Returns the design for the requested shadow, to name in an error.
 fn design_for(options: &Options) -> &'static str {
     match (options.shadow, options.shadow_bytes) {
         (Shadow::Software, _) => "DecoupledSoftware",
@@ -226,7 +230,7 @@ fn design_for(options: &Options) -> &'static str {
     }
 }
 
-/// What a page is told of the transaction that has written it.
+/// Returns the touching ID to set for a transaction; `None` for a mutant.
 #[inline(always)]
 fn touching_id(id: TxId) -> Option<u64> {
     if planted(Mutant::TouchingNotTold) {
@@ -235,14 +239,14 @@ fn touching_id(id: TxId) -> Option<u64> {
     Some(id.0.saturating_sub(u64::from(planted(Mutant::TouchingTooEarly))))
 }
 
-/// Bytes of a page of the software shadow, and of a home that is a file.
+/// Bytes of a page of the software shadow, and of a heap image in a file.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// Fewest pages of a shadow with a bound. Chosen: transactions of the smallest programs fit, and
-/// crash tests evict all the time.
+/// Fewest pages of a bounded shadow. Chosen: transactions of the smallest programs fit, and crash
+/// tests evict all the time.
 pub(crate) const PAGES_MIN: u64 = 8;
 
-/// The pages that a bound has room for.
+/// Returns the number of pages within a bound.
 fn pages_in(shadow_bytes: u64, page_bytes: u64) -> Result<usize, Error> {
     let pages = shadow_bytes / page_bytes;
     let fits = pages >= PAGES_MIN && pages <= table::FRAMES_MAX as u64;

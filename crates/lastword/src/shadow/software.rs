@@ -1,16 +1,18 @@
-//! `software` paging: a page table in memory, a frame for each page that is there.
+//! `software` paging: a page table in memory and a frame for each resident page.
 //!
 //! ```text
 //!   word index | page | word in page |      map[page] -> frame      frames[frame, word in page]
 //! ```
 //!
-//! A page that is not there is read from home when a transaction wants it, into a free frame or one
-//! whose page is forgotten. The protocol is `table`'s; here is what happens around it:
+//! A transaction that accesses a missing page reads it from the heap image, into a free frame or
+//! one whose page is evicted. All memory is bounded, and every I/O error is a return value: no read
+//! is by mapping, so none kills the process. [`table`](super::table) has the protocol; this module
+//! has the policy:
 //! - A page-in waits until the page's touching ID is reproduced, and helps with that.
-//! - Of two that want one page the first reads it, the other waits for it.
-//! - Where all frames are pinned by pages that transactions write, the attempt rolls back and is
-//!   tried again, in the end alone; one that writes more pages than there are frames is too large.
-//! - A page that cannot be read poisons the pool. No read is by mapping, so none kills the process.
+//! - Of two threads that access one missing page, the first reads it and the other waits.
+//! - When pages written by transactions pin all frames, the attempt rolls back and is retried, in
+//!   the end alone. An attempt that writes more pages than the shadow has frames is too large.
+//! - A page that cannot be read poisons the pool.
 //!
 //! (DudeTM, section 4.3.)
 
@@ -38,9 +40,9 @@ pub struct Software {
     file: Arc<PoolFile>,
     offset: u64,
     words: usize,
-    /// The last page that was looked at past all transactions while it was not in memory.
-    glance: Mutex<Option<Box<Glance>>>,
-    /// What evicted pages were, for who observes a test without paging them in.
+    /// The last page read outside of all transactions while it was not in memory.
+    last_read: Mutex<Option<Box<LastRead>>>,
+    /// The contents of evicted pages, for tests that observe the pool without paging.
     image: Option<Memory>,
     page_ins: AtomicU64,
     evictions: AtomicU64,
@@ -48,25 +50,25 @@ pub struct Software {
 }
 
 #[derive(Debug)]
-struct Glance {
+struct LastRead {
     page: usize,
-    /// What the map said: the same as long as the page stays out of memory.
+    /// The map entry then. It is unchanged as long as the page stays out of memory.
     place: super::table::Place,
     words: Page,
 }
 
-/// Places in which a worker remembers pages that it has pinned. Chosen: most transactions write
-/// fewer pages, and one that is forgotten costs another pin.
+/// Slots in which a worker remembers pages that it has pinned. Chosen: most transactions write
+/// fewer pages, and a forgotten one costs another pin.
 const REMEMBERED: usize = 64;
 
-/// What one worker's attempt keeps in memory.
+/// The pages that one worker's attempt has pinned.
 #[derive(Debug)]
 pub struct Pins {
-    /// Pages pinned; one that was not remembered is here twice.
+    /// Pages pinned; a forgotten page is here twice.
     pages: Vec<usize>,
-    /// Some of them, each in the place that its number says.
+    /// Some of them, each in the slot of its number.
     remembered: [usize; REMEMBERED],
-    /// The attempt wants more pages than there are frames.
+    /// Whether the attempt needs more pages than the shadow has frames.
     too_large: bool,
 }
 
@@ -110,7 +112,7 @@ impl ShadowMemory for Software {
             file: Arc::clone(file),
             offset,
             words: bytes as usize / 8,
-            glance: Mutex::default(),
+            last_read: Mutex::default(),
             image,
             page_ins: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
@@ -154,7 +156,8 @@ impl ShadowMemory for Software {
 
     fn peek(&self, index: usize, behind: Behind<'_>) -> u64 {
         let value = self.look(index, Some(behind), |moving| self.read_in(index, moving, behind));
-        // The page is free again: a callback notified of the failure may want it.
+        // Outside of `look`, so that the page is free again: a callback notified of the failure may
+        // read it.
         value.unwrap_or_else(|error| {
             behind.poison(error);
             0
@@ -196,13 +199,13 @@ impl ShadowMemory for Software {
 }
 
 impl Software {
-    /// The words of a frame.
+    /// Returns the words of a frame.
     #[inline(always)]
     fn frame(&self, number: usize) -> &Heap {
         &self.frames.words()[PAGE_WORDS * number..][..PAGE_WORDS]
     }
 
-    /// A word of a page, if it was in memory and stayed there while it was read.
+    /// Returns a word of a page that was in memory during the whole read.
     #[inline(always)]
     fn load_there(&self, index: usize) -> Option<u64> {
         let page = index / PAGE_WORDS;
@@ -212,9 +215,9 @@ impl Software {
         self.table.holds(page, place).then_some(value)
     }
 
-    /// A word, wherever it is: `absent` returns it for a page that is not in memory, and that no
-    /// other thread brings there meanwhile. Where another thread moves the page and waits for
-    /// reproduction, helps with that; without `behind` it only waits, and changes nothing.
+    /// Returns a word, in memory or not. `absent` reads it from a page that is not in memory, and
+    /// that no other thread pages in meanwhile. If another thread moves the page and waits for
+    /// reproduction, this helps with that; without `behind` it only waits, and changes nothing.
     ///
     /// # Errors
     /// Those of `absent`.
@@ -248,7 +251,7 @@ impl Software {
         }
     }
 
-    /// A word at home, of a page that is not in memory.
+    /// Returns a word of the heap image, from a page that is not in memory.
     fn read_in(
         &self,
         index: usize,
@@ -257,30 +260,32 @@ impl Software {
     ) -> Result<u64, Error> {
         let page = index / PAGE_WORDS;
         let place = self.table.place(page);
-        let is_it = |glance: &Glance| glance.page == page && glance.place == place;
-        if let Some(glance) = lock(&self.glance).as_deref().filter(|glance| is_it(glance)) {
-            return Ok(glance.words[index % PAGE_WORDS]);
+        let is_it = |last_read: &LastRead| last_read.page == page && last_read.place == place;
+        if let Some(last_read) =
+            lock(&self.last_read).as_deref().filter(|last_read| is_it(last_read))
+        {
+            return Ok(last_read.words[index % PAGE_WORDS]);
         }
-        // Not locked: this may wait for a medium, and others may look at other pages meanwhile.
+        // Unlocked: this may wait for a medium, and other threads may read other pages meanwhile.
         let mut words = [0; PAGE_WORDS];
-        self.read_home(page, &mut words, behind)?;
+        self.read_page(page, &mut words, behind)?;
         let value = words[index % PAGE_WORDS];
-        *lock(&self.glance) = Some(Box::new(Glance { page, place, words }));
+        *lock(&self.last_read) = Some(Box::new(LastRead { page, place, words }));
         Ok(value)
     }
 
-    /// Reads a page that this thread moves, as soon as all that was written to it is at home.
-    fn read_home(&self, page: usize, out: &mut Page, behind: Behind<'_>) -> Result<(), Error> {
+    /// Reads a page that this thread moves, after every write to it is reproduced.
+    fn read_page(&self, page: usize, out: &mut Page, behind: Behind<'_>) -> Result<(), Error> {
         let touching = self.table.touching(page);
         if touching > behind.reproduced() && !planted(Mutant::TouchingIgnored) {
             self.page_waits.fetch_add(1, Ordering::Relaxed);
-            behind.bring_home(TxId(touching))?;
+            behind.wait_reproduced(TxId(touching))?;
         }
         let at = self.offset + page as u64 * PAGE_BYTES;
         Ok(self.file.read_at(at, out)?)
     }
 
-    /// Pins a page that was not in memory, or was being moved; answers its frame.
+    /// Pins a page that was not in memory or was being moved; returns its frame.
     #[cold]
     #[inline(never)]
     fn pin_hard(&self, page: usize, pins: &mut Pins, behind: Behind<'_>) -> Result<usize, Stop> {
@@ -298,12 +303,12 @@ impl Software {
         }
     }
 
-    /// Another thread moves the page, or looks at it. If that waits for reproduction, so do we, and
-    /// help.
+    /// Waits for a thread that moves or reads the page. If that thread waits for reproduction,
+    /// helps with it.
     fn wait_for_mover(&self, page: usize, behind: Behind<'_>) -> Result<(), Stop> {
         let touching = self.table.touching(page);
         if touching > behind.reproduced() {
-            return behind.bring_home(TxId(touching)).map_err(|_| Stop::Conflict);
+            return behind.wait_reproduced(TxId(touching)).map_err(|_| Stop::Conflict);
         }
         thread::yield_now();
         Ok(())
@@ -327,12 +332,12 @@ impl Software {
             return Err(self.no_frame(pins));
         };
         if frame.evicted.is_some_and(|(_, waits)| waits) {
-            behind.hasten();
+            behind.expedite();
         }
         let mut words = [0; PAGE_WORDS];
-        if let Err(error) = self.read_home(page, &mut words, behind) {
-            // The page and the frame first: `poison` is called without a lock. The error is kept,
-            // and returned when the next attempt begins.
+        if let Err(error) = self.read_page(page, &mut words, behind) {
+            // Free the page and the frame first: `poison` is called without a lock. The pool keeps
+            // the error, and the next attempt returns it when it begins.
             drop((moving, frame));
             behind.poison(error);
             return Err(Stop::Conflict);
@@ -345,7 +350,7 @@ impl Software {
         }))
     }
 
-    /// All frames are pinned: by others, whose attempts end before long, or by this one alone.
+    /// Returns why all frames are pinned: by other attempts, which end soon, or by this one alone.
     #[cold]
     fn no_frame(&self, pins: &mut Pins) -> Stop {
         pins.pages.sort_unstable();
@@ -359,14 +364,14 @@ impl Software {
     }
 }
 
-/// Copies words that nobody writes meanwhile.
+/// Copies words that no thread writes meanwhile.
 fn copy(from: &Heap, to: &Heap) {
     for (from, to) in from.iter().zip(to) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// The words, as one attempt sees them.
+/// The words as one attempt sees them.
 struct Paged<'a> {
     shadow: &'a Software,
     pins: &'a mut Pins,
@@ -374,7 +379,7 @@ struct Paged<'a> {
 }
 
 impl Paged<'_> {
-    /// A word of a pinned page.
+    /// Returns a word of a pinned page.
     #[inline(always)]
     fn pinned(&self, index: usize) -> &AtomicU64 {
         let place = self.shadow.table.place(index / PAGE_WORDS);
@@ -474,7 +479,7 @@ impl Space for Paged<'_> {
     }
 }
 
-/// The words for who only gives hints: what is not in memory is not brought there.
+/// The words for prefetch hints only: a missing page is not paged in.
 struct Hints<'a>(&'a Software);
 
 impl Space for Hints<'_> {

@@ -1,32 +1,37 @@
-//! The page table of `software` paging: where a page is, who keeps it there, who wrote it last.
+//! The page table of `software` paging: each page's frame, pins and last writer.
 //!
 //! ```text
-//!   map       page ->  | times paged in (35) | used (1) | frame + 1 (28) |    0: nowhere in memory
-//!   uses      page ->  | moving (1) | attempts that write it (63) |  ID of the last one that has |
-//!   pages     frame -> page + 1                                               0: no page's
+//!   map       page ->  | times paged in (35) | used (1) | frame + 1 (28) |    0: not in memory
+//!   uses      page ->  | moving (1) | attempts that write it (63) |  ID of its last writer |
+//!   pages     frame -> page + 1                                               0: free
 //! ```
 //!
-//! A page is *moved* (paged in, evicted) by one thread at a time, and only while nobody has it
-//! pinned: the count of pins and the mark of the move are one word. Who writes a page pins it until
-//! the attempt ends, so a pinned page stays where it is. Who only reads pins nothing: it looks at
-//! the map, reads the frame, and looks at the map again.
+//! A bounded shadow looks up every access here, so a read of a page in memory must write nothing.
+//!
+//! One thread at a time *moves* a page (pages it in, evicts it), and only while the page is not
+//! pinned: the pin count and the mark of the move are one word. A writer pins a page until its
+//! attempt ends, so a pinned page stays in its frame. A reader pins nothing: it reads the map,
+//! reads the frame, and reads the map again.
 //!
 //! Invariants:
-//! - `map`, the touching ID and the frame of a page change hands with its `uses` word: a mover has
-//!   it alone, pins share it.
-//! - A frame is at most one page's, and only a page that is not moving has one that may be read.
+//! - The `uses` word owns the map entry, the touching ID and the frame of a page. A mover has it
+//!   alone; pins share it.
+//! - A frame belongs to at most one page, and only a page that is not moving has a readable frame.
 //! - A map word is never the same before and after a move: it counts the times paged in.
 //! - The touching ID of a page is not below that of any transaction that has written it and ended.
 //!
 //! Orderings. Reader: load `map` with Acquire, load the value, `fence(Acquire)`, load `map` again.
 //! Mover: take the frame from its page's map, `fence(Release)`, store the words, store the new
-//! page's `map` with Release. If the reader saw a word of the new page in a frame that it found
-//! under the old one, the two fences make it see that the old page has lost it. And if it found the
-//! frame under the new page, it sees the words. (As the ownership records in `perform/stm.rs`.)
+//! page's `map` with Release.
+//! - If the reader saw a word of the new page in a frame that it found under the old one, the two
+//!   fences make it see that the old page has lost the frame.
+//! - If it found the frame under the new page, it sees the words.
+//!
+//! (As the ownership records in `perform/stm.rs`.)
 //!
 //! (DudeTM, section 4.3: a table with a reference count and a touching ID for each page. There
-//! every access counts; here reads are checked afterwards, as the transactional memory checks them
-//! anyway, so a read of a page in memory writes nothing.)
+//! every access counts. Here reads are checked afterwards, as the transactional memory does anyway,
+//! so they need no count.)
 
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
 use crossbeam_utils::CachePadded;
@@ -38,27 +43,27 @@ const USED: u64 = 1 << FRAME_BITS;
 const TIME: u64 = USED << 1;
 const MOVING: u64 = 1 << 63;
 
-/// Most frames that there can be.
+/// Most frames of a table.
 pub(crate) const FRAMES_MAX: usize = FRAME as usize - 1;
 
-/// Frames looked at for one whose page is at home, before one is taken whose page is not: its next
-/// page-in waits. Chosen: longer than runs of pages that were written together, and at most a few
+/// Frames checked for a reproduced page, before an unreproduced one is evicted, whose next page-in
+/// waits. Chosen: longer than runs of pages that were written together, and at most a few
 /// microseconds, as much as reading a page.
 const LOOKS: usize = 64;
 
-/// Where a page is, as of one look at the map.
+/// The location of a page, as of one load of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// Its frame, if it has one.
+    /// Returns its frame, if it has one.
     #[inline(always)]
     pub(crate) fn frame(self) -> Option<usize> {
         ((self.0 & FRAME) as usize).checked_sub(1)
     }
 }
 
-/// Who keeps a page, and who wrote it.
+/// The pins and the last writer of a page.
 #[derive(Debug, Default)]
 struct Use {
     pins: AtomicU64,
@@ -71,30 +76,30 @@ pub(crate) struct Table {
     map: Box<[AtomicU64]>,
     uses: Box<[Use]>,
     pages: Box<[AtomicU64]>,
-    /// Frames of no page.
+    /// Free frames.
     free: Mutex<Vec<usize>>,
-    /// The frame that is looked at next when one is wanted.
+    /// The frame to check next for eviction.
     hand: CachePadded<AtomicUsize>,
 }
 
-/// A page that this thread alone may move. Dropping it ends the move, with the page where it is.
+/// The exclusive right to move a page. Dropping it ends the move and leaves the page where it is.
 #[derive(Debug)]
 pub(crate) struct Moving<'t> {
     table: &'t Table,
     page: usize,
 }
 
-/// A frame that is no page's. Dropping it gives it back.
+/// A free frame. Dropping it returns it to the table.
 #[derive(Debug)]
 pub(crate) struct Frame<'t> {
     table: &'t Table,
     number: usize,
-    /// The page that was there, and whether not all of it is at home.
+    /// The evicted page, and whether some of its writes are not reproduced.
     pub(crate) evicted: Option<(usize, bool)>,
 }
 
 impl Table {
-    /// A table of so many pages, none of them in memory.
+    /// Creates a table of `pages` pages, none of them in memory.
     pub(crate) fn new(pages: usize, frames: usize) -> Table {
         assert!(frames <= FRAMES_MAX, "a map word holds the frame's number");
         Table {
@@ -110,7 +115,8 @@ impl Table {
         self.pages.len()
     }
 
-    /// Where a page is in memory; `None` also when it has not been used for a while.
+    /// Returns the location of a page in memory; `None` also when the page has not been used for a
+    /// while.
     #[inline(always)]
     pub(crate) fn look(&self, page: usize) -> Option<(Place, usize)> {
         // Acquire: the words in the frame. Pairs with `settle`.
@@ -118,7 +124,7 @@ impl Table {
         if place.0 & USED == 0 { None } else { place.frame().map(|frame| (place, frame)) }
     }
 
-    /// Whether the page was in this place all the time since it was looked at.
+    /// Whether the page has been in this place ever since it was looked up.
     #[inline(always)]
     pub(crate) fn holds(&self, page: usize, place: Place) -> bool {
         // See the module: pairs with the Release fence in `settle`.
@@ -126,21 +132,21 @@ impl Table {
         (self.map[page].load(Ordering::Relaxed) ^ place.0) & !USED == 0
     }
 
-    /// The page has been used: it is not the first to go.
+    /// Marks a page as used, which defers its eviction.
     pub(crate) fn mark_used(&self, page: usize) {
         let now = self.map[page].load(Ordering::Relaxed);
         if now & FRAME != 0 && now & USED == 0 {
-            // In vain when the page is moved at this moment.
+            // Fails when the page is moved at this moment.
             let (relaxed, used) = (Ordering::Relaxed, now | USED);
             let _ = self.map[page].compare_exchange(now, used, relaxed, relaxed);
         }
     }
 
-    /// Keeps a page where it is until `unpin`; answers its frame. `None`: it is not in memory, or
-    /// is moved at this moment.
+    /// Pins a page in its frame until `unpin`; returns the frame. `None`: the page is not in
+    /// memory, or is being moved.
     #[inline]
     pub(crate) fn pin(&self, page: usize) -> Option<usize> {
-        // Acquire: what the last mover has done. Pairs with the end of `Moving`.
+        // Acquire: the effects of the last mover. Pairs with the end of `Moving`.
         if self.uses[page].pins.fetch_add(1, Ordering::Acquire) & MOVING == 0
             && let Some(frame) = self.place(page).frame()
         {
@@ -152,25 +158,25 @@ impl Table {
 
     #[inline]
     pub(crate) fn unpin(&self, page: usize) {
-        // Release: our stores to the frame and the touching ID come before whoever moves the page.
-        // Pairs with `begin_move`.
+        // Release: our stores to the frame and the touching ID come before the next move of the
+        // page. Pairs with `begin_move`.
         self.uses[page].pins.fetch_sub(1, Ordering::Release);
     }
 
-    /// What the map says of a page that is pinned, or that this thread moves.
+    /// Returns the map entry of a page that is pinned, or that this thread moves.
     #[inline(always)]
     pub(crate) fn place(&self, page: usize) -> Place {
         Place(self.map[page].load(Ordering::Relaxed))
     }
 
-    /// A transaction that has written the pinned page has this ID.
+    /// Raises the touching ID of a pinned page that a transaction has written.
     #[inline]
     pub(crate) fn touch(&self, page: usize, id: u64) {
         let touching = &self.uses[page].touching;
         let mut now = touching.load(Ordering::Relaxed);
-        // Others that have it pinned may have written other words of it, and be first or last.
+        // Other threads with a pin may have written other words of the page, and be first or last.
         while now < id {
-            // Relaxed: who moves the page has seen us unpin it.
+            // Relaxed: a mover has seen us unpin the page.
             let relaxed = Ordering::Relaxed;
             match touching.compare_exchange(now, id, relaxed, relaxed) {
                 Ok(_) => return,
@@ -179,27 +185,28 @@ impl Table {
         }
     }
 
-    /// The last transaction that has written the page; true for who moves it.
+    /// Returns the last transaction that has written the page; exact only for the thread that moves
+    /// it.
     pub(crate) fn touching(&self, page: usize) -> u64 {
         self.uses[page].touching.load(Ordering::Relaxed)
     }
 
-    /// Takes a page for moving it, unless somebody has it pinned or moves it.
+    /// Takes a page for a move, unless it is pinned or another thread moves it.
     pub(crate) fn begin_move(&self, page: usize) -> Option<Moving<'_>> {
         let pins = &self.uses[page].pins;
-        // Acquire: what those who had it pinned, or moved it, have done.
+        // Acquire: the effects of earlier pins and moves.
         pins.compare_exchange(0, MOVING, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(Moving { table: self, page })
     }
 
-    /// A frame for another page: a free one, or that of a page that has not been used for a while
-    /// and is at home up to `reproduced`, or else of one that is not. `None`: all are pinned.
-    /// `leave` is told of a page that goes, with its frame, while it still has it.
+    /// Returns a frame for another page. In order of preference: a free one, that of an unused page
+    /// reproduced up to `reproduced`, that of an unreproduced one. `None`: all are pinned. `leave`
+    /// receives an evicted page and its frame before the page loses it.
     pub(crate) fn frame(&self, reproduced: u64, leave: impl Fn(usize, usize)) -> Option<Frame<'_>> {
         if let Some(number) = lock(&self.free).pop() {
             return Some(Frame { table: self, number, evicted: None });
         }
-        // Twice round: the first time may only have found that all were used. Then whoever comes.
+        // Three rounds: the first may only clear the used bits, and the last takes used pages too.
         let (mut later, mut since) = (None, 0);
         for look in 0..3 * self.frames() {
             let number = self.hand.fetch_add(1, Ordering::Relaxed) % self.frames();
@@ -220,8 +227,8 @@ impl Table {
         self.take(page, number, reproduced, &leave)
     }
 
-    /// The page in a frame, if nobody has it pinned and it was not used since the last look, or
-    /// that is no matter.
+    /// Returns the page in a frame, if it is not pinned and either unused since the last check or
+    /// `used_too` is set.
     fn unused_page(&self, frame: usize, used_too: bool) -> Option<usize> {
         let page = (self.pages[frame].load(Ordering::Relaxed) as usize).checked_sub(1)?;
         let place = self.place(page);
@@ -236,7 +243,7 @@ impl Table {
         Some(page)
     }
 
-    /// Takes a frame from its page, if nobody has come to pin it.
+    /// Takes a frame from its page, if the page has not been pinned meanwhile.
     fn take(
         &self,
         page: usize,
@@ -264,8 +271,8 @@ impl Moving<'_> {
     /// Puts the page into a frame, whose words `fill` stores, and pins it there for this thread.
     pub(crate) fn settle(self, frame: Frame<'_>, fill: impl FnOnce(usize)) -> usize {
         let (table, page, number) = (self.table, self.page, frame.number);
-        // See the module: whoever sees a word that we store sees that the page that was here has
-        // gone, also where another thread has taken the frame from it.
+        // See the module: a reader that sees a word stored here also sees that the frame's old page
+        // has lost it, also where another thread has taken the frame from it.
         fence(Ordering::Release);
         fill(number);
         let times = table.place(page).0.wrapping_add(TIME) & !(FRAME | USED);
@@ -273,7 +280,7 @@ impl Moving<'_> {
         table.map[page].store(times | USED | (number as u64 + 1), Ordering::Release);
         table.pages[number].store(page as u64 + 1, Ordering::Relaxed);
         std::mem::forget((self, frame));
-        // From mover to pin without a gap. Release: pairs with `pin` and `begin_move`.
+        // Turns the move into a pin without a gap. Release: pairs with `pin` and `begin_move`.
         table.uses[page].pins.fetch_sub(MOVING - 1, Ordering::Release);
         number
     }
@@ -281,8 +288,8 @@ impl Moving<'_> {
 
 impl Drop for Moving<'_> {
     fn drop(&mut self) {
-        // Release: pairs with `pin` and `begin_move`. Those who have tried to pin it in vain may
-        // not have taken that back yet.
+        // Release: pairs with `pin` and `begin_move`. A subtraction and not a store: threads that
+        // failed to pin the page may not have taken their counts back yet.
         self.table.uses[self.page].pins.fetch_sub(MOVING, Ordering::Release);
     }
 }
@@ -304,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_page_stays_and_another_goes() {
+    fn pinned_page_is_never_evicted() {
         let table = Table::new(8, 2);
         assert!(table.look(3).is_none() && table.pin(3).is_none());
         let frame = page_in(&table, 3, 0).unwrap();
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_at_home_goes_before_one_that_is_not() {
+    fn reproduced_page_is_evicted_first() {
         let table = Table::new(8, 3);
         for (page, id) in [(0, 9), (1, 4), (2, 8)] {
             page_in(&table, page, 0).unwrap();
@@ -330,7 +337,7 @@ mod tests {
         let frame = table.frame(4, |_, _| ()).unwrap();
         assert_eq!(frame.evicted, Some((1, false)));
         drop((moving, frame));
-        // The one that was given back, and then one that is not at home.
+        // The returned frame is used first, then that of an unreproduced page.
         page_in(&table, 6, 4).unwrap();
         let frame = table.frame(4, |_, _| ()).unwrap();
         assert!(matches!(frame.evicted, Some((0 | 2, true))), "{frame:?}");
@@ -338,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_never_the_same_again() {
+    fn page_place_never_repeats() {
         let table = Table::new(2, 1);
         page_in(&table, 0, 0).unwrap();
         table.unpin(0);
