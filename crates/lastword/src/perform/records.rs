@@ -2,8 +2,8 @@
 //!
 //! Two stripes with one record exclude each other as if they were one. A transaction of `w` stripes
 //! meets a record of a concurrent one, whatever both write, with a probability of about
-//! `w * w / (2 * records)`. So the table grows with the heap, up to a bound that grows with the cores: more
-//! records cause misses of caches and TLB, and avoid few conflicts.
+//! `w * w / (2 * records)`. So the table grows with the heap, up to a bound that grows with the
+//! cores: more records cause misses of caches and TLB, and avoid few conflicts.
 //!
 //! The memory consists of zeros that the kernel provides at first use (as huge pages where it can).
 //! A large table therefore costs nothing to create, and takes memory only for its used part.
