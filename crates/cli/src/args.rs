@@ -1,6 +1,6 @@
-//! The command line: names, defaults and what they are checked for.
+//! Command-line arguments: names, defaults and validation.
 //!
-//! Other programs script against it: a name that is here stays.
+//! Scripts depend on this interface: a name that appears here does not change.
 
 mod crash;
 mod expected;
@@ -39,17 +39,17 @@ pub(crate) struct CommandLine {
 }
 
 impl CommandLine {
-    /// What the program was asked for.
+    /// Parses the arguments of this process.
     ///
     /// # Errors
-    /// It was asked for wrongly, or for help, which is the error's text.
+    /// Invalid arguments. A request for help is an error, too: its text is the help.
     pub(crate) fn read() -> Result<CommandLine, clap::Error> {
         let matches = with_negative_numbers(CommandLine::command()).try_get_matches()?;
         CommandLine::from_arg_matches(&matches)
     }
 }
 
-/// A negative number is a flag's value, so who gives one is told what it must be.
+/// Lets flags take negative numbers as values, so that the value parser can explain the range.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let has_value = |arg: &Arg| !arg.is_positional() && arg.get_action().takes_values();
     let command = command.mut_args(|arg| match has_value(&arg) {
@@ -61,35 +61,35 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run, kill -9 in the middle, recover, check; then TATP, volatile against durable (30 s)
+    /// Kill and recover a process five times, then compare TATP volatile and durable (30 s)
     Demo(Demo),
-    /// Run a workload on a design, then crash it, recover and check
+    /// Run a workload on a design; then crash, recover and check the pool
     Run(Run),
     /// Compare designs on a workload, in interleaved rounds on fresh pools
     Compare(Compare),
-    /// Reproduce a paper's tables and figures, beside the published numbers
+    /// Reproduce a paper's tables and figures, and show the results beside the paper's
     Reproduce(Reproduce),
-    /// Create, describe, check or show a pool
+    /// Create, describe, check or dump a pool
     #[command(subcommand)]
     Pool(PoolCommand),
-    /// Measure what figures are judged by: the disk alone, the steps behind alone
+    /// Measure baselines: the disk alone, or the background steps alone
     #[command(subcommand)]
     Measure(MeasureCommand),
-    /// Cut the power of a recorded machine wherever it may go, and check what is left
+    /// Explore crash states of a recorded machine, replay one, or kill processes
     #[command(subcommand)]
     Crash(CrashCommand),
-    /// Simulate machines with persistent memory, and designs that are in their hardware
+    /// Simulate machines with persistent memory and hardware designs
     #[command(subcommand)]
     Sim(SimCommand),
-    /// Print what a shell completes commands and flags with
+    /// Print a shell's completion script
     Completions(Completions),
-    /// Print the manual, to be read with `lastword man | man -l -`
+    /// Print the manual; read it with `lastword man | man -l -`
     Man(Manual),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// How long it takes in all.
+    /// Duration of the whole demo.
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds, hide = true)]
     pub(crate) seconds: f64,
 }
@@ -98,11 +98,11 @@ pub(crate) struct Demo {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) workload: WorkloadName,
-    /// How atomic durability is reached; plain and volatile take no pool and no medium
+    /// Design of atomic durability; plain and volatile take no pool and no medium
     #[arg(long, value_name = "D", value_parser = DesignParser, default_value = "decoupled")]
     pub(crate) design: DesignName,
-    /// Which transactions are timed. `every`: all of them, and after each the worker looks what is
-    /// durable; so it is with `--durability sync`
+    /// Transactions that are timed. `every`: all, and the worker polls the durable watermark after
+    /// each; `--durability sync` times all, too
     #[arg(long, value_name = "WHICH", value_enum, default_value = "some")]
     pub(crate) sample: SampleName,
     #[command(flatten)]
@@ -113,11 +113,11 @@ pub(crate) struct Run {
 pub(crate) struct Compare {
     #[command(flatten)]
     pub(crate) workload: WorkloadName,
-    /// Two designs or more; the first is what the others are compared with
+    /// Two designs or more; the first is the baseline
     #[arg(long, value_name = "A,B,...", value_parser = DesignParser)]
     #[arg(value_delimiter = ',', required = true)]
     pub(crate) designs: Vec<DesignName>,
-    /// Rounds; in each, every design does the same transactions
+    /// Rounds; in each round every design runs the same transactions
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]
@@ -154,46 +154,46 @@ pub(crate) struct Reproduce {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WorkloadName {
-    /// What is run
+    /// Workload to run
     #[arg(value_name = "WORKLOAD", value_parser = PossibleValuesParser::new(workloads::NAMES))]
     pub(crate) name: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolCommand {
-    /// Make an empty pool
+    /// Create an empty pool
     Create(PoolCreate),
     /// Describe a pool
     Info(PoolInfo),
-    /// Find all that is wrong with a pool, what it affects and what can be done
+    /// Report all damage of a pool, its effects and the remedies
     ///
-    /// Looks at superblocks, log, heap and root, and writes nothing. What is not detected: a
-    /// changed value in an object at home, which carries no checksum; and a changed group at the
-    /// very end of a log that waits to be replayed, which looks like a write cut short.
+    /// Reads superblocks, log, heap and root, and writes nothing. Two kinds of damage are not
+    /// detected: a changed value in an object of the heap image, which carries no checksum; and a
+    /// changed group at the very end of a log that waits for replay, which looks like a torn write.
     ///
-    /// Exit code: 0 no damage, 1 damage, 2 it could not be looked at.
+    /// Exit status: 0 no damage, 1 damage, 2 the pool could not be examined.
     Check(PoolCheck),
-    /// Show every live object of a pool, a line each, without writing to it
+    /// Print every live object of a pool, one a line, without writing to the pool
     ///
-    /// With `--format jsonl` each line is a JSON object (JSON Lines), so that a pool of any size is
-    /// read line by line; the whole is no JSON document.
+    /// With `--format jsonl` each line is a JSON object (JSON Lines), so a pool of any size can be
+    /// read line by line. The whole output is not one JSON document.
     Dump(PoolDump),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolCreate {
-    /// The pool's file
+    /// Pool file
     pub(crate) path: PathBuf,
-    /// Size of the heap, as in 1.5G
+    /// Heap size, as in 1.5G
     #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
     pub(crate) bytes: u64,
-    /// Size of the log
+    /// Log size
     #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
     pub(crate) log_bytes: u64,
     /// Layout name
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) layout: String,
-    /// What makes bytes durable [default: dax where the place is persistent memory, else file]
+    /// Medium that makes bytes durable [default: dax on persistent memory, else file]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
     #[command(flatten)]
@@ -202,12 +202,12 @@ pub(crate) struct PoolCreate {
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolInfo {
-    /// The pool's file
+    /// Pool file
     pub(crate) path: PathBuf,
-    /// What transactions would work on: the memory that it takes depends on it
+    /// Shadow to assume for the memory estimate
     #[arg(long, value_name = "S", value_enum, default_value = "full")]
     pub(crate) shadow: ShadowName,
-    /// Bound of that memory, with a shadow that has one
+    /// Bound on the shadow's memory, for a shadow with a bound
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) shadow_bytes: Option<u64>,
     #[command(flatten)]
@@ -218,10 +218,10 @@ pub(crate) struct PoolInfo {
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolCheck {
-    /// The pool's file
+    /// Pool file
     pub(crate) path: PathBuf,
-    /// Mend what is safe: a damaged copy of a superblock or of the log's head is written again from
-    /// the good one, when nothing else is wrong
+    /// Repair safe damage: rewrite a damaged copy of a superblock or of the log's head from its
+    /// good copy, if nothing else is wrong
     #[arg(long)]
     pub(crate) repair: bool,
     #[command(flatten)]
@@ -232,33 +232,33 @@ pub(crate) struct PoolCheck {
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolDump {
-    /// The pool's file
+    /// Pool file
     pub(crate) path: PathBuf,
-    /// How many words of each object are shown
+    /// Words to print of each object
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) words: usize,
-    /// For people, or for programs: a JSON object a line
+    /// Output format: table for people, jsonl (a JSON object a line) for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     pub(crate) format: DumpFormat,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeasureCommand {
-    /// How long durable writes of 4 KiB, 64 KiB and 1 MiB take on the disk below a directory
+    /// Measure durable writes of 4 KiB, 64 KiB and 1 MiB on the disk of a directory
     Disk(MeasureDisk),
-    /// How many entries a second one thread persists and reproduces
+    /// Measure how many entries a second one thread persists and reproduces
     Reproduce(MeasureReproduce),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MeasureDisk {
-    /// Where the file is made that is written to; it is gone afterwards
+    /// Directory of the temporary file that is written
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
     /// Writes of each size in a round
     #[arg(long, value_name = "N", default_value = "200", value_parser = at_least_one)]
     pub(crate) writes: u64,
-    /// Rounds; in each, every size has its turn
+    /// Rounds; each round measures every size
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]
@@ -267,7 +267,7 @@ pub(crate) struct MeasureDisk {
 
 #[derive(Debug, Args)]
 pub(crate) struct MeasureReproduce {
-    /// Entries of a round: words written, four a transaction
+    /// Entries in a round: words written, four in each transaction
     #[arg(long, value_name = "N", default_value = "8000000", value_parser = at_least_one)]
     pub(crate) entries: u64,
     /// Size of the heap
@@ -276,13 +276,13 @@ pub(crate) struct MeasureReproduce {
     /// Size of the log
     #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
     pub(crate) log_bytes: u64,
-    /// Addresses are skewed by Zipf's law with this exponent [default: uniform]
+    /// Exponent of the Zipf distribution of addresses [default: uniform]
     #[arg(long, value_name = "X", value_parser = positive)]
     pub(crate) zipf: Option<f64>,
     /// Workers whose rings are merged
     #[arg(long, value_name = "N", value_parser = workers, default_value = "2")]
     pub(crate) threads: usize,
-    /// Threads that bring home, each the words of its own pages
+    /// Threads that apply records to the heap image; each owns a share of the pages
     #[arg(long, value_name = "N", value_parser = step_threads, default_value = "1")]
     pub(crate) reproduce_threads: usize,
     /// Rounds
@@ -294,14 +294,14 @@ pub(crate) struct MeasureReproduce {
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell that reads the script
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Manual {
-    /// Write it to this directory, a page a command
+    /// Directory for the manual, one page a command [default: standard output]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -310,7 +310,7 @@ pub(crate) struct Manual {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpFormat {
     Table,
-    // Its name before it was said to be lines.
+    // An earlier name of this format: scripts use it.
     #[value(alias = "json")]
     Jsonl,
 }
@@ -321,7 +321,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         CommandLine::command().debug_assert();
     }
 }

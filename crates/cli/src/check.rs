@@ -1,8 +1,8 @@
-//! `lastword pool check`: everything that is wrong with a pool, what it affects, what can be done.
+//! `lastword pool check`: reports all damage of a pool, its effects and the remedies.
 //!
-//! It writes nothing, unless told to repair: a log that waits to be replayed is replayed in memory.
-//! A pool that was left without being closed is no damage. The exit code is 0 when there is no
-//! damage (after a repair: none left), 1 when there is, 2 when the pool could not be looked at.
+//! A check writes nothing unless `--repair` is given: it replays a waiting log in memory. An
+//! unclean shutdown is no damage. The exit status is 0 without damage (after a repair: none left),
+//! 1 with damage, 2 if the pool could not be examined.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::failure::{Failure, Verdict};
 use crate::pool::{Description, yes_no};
 use crate::report::{complain, json, print, table};
 
-/// Runs it and prints what it has found.
+/// Checks the pool and prints the findings.
 ///
 /// # Errors
-/// What kept the pool from being looked at or written.
+/// The pool cannot be examined, or a repair cannot be written.
 pub(crate) fn run(arguments: &PoolCheck) -> Result<Verdict, Failure> {
     let PoolCheck { path, repair, expected, output } = arguments;
     let expected = expected.options();
@@ -30,30 +30,30 @@ pub(crate) fn run(arguments: &PoolCheck) -> Result<Verdict, Failure> {
     let found = Found::new(&report, path, repaired);
     print(&match output.format {
         Format::Json => json::object(&found),
-        Format::Table => table::pairs(&found.rows()),
+        Format::Table => found.text(path),
     })?;
     let damage = report.findings.iter().filter(|one| one.severity() > Severity::Harmless);
     complain(&damage.map(Finding::to_string).collect::<Vec<_>>());
     Ok(Verdict::of(report.is_sound()))
 }
 
-/// All that it says.
+/// The report of a check.
 #[derive(Debug, Serialize)]
 struct Found {
-    /// The pool's description has it, where there is one.
+    /// Absent when the pool's description has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     /// No damage, not even of one of two copies.
     sound: bool,
-    /// Whether the pool opens.
+    /// Opening the pool would succeed.
     opens: bool,
-    /// The layout that the pool has, where the description does not have it.
+    /// The pool's layout, when the description does not have it.
     #[serde(flatten)]
     layout: Option<Layout>,
     findings: Vec<Line>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repaired: Option<Repaired>,
-    /// What opening the pool shows; absent when it does not open.
+    /// The pool's state after opening; absent when the pool does not open.
     #[serde(flatten)]
     shown: Option<Shown>,
 }
@@ -72,14 +72,14 @@ struct Line {
     /// `harmless`, `spare`, `damage` or `refused`.
     severity: &'static str,
     file: String,
-    /// In bytes; nothing where it is about the file as a whole.
+    /// Byte offset; absent when the finding concerns the whole file.
     at: Option<u64>,
     what: String,
     affected: String,
     remedy: &'static str,
 }
 
-/// What a repair has done.
+/// Results of a repair.
 #[derive(Debug, Serialize)]
 struct Repaired {
     mended: Vec<Line>,
@@ -94,15 +94,15 @@ struct Left {
     why: &'static str,
 }
 
-/// What opening the pool shows.
+/// The pool's state after opening.
 #[derive(Debug, Serialize)]
 struct Shown {
-    /// Opening the pool recovers.
+    /// Opening the pool runs recovery.
     needs_recovery: bool,
     transactions_to_replay: u64,
-    /// The last transaction that opening it will show.
+    /// The last transaction visible after opening.
     durable_id: u64,
-    /// The log ends in a write that was cut short; that is no damage.
+    /// The log ends in a torn write, which is no damage.
     torn_end: bool,
     objects: u64,
     object_bytes: u64,
@@ -136,12 +136,12 @@ impl Line {
         }
     }
 
-    /// For people: what is wrong and where, what it affects, what can be done.
+    /// Adds the rows of the table: problem and place, effect, remedy.
     fn rows(&self, rows: &mut Vec<(&'static str, String)>) {
         let place = self.at.map(|at| format!(" at byte {at}")).unwrap_or_default();
         rows.push((self.severity, format!("{}{place}: {}", self.file, self.what)));
         rows.push(("  affects", self.affected.clone()));
-        rows.push(("  to do", self.remedy.into()));
+        rows.push(("  remedy", self.remedy.into()));
     }
 }
 
@@ -205,6 +205,16 @@ impl Found {
         }
     }
 
+    /// Formats the table. The first line is the verdict, which is all that most readers need.
+    fn text(&self, path: &Path) -> String {
+        let verdict = match (self.sound, self.opens) {
+            (true, _) => "is sound",
+            (false, true) => "is damaged; it opens",
+            (false, false) => "is damaged; it does not open",
+        };
+        format!("{} {verdict}\n\n{}", path.display(), table::pairs(&self.rows()))
+    }
+
     fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = self.shown.as_ref().map(Shown::rows).unwrap_or_default();
         if let Some(Layout { layout, layout_version }) = &self.layout {
@@ -215,10 +225,10 @@ impl Found {
         }
         if let Some(Repaired { mended, left }) = &self.repaired {
             for one in mended {
-                rows.push(("mended", format!("{}: {}", one.file, one.what)));
+                rows.push(("repaired", format!("{}: {}", one.file, one.what)));
             }
             for Left { finding, why } in left {
-                rows.push(("left", format!("{}: {}: {why}", finding.file, finding.what)));
+                rows.push(("not repaired", format!("{}: {}: {why}", finding.file, finding.what)));
             }
         }
         rows.push(("opens", yes_no(self.opens)));

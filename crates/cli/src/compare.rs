@@ -1,14 +1,14 @@
 //! `lastword compare`: designs side by side, in interleaved rounds.
 //!
-//! In each round every design gets a fresh pool, the same load, and as many transactions of the
-//! same clients, and makes a [lap](crate::lap). A ratio is taken within one round, so that what the
-//! machine does from minute to minute weighs on both sides; medians are over rounds. Each round
-//! begins with another design.
+//! In each round every design gets a fresh pool, the same load and the same number of transactions
+//! of the same clients, and runs [once](crate::lap). Ratios are taken within a round, so that a
+//! change in the machine's speed affects both sides. Medians are over rounds. The order of designs
+//! rotates from round to round.
 //!
-//! A variant (`decoupled-sync`) is a design that runs with another option.
+//! A variant (`decoupled-sync`) is a design with another option.
 //!
-//! A design that cannot have so many workers (`plain` has one) runs the same transactions on as
-//! many as it can have, and its row says how many.
+//! A design with a limit on workers (`plain` has one) runs the same transactions on as many workers
+//! as it supports, and its row shows the number.
 
 use crate::args::{Compare, Format};
 use crate::driver::Limit;
@@ -18,13 +18,13 @@ use crate::latency::Sampling;
 use crate::report::{self, CompareReport, Conditions, Laps, json, progress, table};
 use crate::shadow::check_bound;
 
-/// Seconds of the first design when nothing is said.
+/// Duration of the first design without `--seconds`.
 const SECONDS: f64 = 1.0;
 
 /// Runs it and prints the report.
 ///
 /// # Errors
-/// What kept it from being run.
+/// A pool cannot be created, or a transaction fails.
 pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
     let Compare { workload, designs, rounds, load } = arguments;
     let baseline = match designs[..] {
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
         _ => return Err(Failure::OneDesign),
     };
     check_bound(load.shadow, load.shadow_bytes)?;
-    // Designs that keep nothing have no shadow either.
+    // A design without a pool has no shadow.
     for design in designs.iter().filter(|design| design.is_durable()) {
         load.check_shadow(*design)?;
     }

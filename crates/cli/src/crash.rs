@@ -1,5 +1,5 @@
-//! `lastword crash`: every state that a crash may leave, on a recorded machine; see the `crash`
-//! crate and docs/internals/crash-model.md.
+//! `lastword crash`: exploration of the states that a crash may leave, on a recorded machine. See
+//! the `crash` crate and docs/crash-model.md.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::failure::{Failure, Verdict};
 use crate::kill;
 use crate::report::{json, print, progress};
 
-/// How long is explored when nobody says.
+/// Default time limit.
 const SECONDS: f64 = 10.0;
 
-/// Contents other than the policy's that a way of tier B may have.
+/// Contents in which an execution of tier B may deviate from the policy.
 const DEVIATIONS: u32 = 2;
 
 pub(crate) fn run(command: &CrashCommand) -> Result<Verdict, Failure> {
@@ -29,14 +29,14 @@ pub(crate) fn run(command: &CrashCommand) -> Result<Verdict, Failure> {
     }
 }
 
-/// What an exploration has found.
+/// Result of an exploration.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     design: &'a str,
     workload: &'a str,
     medium_model: &'a str,
     tier: &'a str,
-    /// The case in one line, as traces begin.
+    /// The case in one line, as at the head of traces.
     case: String,
     seconds: f64,
     executions: u64,
@@ -46,14 +46,14 @@ struct Report<'a> {
     nested_crashes: u64,
     failed_calls: u64,
     outcomes: Outcomes,
-    /// Whether every way was gone (tiers a and b).
+    /// Every execution was explored (tiers a and b).
     complete: bool,
     violations: u64,
     violation: Option<String>,
     trace: Option<String>,
 }
 
-/// How crashes turned out for what was committed and not acknowledged.
+/// Fate of transactions that were committed and not acknowledged, counted by crash.
 #[derive(Debug, Serialize)]
 struct Outcomes {
     all_present: u64,
@@ -83,7 +83,7 @@ fn run_explore(arguments: &CrashExplore) -> Result<Verdict, Failure> {
     };
     let seconds = started.elapsed().as_secs_f64();
     let violation = violation.map(|(violation, trace)| {
-        let _spinner = progress::spinner("making the trace shorter");
+        let _spinner = progress::spinner("shrinking the trace");
         (shrink(&trace, &prepared, &violation), violation)
     });
     let found = violation.as_ref();
@@ -109,7 +109,7 @@ fn run_replay(arguments: &CrashReplay) -> Result<Verdict, Failure> {
     Ok(Verdict::of(report.violation.is_none()))
 }
 
-/// The case that the flags describe.
+/// Builds the case that the flags describe.
 fn case(arguments: &CrashExplore) -> Result<Case, Failure> {
     let medium = match arguments.medium_model {
         MediumModelName::Memory => MediumModel::Memory,
@@ -181,11 +181,11 @@ fn report<'a>(
     }
 }
 
-/// What people read.
+/// Formats the report as a table.
 fn text(report: &Report<'_>, trace: Option<&Trace>) -> Result<String, Failure> {
     let Report { tier, executions, seconds, executions_per_second, .. } = report;
     let Outcomes { all_present, some_lost, none } = report.outcomes;
-    let whole = if report.complete { ": all there are" } else { "" };
+    let whole = if report.complete { " (complete)" } else { "" };
     let mut lines = vec![
         format!("case            {}, tier {tier}", report.case),
         format!(
@@ -196,9 +196,7 @@ fn text(report: &Report<'_>, trace: Option<&Trace>) -> Result<String, Failure> {
             "recoveries      {}, and {} crashes while opening",
             report.recoveries, report.nested_crashes
         ),
-        format!(
-            "unacknowledged  all there {all_present} times, a part {some_lost}, nothing {none}"
-        ),
+        format!("unacknowledged  all kept {all_present} times, some {some_lost}, none {none}"),
     ];
     if report.failed_calls > 0 {
         lines.push(format!("failed calls    {}", report.failed_calls));

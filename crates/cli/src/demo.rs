@@ -1,11 +1,11 @@
-//! `lastword demo`: what it is about, in half a minute.
+//! `lastword demo`: crash safety and its cost, shown in half a minute.
 //!
 //! ```text
 //!   five rounds   a process runs bank; kill -9; open here, compare with what it acknowledged
-//!   the rest      TATP: volatile and durable in turns, a second each; then crash and check
+//!   the rest      TATP: volatile and durable alternate, a second each; then crash and check
 //! ```
 //!
-//! Every number is from this very run.
+//! Every number is measured by this run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,18 +31,18 @@ use crate::setup::{self, Place, Ready};
 use crate::temporary::{self, Temporary};
 
 const POOL: &str = "lastword-demo.pool";
-/// Tells a pool that an interrupted demo has left from anybody else's.
+/// Distinguishes the pool of an interrupted demo from a user's pool.
 const LAYOUT: &str = "lastword-demo";
 const ROUNDS: usize = 5;
-/// Half the log goes home at a time: a few laps a round.
+/// Small, so that the log wraps a few times in each round: half of it is reproduced at a time.
 const LOG_BYTES: u64 = 16 << 20;
-/// What the last crash and its check take.
+/// Time reserved for the last crash and its check.
 const CHECK_SECONDS: f64 = 1.0;
 
-/// Runs it.
+/// Runs the demo.
 ///
 /// # Errors
-/// What kept it from being run.
+/// A pool or process cannot be created, or a transaction fails.
 pub(crate) fn run(arguments: &Demo) -> Result<Verdict, Failure> {
     let end = Instant::now() + Duration::from_secs_f64(arguments.seconds);
     let held = kill_rounds(arguments.seconds / 30.0)?;
@@ -50,14 +50,14 @@ pub(crate) fn run(arguments: &Demo) -> Result<Verdict, Failure> {
     Ok(Verdict::of(held && tatp_held))
 }
 
-/// The five rounds; whether nothing was lost.
+/// Runs the five rounds; returns whether every acknowledged transaction survived.
 fn kill_rounds(round_seconds: f64) -> Result<bool, Failure> {
     let path = Path::new(POOL);
     clear(path)?;
     let place = Temporary::at(path.into());
     let options = Options::new().layout(LAYOUT, 1).log_bytes(LOG_BYTES);
     let bank = workloads::Options { workers: 2, ..workloads::Options::default() };
-    let kind = Kind::by_name(Bank::NAME).expect("it is one of them");
+    let kind = Kind::by_name(Bank::NAME).expect("bank is a known workload");
     let pool = Pool::create(path, options.clone().bytes(kind.heap_bytes(&bank)))?;
     kind.load(&mut Erased::any(&mut pool.worker()?), &bank).map_err(own)?;
     pool.close()?;
@@ -87,7 +87,7 @@ fn round_line(round: usize, seconds: f64, outcome: &Outcome) -> String {
     )
 }
 
-/// Removes what an interrupted demo has left.
+/// Removes the pool of an interrupted demo.
 fn clear(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() {
         let ours = lastword::inspect(path).is_ok_and(|info| info.layout.0 == LAYOUT);
@@ -99,22 +99,22 @@ fn clear(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The medium of a pool that is not in use: `file on ext4, flush 0.10 ms`, `dax on ext4`.
+/// Describes the medium of a pool that is not open: `file on ext4, flush 0.10 ms`, `dax on ext4`.
 fn describe(path: &Path) -> Result<String, Failure> {
     let medium = lastword::inspect(path)?.medium;
     let file = PoolFile::open_shared(path)?;
     let place = format!("{} on {}", medium.map_or("none", Medium::name), file.file_system()?);
     if medium != Some(Medium::File) {
-        return Ok(place); // what is mapped is not flushed to a disk
+        return Ok(place); // mapped memory is not flushed to a disk
     }
     Ok(format!("{place}, flush {:.2} ms", file.measure_flush()? as f64 / 1e6))
 }
 
-/// Volatile and durable in turns; whether nothing was lost.
+/// Runs volatile and durable alternately; returns whether every acknowledged transaction survived.
 fn tatp(end: Instant) -> Result<bool, Failure> {
     let load = defaults();
     let spinner = progress::spinner("TATP");
-    let kind = Kind::by_name(TatpHash::NAME).expect("it is one of them");
+    let kind = Kind::by_name(TatpHash::NAME).expect("tatp-hash is a known workload");
     let ready = |design| setup::ready(kind, design, &load, Place::temporary(&load));
     let volatile = ready(AnyDesign::of::<Volatile>())?;
     let durable = ready(AnyDesign::of::<Decoupled>())?;
@@ -140,7 +140,7 @@ fn crash(durable: Ready, positions: &[Position<AnyClient>]) -> Result<bool, Fail
     Ok(losses.is_empty())
 }
 
-/// Prints the two lines about TATP; whether it held.
+/// Prints the two lines about TATP; returns whether the check held.
 fn report(pairs: &[(Measured, Measured)], held: bool) -> Result<bool, Failure> {
     let rate = |m: &Measured| ratio(m.transactions as f64, m.seconds);
     let durable_rate = |m: &Measured| ratio(m.transactions as f64, m.durable_seconds);
@@ -157,7 +157,7 @@ fn report(pairs: &[(Measured, Measured)], held: bool) -> Result<bool, Failure> {
     pairs.iter().for_each(|(_, durable)| latencies.add(&durable.latencies));
     let ms = |quantile| latencies.durable.value_at_quantile(quantile) as f64 / 1e6;
     print(&format!(
-        "  TATP     volatile {} tx/s   durable behind {} tx/s ({percent:+.0} %)   \
+        "  TATP     volatile {} tx/s   durable (async) {} tx/s ({percent:+.0} %)   \
          commit-to-durable p50 {:.1} ms p99 {:.1} ms",
         short(volatile),
         short(durable),
@@ -167,8 +167,8 @@ fn report(pairs: &[(Measured, Measured)], held: bool) -> Result<bool, Failure> {
     let sum = |value: &dyn Fn(&Measured) -> f64| pairs.iter().map(|(_, d)| value(d)).sum::<f64>();
     let count = sum(&|m| m.transactions as f64);
     print(&format!(
-        "  per CPU-second, all threads: {} tx     log {:.0} B/tx   home {:.0} B/tx   \
-         laps {:.0}     {}",
+        "  per CPU-second, all threads: {} tx     log {:.0} B/tx   heap image {:.0} B/tx   \
+         log wraps {:.0}     {}",
         short(ratio(count, sum(&|m| m.cpu.total as f64) / 1e9)),
         ratio(sum(&|m| m.metrics.log_bytes as f64), count),
         ratio(sum(&|m| m.metrics.home_bytes as f64), count),
@@ -178,7 +178,7 @@ fn report(pairs: &[(Measured, Measured)], held: bool) -> Result<bool, Failure> {
     Ok(held)
 }
 
-/// What `lastword run` does when nothing is said.
+/// Returns the default load of `lastword run`.
 fn defaults() -> Load {
     use clap::Parser;
     match CommandLine::parse_from(["lastword", "run", TatpHash::NAME]).command {

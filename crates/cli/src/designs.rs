@@ -1,5 +1,4 @@
-//! The designs, and variants of them, by the names that the command line has for them: the one
-//! list.
+//! The registry of designs and their variants, by command-line name.
 
 use std::ffi::OsStr;
 
@@ -17,9 +16,9 @@ use crate::failure::Failure;
 use crate::load::{DurabilityName, Load};
 use crate::shadow::{Paging, check_bound};
 
-/// A design over the shadow that a load asks for: only `decoupled` has several.
+/// A design over the shadow that a load selects; only `decoupled` has several.
 trait Over: Design {
-    /// Whether it can have a shadow with a bound.
+    /// The design supports a bounded shadow.
     const HAS_BOUNDED_SHADOWS: bool = false;
 
     fn over(_load: &Load) -> AnyDesign {
@@ -45,8 +44,8 @@ impl Over for Decoupled {
     }
 }
 
-/// A row for each: its help, variant and name, the design, and what it changes of a load. What help
-/// does not list is for papers' figures.
+/// One row a design: help text, variant, name, type, and the change to a load. Rows without a help
+/// text are hidden: only figures of papers use them.
 macro_rules! designs {
     ($($(#[$hidden:meta])? $help:literal
        $variant:ident $name:literal: $design:ty, $change:expr;)*) => {
@@ -56,28 +55,28 @@ macro_rules! designs {
         }
 
         impl DesignName {
-            /// The design, over the shadow that the load asks for, its type forgotten.
+            /// Returns the type-erased design, over the shadow that the load selects.
             pub(crate) fn erased(self, load: &Load) -> AnyDesign {
                 let design = match self { $(DesignName::$variant => <$design>::over(load),)* };
                 AnyDesign { reopens: design.reopens && load.keeps(), ..design }
             }
 
-            /// Whether it can have a shadow with a bound.
+            /// Returns whether the design supports a bounded shadow.
             pub(crate) fn has_bounded_shadows(self) -> bool {
                 match self { $(DesignName::$variant => <$design>::HAS_BOUNDED_SHADOWS,)* }
             }
 
-            /// Whether it keeps anything in a pool.
+            /// Returns whether the design has a pool.
             pub(crate) fn is_durable(self) -> bool {
                 match self { $(DesignName::$variant => <$design>::DURABLE,)* }
             }
 
-            /// Its name here; a variant's design has another.
+            /// Returns the command-line name; a variant's design has another name.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(DesignName::$variant => $name,)* }
             }
 
-            /// The load as this variant takes it.
+            /// Returns the load with this variant's changes.
             pub(crate) fn adjust(self, load: &Load) -> Load {
                 let mut load = load.clone();
                 let change: fn(&mut Load) = match self {
@@ -93,37 +92,37 @@ macro_rules! designs {
 designs! {
     "Bare memory, no isolation, one worker"
     Plain "plain": Plain, |_| ();
-    "The transactional memory alone"
+    "Transactional memory without durability"
     Volatile "volatile": Volatile, |_| ();
-    "Run in memory, persist behind, reproduce later"
+    "Run in memory, persist in the background, reproduce later"
     Decoupled "decoupled": Decoupled, |_| ();
-    "The same; a commit returns when it is durable"
+    "decoupled; a commit returns when it is durable"
     DecoupledSync "decoupled-sync": Decoupled, |load| load.durability = DurabilityName::Sync;
-    "The same; a worker never waits for room in its ring, whatever memory that takes"
+    "decoupled; rings grow without bound, so no worker waits for room"
     DecoupledUnbounded "decoupled-unbounded": Decoupled, |load| load.unbounded = true;
     #[value(hide = true)]
-    "The same; the log is freed and nothing goes home"
+    "decoupled; the log is freed without reproduction"
     DecoupledIdeal "decoupled-ideal": Decoupled, |load| load.ideal_reproduce = true;
-    "Run on copies of objects; snapshot isolation; readers wait for nobody"
+    "Run on copies of objects; snapshot isolation; readers never wait"
     Snapshot "snapshot": Snapshot, |_| ();
     #[value(hide = true)]
-    "The same; all of each object that was written is logged"
+    "snapshot; every written object is logged whole"
     SnapshotWhole "snapshot-whole": Snapshot, |load| load.whole_objects = true;
     #[value(hide = true)]
-    "The same; a worker frees the log behind every third transaction, not when it is full"
+    "snapshot; a worker frees its log after every third transaction"
     SnapshotEager "snapshot-eager": Snapshot, |load| load.recycle_every = 3;
     #[value(hide = true)]
-    "The same; up to three transactions of a worker are committed together"
+    "snapshot; up to three transactions of a worker commit as one group"
     SnapshotGroup "snapshot-group": Snapshot, |load| load.grouping.group = Some(3);
     #[value(hide = true)]
-    "The same; nothing is logged"
+    "snapshot; nothing is logged"
     SnapshotUnlogged "snapshot-unlogged": Snapshot, |load| load.unlogged = true;
-    "Run in place; what words were is durable before they are written"
+    "Run in place; old values are durable before words are overwritten"
     Undo "undo": Undo, |_| ();
-    "Run in a buffer; what words become is durable before they are written"
+    "Run in a buffer; new values are durable before words are overwritten"
     Redo "redo": Redo, |_| ();
     #[value(hide = true)]
-    "Lists of versions in memory"
+    "Version lists in memory"
     Mvcc "mvcc": Mvcc, |_| ();
 }
 
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_the_one_that_can_be_asked_for() {
+    fn design_names_match_their_value_names() {
         for design in DesignName::value_variants() {
             let shown = design.to_possible_value().unwrap();
             assert_eq!(shown.get_name(), design.name());

@@ -1,4 +1,4 @@
-//! The timed loop: every worker runs its client's transactions, one behind the other.
+//! The timed loop: every worker runs its client's transactions, one after another.
 //!
 //! ```text
 //!   workers ready | timed region                    | flush      |
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! - Between A0 and A1 a worker does nothing but draw, run and count, and now and then take a
-//!   sample, note how far it is, look at the clock's flag and keep a copy of its client.
-//! - At B everything that was counted is durable.
+//! - Between A0 and A1 a worker generates, runs and counts transactions. At intervals it takes a
+//!   sample, records its progress, polls the clock's flag and copies its client.
+//! - At B every counted transaction is durable.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,19 +33,19 @@ use crate::setup::Ready;
 /// Transactions between two copies of a client.
 const CHECKPOINT: u64 = 4096;
 
-/// Between two looks at how far a run is.
+/// Interval of the progress callback.
 const WATCH: Duration = Duration::from_millis(250);
 
-/// When workers stop.
+/// End condition of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
     Seconds(f64),
-    /// All workers together.
+    /// Total of all workers.
     Transactions(u64),
 }
 
 impl Limit {
-    /// The share of worker `index` of `threads`.
+    /// Returns the share of worker `index` of `threads`.
     fn quota(self, index: usize, threads: usize) -> u64 {
         match self {
             Limit::Seconds(_) => u64::MAX,
@@ -57,19 +57,18 @@ impl Limit {
     }
 }
 
-/// How transactions are run.
+/// Options of the timed loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) sampling: Sampling,
-    /// Transactions of one worker that may wait to be durable when it begins another; `None`: any
-    /// number.
+    /// Bound on one worker's outstanding transactions at the start of another; `None`: no bound.
     pub(crate) outstanding: Option<usize>,
-    /// The first so many workers only read.
+    /// This many workers, from the first, only read.
     pub(crate) readers: usize,
 }
 
 impl Manner {
-    /// Of the worker with this number.
+    /// Returns the options of the worker with this number.
     fn of(self, index: usize) -> Manner {
         match index < self.readers {
             true => Manner { sampling: self.sampling.of_readers(), ..self },
@@ -78,7 +77,7 @@ impl Manner {
     }
 }
 
-/// A worker's transactions that are not known to be durable, when their number is bounded.
+/// A worker's outstanding transactions, when their number is bounded.
 struct Outstanding<'p, D: Design> {
     most: usize,
     tickets: VecDeque<Ticket<'p, D>>,
@@ -90,7 +89,7 @@ impl<'p, D: Design> Outstanding<'p, D> {
         Outstanding { most, tickets: VecDeque::new() }
     }
 
-    /// Adds one; waits for the oldest if there are too many.
+    /// Adds one; waits for the oldest if the bound is exceeded.
     #[inline]
     fn add(&mut self, ticket: Ticket<'p, D>) -> Result<(), lastword::Error> {
         if self.most == usize::MAX {
@@ -104,39 +103,39 @@ impl<'p, D: Design> Outstanding<'p, D> {
     }
 }
 
-/// What one measurement has found.
+/// Result of one measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) transactions: u64,
-    /// Attempts that were run again because another transaction was in the way.
+    /// Attempts that were retried after a conflict.
     pub(crate) aborts: u64,
-    /// Different words written by committed transactions.
+    /// Distinct words written by committed transactions.
     pub(crate) words_written: u64,
     pub(crate) seconds: f64,
-    /// The fewest transactions in any 100 ms; nothing when it was not sampled, or shorter.
+    /// The fewest transactions in any 100 ms; `None` when not sampled, or for a shorter run.
     pub(crate) worst_100ms: Option<u64>,
-    /// Until the last one was durable; for designs that keep nothing, the same.
+    /// Until the last transaction was durable; equal to `seconds` for designs without a pool.
     pub(crate) durable_seconds: f64,
     pub(crate) cpu: CpuNs,
-    /// Without what workers have found that were to only read.
+    /// Latencies of all workers except the readers.
     pub(crate) latencies: Latencies,
-    /// What those have found, of which many more transactions are timed.
+    /// Latencies of the readers, whose transactions are sampled more often.
     pub(crate) reading: Latencies,
-    /// What the pool did meanwhile.
+    /// Difference of the pool's metrics over the measurement.
     pub(crate) metrics: Metrics,
 }
 
-/// CPU time of the timed region in nanoseconds, the flush included.
+/// CPU time of the timed region and the flush, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CpuNs {
-    /// Worker threads, less what they helped the steps behind.
+    /// Worker threads, without their share of the background steps.
     pub(crate) workers: u64,
     /// All threads of the process.
     pub(crate) total: u64,
 }
 
-/// Where a worker is: after `count` transactions of its client, in this state. `recent` are its two
-/// last copies, oldest first.
+/// A worker's progress: its client after `count` transactions. `recent` holds the last two copies
+/// of the client, oldest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Position<C> {
     pub(crate) client: C,
@@ -150,20 +149,20 @@ impl<C: Clone> Position<C> {
         Position { client, count: 0, recent: [start.clone(), start] }
     }
 
-    /// The same position of clients of another type.
+    /// Returns the same position for clients of another type.
     pub(crate) fn map<D>(&self, to: impl Fn(&C) -> D) -> Position<D> {
         let recent = self.recent.each_ref().map(|(client, count)| (to(client), *count));
         Position { client: to(&self.client), count: self.count, recent }
     }
 }
 
-/// A worker that waits for what it is to run.
+/// A worker that is ready to run a task.
 pub(crate) type TimedLoop<'p> = Box<dyn FnOnce(Task<'_>) -> Shared<AnyClient> + Send + 'p>;
 
-/// What a worker has found, or what a transaction ended with.
+/// A worker's result, or the error of a transaction.
 pub(crate) type Shared<C> = Result<Share<C>, lastword::Error>;
 
-/// What one worker is to do.
+/// The work of one worker.
 pub(crate) struct Task<'a, B: Body = AnyWorkload> {
     pub(crate) workload: &'a B,
     pub(crate) position: Position<B::Client>,
@@ -173,7 +172,7 @@ pub(crate) struct Task<'a, B: Body = AnyWorkload> {
 }
 
 impl<'a, B: Body> Task<'a, B> {
-    /// The same task with this workload, from this position on.
+    /// Returns the same task with this workload and position.
     pub(crate) fn with<O: Body>(
         self,
         workload: &'a O,
@@ -184,7 +183,7 @@ impl<'a, B: Body> Task<'a, B> {
     }
 }
 
-/// What a timed loop runs: a workload whose type is forgotten, or [`crate::typed::Typed`].
+/// The workload of a timed loop: type-erased, or [`crate::typed::Typed`].
 pub(crate) trait Body {
     type Client: Clone;
     fn next(&self, client: &mut Self::Client);
@@ -213,7 +212,7 @@ impl Body for AnyWorkload {
     }
 }
 
-/// What one worker has found.
+/// The result of one worker.
 pub(crate) struct Share<C> {
     pub(crate) position: Position<C>,
     sampler: Sampler,
@@ -226,7 +225,7 @@ pub(crate) struct Share<C> {
 }
 
 impl<C: Clone> Share<C> {
-    /// The same share, its client of another type.
+    /// Returns the same result with a client of another type.
     pub(crate) fn map<D>(self, to: impl Fn(&C) -> D) -> Share<D> {
         let position = self.position.map(to);
         let Share { sampler, pace, aborts, words_written, cpu_ns, start, end, .. } = self;
@@ -234,11 +233,11 @@ impl<C: Clone> Share<C> {
     }
 }
 
-/// Runs the clients' transactions until the limit, and then until all of them are durable. The
-/// positions are moved on: counts begin at 0, so that one pool can be measured again and again.
+/// Runs the clients' transactions until the limit, and waits until all of them are durable. Updates
+/// the positions, whose counts begin at 0, so that one pool can be measured repeatedly.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 pub(crate) fn measure(
     ready: &Ready,
     positions: &mut Vec<Position<AnyClient>>,
@@ -248,11 +247,11 @@ pub(crate) fn measure(
     measure_watched(ready, positions, limit, manner, &mut |_| ())
 }
 
-/// As [`measure`]. Some times a second `watch` is given the time since the beginning, by the thread
-/// that waits for the workers: what it does is in no worker's way, but it takes CPU time.
+/// Measures like [`measure`], and calls `watch` a few times a second with the elapsed time. The
+/// calling thread runs it while it waits for the workers: it delays no worker, but takes CPU time.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 pub(crate) fn measure_watched(
     ready: &Ready,
     positions: &mut Vec<Position<AnyClient>>,
@@ -260,12 +259,12 @@ pub(crate) fn measure_watched(
     manner: Manner,
     watch: &mut dyn FnMut(Duration),
 ) -> Result<Measured, lastword::Error> {
-    cpu::cycles_per_second(); // measured once, before anything is timed
+    cpu::cycles_per_second(); // calibrated here, outside the timed region
     let Ready { design, pool, workload, .. } = ready;
     let threads = positions.len();
     let loops = (0..threads).map(|_| pool.timed_loop()).collect::<Result<Vec<_>, _>>()?;
     let (gate, stop) = (Gate::default(), AtomicBool::new(false));
-    // Each worker drops a sender when it ends, by a panic too: nothing is ever sent.
+    // Each worker drops its sender when it ends, also by a panic. Nothing is ever sent.
     let (running, ended) = channel::<()>();
     let before = (pool.metrics(), process_cpu_ns());
     let clients: Vec<_> = positions.drain(..).map(|at| Position::new(at.client)).collect();
@@ -282,7 +281,7 @@ pub(crate) fn measure_watched(
                 gate.pass();
                 let done = timed_loop(task);
                 if done.is_err() {
-                    stop.store(true, Ordering::Relaxed); // the others need not go on
+                    stop.store(true, Ordering::Relaxed); // end the others, too
                 }
                 done
             });
@@ -323,10 +322,10 @@ pub(crate) fn measure_watched(
     Ok(Measured { metrics, cpu: CpuNs { workers, total }, ..measured })
 }
 
-/// Runs the clients for so many seconds, and then until all is at home: what a run finds warm.
+/// Runs the clients for this many seconds, then waits until everything is reproduced: a warm start.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 pub(crate) fn warm_up(
     ready: &Ready,
     positions: &mut Vec<Position<AnyClient>>,
@@ -338,11 +337,11 @@ pub(crate) fn warm_up(
     if ready.design.is_durable { ready.pool.bring_home() } else { Ok(()) }
 }
 
-/// Waits until the time is over or all workers have ended, and returns at once then.
+/// Waits for the time limit, or until all workers have ended.
 fn wait_for_workers(limit: Limit, ended: &Receiver<()>, watch: &mut dyn FnMut(Duration)) {
     let start = Instant::now();
     let end = match limit {
-        // A time that no clock shows has no end.
+        // A limit beyond the clock's range is no limit.
         Limit::Seconds(seconds) => {
             Duration::try_from_secs_f64(seconds).ok().and_then(|time| start.checked_add(time))
         }
@@ -357,7 +356,7 @@ fn wait_for_workers(limit: Limit, ended: &Receiver<()>, watch: &mut dyn FnMut(Du
     }
 }
 
-/// The timed loop of one worker.
+/// Runs the timed loop of one worker.
 pub(crate) fn run_client<D: Design, B: Body>(
     pool: &Pool<D>,
     worker: &mut Worker<'_, D>,
@@ -371,14 +370,14 @@ pub(crate) fn run_client<D: Design, B: Body>(
     let client = &mut position.client;
     let mut count = 0;
     let mut checkpoint = CHECKPOINT;
-    // Relaxed: the flag carries nothing with it.
+    // Relaxed: the flag publishes no other data.
     while count < quota && !stop.load(Ordering::Relaxed) {
         if sampler.is_due(count) {
             workload.next(client);
             let begun = cpu::cycles();
             let ticket = transact(worker, workload, client)?;
             let ended = cpu::cycles();
-            // One that gave itself up never becomes durable: the next one is timed.
+            // An aborted transaction never becomes durable: the next one is timed instead.
             match ticket {
                 Some(ticket) => {
                     sampler.sampled(count, begun, ended, ticket.id());
@@ -420,8 +419,8 @@ pub(crate) fn run_client<D: Design, B: Body>(
     })
 }
 
-/// Runs the client's current transaction. `None`: it gave itself up, as it was to; on a design that
-/// cannot take anything back it is left out.
+/// Runs the client's current transaction. Returns `None` if it aborted itself as intended. A design
+/// without rollback skips such a transaction.
 #[inline]
 pub(crate) fn transact<'p, D: Design, B: Body>(
     worker: &mut Worker<'p, D>,
@@ -445,7 +444,7 @@ pub(crate) fn transact<'p, D: Design, B: Body>(
     }
 }
 
-/// Adds the workers' shares up; their positions go back.
+/// Adds the workers' results up and stores their positions.
 fn add_up<C>(
     shares: Vec<Share<C>>,
     positions: &mut Vec<Position<C>>,
@@ -488,7 +487,7 @@ fn add_up<C>(
     measured
 }
 
-/// What was done between two looks at a pool's metrics.
+/// Returns the difference of two samples of a pool's metrics.
 pub(crate) fn since(now: &Metrics, before: &Metrics) -> Metrics {
     let mut spent = *now;
     spent.persist_cpu_ns = now.persist_cpu_ns.saturating_sub(before.persist_cpu_ns);

@@ -1,13 +1,13 @@
-//! `lastword pool dump`: every live object, a line each.
+//! `lastword pool dump`: every live object, one a line.
 //!
 //! ```text
 //!   pointer             kind    bytes  taken        first words
 //!   0x5ab1000000010050  object     16     32  root  0x2a 0x5ab1000000010070 ...
 //! ```
 //!
-//! `taken` is what the object takes with its header: the slot of its size class, or a block's share
-//! of its array. Nothing is printed before the whole heap was found sound; then lines are printed
-//! as they are found, and a reader that goes away ends it.
+//! `taken` is the object's size with its header: the slot of its size class, or a block's share of
+//! its array. The whole heap is checked before anything is printed. Then lines are printed as the
+//! scan finds objects, and a closed pipe ends the scan.
 
 use std::io::{self, Write};
 
@@ -19,10 +19,10 @@ use crate::failure::{Failure, Verdict, is_damage};
 use crate::output;
 use crate::report::{complain, json, table};
 
-/// Runs it.
+/// Dumps the pool.
 ///
 /// # Errors
-/// As `pool check`.
+/// As for `pool check`.
 pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
     let snapshot = match HeapAtRest::load(&arguments.path) {
         Ok(snapshot) => snapshot,
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Says what is damaged in place of objects.
+/// Prints the damage in place of objects.
 fn damaged(arguments: &PoolDump, error: &lastword::Error) -> Result<Verdict, Failure> {
     let path = arguments.path.display().to_string();
     let damaged = Damaged { path, sound: false, damage: error.to_string() };
@@ -45,7 +45,7 @@ fn damaged(arguments: &PoolDump, error: &lastword::Error) -> Result<Verdict, Fai
     Ok(Verdict::Failed)
 }
 
-/// The line that there is of a damaged pool.
+/// The line printed for a damaged pool.
 #[derive(Debug, Serialize)]
 struct Damaged {
     path: String,
@@ -68,19 +68,19 @@ fn print(snapshot: &HeapAtRest, arguments: &PoolDump, out: &mut impl Write) -> i
 /// One object.
 #[derive(Debug, Serialize)]
 struct Line {
-    /// In hexadecimal digits, as the program has it.
+    /// In hexadecimal digits.
     pointer: String,
     /// `object`, or `block` of an array.
     kind: &'static str,
-    /// Bytes that were asked for.
+    /// Requested size.
     bytes: u64,
-    /// Bytes that it takes, header included.
+    /// Size with header.
     taken_bytes: u64,
-    /// Whether it is the program's root.
+    /// The object is the program's root.
     root: bool,
     /// The first words, in hexadecimal digits.
     words: Vec<String>,
-    /// Words that are not shown.
+    /// Number of words not printed.
     more_words: u64,
 }
 

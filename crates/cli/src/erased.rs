@@ -1,11 +1,11 @@
-//! Designs and workloads whose types are forgotten: what is not timed is compiled once for each of
-//! them, or once for all, and not for every pair.
+//! Type-erased designs and workloads: code outside the timed loop is compiled once, or once for
+//! each design or workload, and not for every pair.
 //!
 //! | | compiled for each |
 //! |---|---|
 //! | [`AnyPool`], [`lastword::AnyWorker`], [`Timed`] | design |
 //! | [`workloads::AnyWorkload`] | workload |
-//! | the loop that is timed, of the workloads of papers on software | pair |
+//! | the timed loop, with a workload of a paper on software | pair |
 
 use std::path::Path;
 
@@ -16,10 +16,10 @@ use workloads::AnyClient;
 use crate::driver::{Shared, Task, TimedLoop, run_client};
 use crate::typed::ByType;
 
-/// A design: what it is like, and how to make or open a pool on which workloads are timed.
+/// A type-erased design: its properties, and how to create or open its pools.
 pub(crate) struct AnyDesign {
     pub(crate) is_durable: bool,
-    /// Whether what was durable is there when the pool is opened again.
+    /// Durable transactions survive reopening the pool.
     pub(crate) reopens: bool,
     pub(crate) workers_max: usize,
     pub(crate) rolls_back: bool,
@@ -42,9 +42,9 @@ impl AnyDesign {
     }
 }
 
-/// A pool on which a workload is timed.
+/// A pool for measurements.
 pub(crate) trait Timed: AnyPool {
-    /// A worker, ready to run a client.
+    /// Returns a worker that is ready to run a client.
     fn timed_loop(&self) -> Result<TimedLoop<'_>, Error>;
 }
 
@@ -55,9 +55,9 @@ impl<D: Design> Timed for Pool<D> {
     }
 }
 
-/// Runs a client with the workload's type where rates are those of a program that knows it. The
-/// workloads of papers on hardware are there to be simulated: here they are run, and an access of
-/// theirs is a call through a table. So it is in builds for tests, which run for moments.
+/// Runs a client with the workload's static type where a program's throughput is measured.
+/// Workloads of papers on hardware exist for the simulator: here each access is a call through a
+/// table. Test builds use the table for all workloads, since their runs are short.
 fn timed<'p, D: Design>(
     pool: &'p Pool<D>,
     worker: &mut Worker<'p, D>,
@@ -68,10 +68,10 @@ fn timed<'p, D: Design>(
         return run_client(pool, worker, task);
     }
     let by_type = ByType { pool, worker, task };
-    workloads::timed_by_name(name, by_type).expect("it is one of them")
+    workloads::timed_by_name(name, by_type).expect("the workload's name is known")
 }
 
-/// The error of a pool's worker, whose type was forgotten.
+/// Returns the error of a pool's worker with its static type.
 pub(crate) fn own(error: AnyError) -> Error {
-    error.downcast().expect("a worker's own error")
+    error.downcast().expect("a worker returns its pool's error type")
 }

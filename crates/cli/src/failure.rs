@@ -1,11 +1,11 @@
-//! Why a command could not be run, in one line; and what its checks said when it could.
+//! Errors of commands, one line each, and the verdict of their checks.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// What a command's checks said.
+/// The verdict of a command's checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Verdict {
@@ -21,7 +21,7 @@ impl Verdict {
     }
 }
 
-/// Why a command could not be run.
+/// An error that kept a command from running.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -36,14 +36,14 @@ pub(crate) enum Failure {
     )]
     NoOutput,
 
-    #[error("{path} holds another program's data: name another pool")]
+    #[error("{path} holds another program's data: choose another pool")]
     ForeignData { path: PathBuf },
 
-    #[error("{path} holds workload {found}: run that one, or name another pool")]
+    #[error("{path} holds workload {found}: run {found}, or choose another pool")]
     OtherWorkload { path: PathBuf, found: &'static str },
 
     #[error(
-        "{workload} needs a heap of {needed} bytes at this scale: give it `--bytes {needed}`, or \
+        "{workload} needs a heap of {needed} bytes at this scale: use `--bytes {needed}`, or \
          leave --bytes out"
     )]
     SmallHeap { workload: &'static str, needed: u64 },
@@ -54,34 +54,34 @@ pub(crate) enum Failure {
     )]
     Unheeded { workload: &'static str, option: &'static str },
 
-    #[error("{readers} of {threads} workers cannot only read: give more --threads")]
+    #[error("--readers {readers} exceeds --threads {threads}: raise --threads")]
     TooManyReaders { readers: usize, threads: usize },
 
-    #[error("{path} exists: `compare` makes fresh pools, name a file that is not there")]
+    #[error("{path} exists, and `compare` creates fresh pools: choose another path")]
     NotFresh { path: PathBuf },
 
-    #[error("{path} exists and is not left from an earlier demo: move it away")]
+    #[error("{path} exists and was not created by the demo: move it away")]
     DemoInTheWay { path: PathBuf },
 
     #[error("{path} holds no workload: load one, as in `lastword run bank --pool {path}`")]
     NoWorkload { path: PathBuf },
 
-    #[error("`crash kill` bounds a round by --seconds: leave {option} out")]
+    #[error("`crash kill` does not support {option}: bound a round by --seconds")]
     NotForKills { option: &'static str },
 
-    #[error("{design} keeps nothing in a pool: leave --pool out")]
+    #[error("{design} has no pool: leave --pool out")]
     KeepsNothing { design: &'static str },
 
     #[error(
-        "a full shadow is as large as the heap: leave --shadow-bytes out, or give --shadow cow or \
+        "a full shadow is as large as the heap: leave --shadow-bytes out, or use --shadow cow or \
              software"
     )]
     FullHasNoBound,
 
-    #[error("{design} has no shadow with a bound: leave {option} out, or run decoupled")]
+    #[error("{design} does not support {option}: leave it out, or run decoupled")]
     NoBound { design: &'static str, option: &'static str },
 
-    #[error("`crash kill` runs decoupled without a bound on its shadow: leave {option} out")]
+    #[error("`crash kill` does not support {option}: leave it out")]
     KillsNoBound { option: &'static str },
 
     #[error("compare needs two designs or more, as in `--designs volatile,decoupled`")]
@@ -96,10 +96,12 @@ pub(crate) enum Failure {
     )]
     Stack { limit: u64, source: io::Error },
 
-    #[error("the writer process ended by itself ({status})")]
+    #[error("the writer process exited before it was killed ({status})")]
     WriterEnded { status: std::process::ExitStatus },
 
-    #[error("no room for {bytes} bytes in {directory}: free some space, or name another directory")]
+    #[error(
+        "no room for {bytes} bytes in {directory}: free some space, or choose another directory"
+    )]
     NoRoom { bytes: u64, directory: PathBuf },
 
     #[error(transparent)]
@@ -118,7 +120,7 @@ pub(crate) enum Failure {
     TooManyCores { machine: String, has: usize, cores: usize },
 
     #[error(
-        "{design} does not go by {key}, which would change nothing but the machine's hash: leave \
+        "{design} does not use {key}, which would change only the machine's hash: leave \
          it out, or run one of {others}"
     )]
     NotOfDesign { design: &'static str, key: String, others: String },
@@ -137,7 +139,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// For `map_err`, where a file is concerned.
+    /// Wraps an I/O error of a file, for `map_err`.
     pub(crate) fn file<E: Into<io::Error>>(
         doing: &'static str,
         path: &Path,
@@ -145,13 +147,13 @@ impl Failure {
         move |source| Failure::File { doing, path: path.into(), source: source.into() }
     }
 
-    /// For `map_err`.
+    /// Wraps an I/O error, for `map_err`.
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Failure {
         move |source| Failure::Io { doing, source }
     }
 }
 
-/// Whether an error says that a pool is damaged, not that it could not be looked at.
+/// Returns whether an error reports damage of the pool, not a failure to examine it.
 pub(crate) fn is_damage(error: &lastword::Error) -> bool {
     use lastword::Error::{
         BadAreas, BadPointer, BadValue, Contradiction, DamagedHeap, DamagedLog, LogMissing, Medium,

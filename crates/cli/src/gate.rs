@@ -1,7 +1,7 @@
-//! A start barrier for the threads of a measurement, which can be called off.
+//! A cancellable start barrier for the threads of a measurement.
 //!
-//! A process limit may refuse one of the threads. The other threads would wait at a plain barrier
-//! forever.
+//! A process limit may refuse one of the threads. At a plain barrier the other threads would then
+//! wait forever.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,12 +18,12 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// Whether the waiting threads go on; `None` until decided.
+    /// Whether the waiting threads start; `None` until decided.
     goes: Option<bool>,
 }
 
 impl Gate {
-    /// Waits with the others. Returns whether to go on.
+    /// Waits with the other threads. Returns whether to start.
     pub(crate) fn pass(&self) -> bool {
         let mut state = self.lock();
         state.waiting += 1;
@@ -33,7 +33,7 @@ impl Gate {
         decided.unwrap_or_else(PoisonError::into_inner).goes == Some(true)
     }
 
-    /// Waits for this many threads, and starts them at once.
+    /// Waits for this many threads, and starts them all at once.
     pub(crate) fn open(&self, threads: usize) {
         let state = self.lock();
         let missing = |state: &mut State| state.waiting < threads;
@@ -42,7 +42,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Releases the waiting threads without a start: a thread is missing.
+    /// Releases the waiting threads without a start, because a thread is missing.
     pub(crate) fn call_off(&self) {
         self.lock().goes = Some(false);
         self.changed.notify_all();
@@ -56,8 +56,8 @@ impl Gate {
 /// Starts a worker's thread.
 ///
 /// # Errors
-/// [`Error::Thread`]: a limit of processes, or no memory. The threads that were started before are
-/// joined by the scope, so they must end by themselves.
+/// [`Error::Thread`]: a process limit, or no memory. The scope joins the threads that have started,
+/// so they must end by themselves.
 pub(crate) fn spawn<'scope, 'env, R: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     run: impl FnOnce() -> R + Send + 'scope,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_pass_when_all_are_there() {
+    fn gate_opens_when_all_threads_wait() {
         let gate = Gate::default();
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| gate.pass())).collect();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_end_when_it_is_called_off() {
+    fn cancelled_gate_releases_threads() {
         let gate = Gate::default();
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| gate.pass())).collect();

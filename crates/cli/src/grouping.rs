@@ -1,4 +1,4 @@
-//! How groups of the log are made, as the command line says it.
+//! Command-line options of group commit.
 
 use std::time::Duration;
 
@@ -8,22 +8,23 @@ use serde::Serialize;
 
 use crate::quantity::{microseconds, milliseconds};
 
-/// How groups of the log are made.
+/// Options of group commit.
 #[derive(Clone, Copy, Debug, Args, Serialize)]
 pub(crate) struct Grouping {
-    /// Combine up to so many transactions into one group of the log, which keeps the last value of
-    /// each word [default: groups are as they come, and not combined]
+    /// Combine up to N transactions into one log group, which keeps the last value of each word
+    /// [default: no combination; a group holds the records that are ready]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) group: Option<u64>,
-    /// Milliseconds that such a group waits for more when nobody waits for it [default: 1]
+    /// Milliseconds that such a group waits for more transactions, unless a thread waits for it
+    /// [default: 1]
     #[arg(long, value_name = "T", value_parser = milliseconds)]
     #[arg(requires = "group")]
     pub(crate) group_ms: Option<u64>,
-    /// Microseconds that the thread behind pauses between groups when nobody waits; 0: it takes a
-    /// core, persists first and reproduces little at a time, and workers help it [default: 500]
+    /// Microseconds that the background thread pauses between groups while no thread waits; 0:
+    /// it takes a core, persists first, reproduces in small steps, and workers help [default: 500]
     #[arg(long, value_name = "T", value_parser = microseconds)]
     pub(crate) pause_us: Option<u64>,
-    /// Compress groups with LZ4
+    /// Compress log groups with LZ4
     #[arg(long)]
     pub(crate) compress: bool,
     /// Threads that combine, compress and persist groups [default: 1]
@@ -32,7 +33,7 @@ pub(crate) struct Grouping {
 }
 
 impl Grouping {
-    /// These options, with groups made so.
+    /// Returns the options with this grouping.
     pub(crate) fn put(&self, options: Options) -> Options {
         let mut options = options.group(self.group.unwrap_or(0)).compress(self.compress);
         if let Some(milliseconds) = self.group_ms {
@@ -47,7 +48,7 @@ impl Grouping {
         }
     }
 
-    /// As conditions of a measurement, each behind a comma.
+    /// Formats the grouping as conditions of a measurement, each after a comma.
     pub(crate) fn show(&self) -> String {
         let mut text = match self.group {
             Some(group) => format!(", groups of {group}"),

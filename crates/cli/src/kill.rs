@@ -1,7 +1,7 @@
-//! `lastword crash kill`: a workload, killed and recovered again and again.
+//! `lastword crash kill`: kills a workload and recovers its pool, round after round.
 //!
-//! What a kill cannot show is what the device had not written yet: the operating system goes on.
-//! `crash explore` cuts the power.
+//! A kill loses no write that the operating system has accepted. `crash explore` models power
+//! failure, which does.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,16 +22,16 @@ use crate::report::{complain, json, print};
 use crate::setup::{self, Place, Ready};
 use crate::shadow::check_bound;
 
-/// Seconds of a round at most, when nothing is said.
+/// Default bound on a round, in seconds.
 const SECONDS: f64 = 1.0;
 
-/// Arguments of the program before those of this command: `lastword crash kill`.
+/// Number of arguments before the options: `lastword crash kill`.
 const OWN_ARGUMENTS: usize = 3;
 
-/// Runs it and prints the report.
+/// Runs the rounds and prints the report.
 ///
 /// # Errors
-/// What kept it from being run.
+/// A pool or process cannot be created, or a transaction fails.
 pub(crate) fn run(arguments: &CrashKill) -> Result<Verdict, Failure> {
     let load = &arguments.load;
     if load.transactions.is_some() {
@@ -60,8 +60,8 @@ pub(crate) fn run(arguments: &CrashKill) -> Result<Verdict, Failure> {
     Ok(Verdict::of(report.lost_acknowledged == 0 && report.violations == 0))
 }
 
-/// One round on a pool that nobody has open: a writer runs, is killed, and this process recovers
-/// and looks.
+/// Runs one round on a pool that no process has open: a writer runs and is killed, then this
+/// process recovers and checks the pool.
 pub(crate) fn round(
     kind: Kind,
     path: &Path,
@@ -84,7 +84,7 @@ pub(crate) fn round(
     Ok(outcome)
 }
 
-/// All rounds together.
+/// Totals of all rounds.
 #[derive(Debug, Serialize)]
 struct Report {
     workload: &'static str,
@@ -92,15 +92,15 @@ struct Report {
     threads: usize,
     seed: u64,
     rounds: u64,
-    /// At least: a writer may have committed more after its last message.
+    /// A lower bound: a writer may commit more after its last message.
     committed: u64,
     acknowledged: u64,
     recovered: u64,
-    /// Acknowledged and not there.
+    /// Acknowledged and lost.
     lost_acknowledged: u64,
-    /// Committed, not acknowledged, and not there.
+    /// Committed, not acknowledged, and lost.
     lost_unacknowledged: u64,
-    /// Checks of the workload that were run, and what they found.
+    /// Runs of the workload's own check, and its violations.
     checks: u64,
     violations: u64,
 }
@@ -155,12 +155,12 @@ fn rounds(
         checks: 0,
         violations: 0,
     };
-    // The writer gets what this command got: every option of a pool means the same to both.
+    // The writer gets this command's arguments: every pool option has the same meaning in both.
     let arguments: Vec<OsString> = std::env::args_os().skip(OWN_ARGUMENTS).collect();
     let (mut rng, tuning) = (StdRng::seed_from_u64(load.seed), load.workload_options());
     for number in 1..=*rounds {
         let seconds = load.seconds.unwrap_or(SECONDS) * rng.random_range(0.0..1.0);
-        // Once it writes; opening is killed by the test of this program.
+        // Kill only after the first message: `tests/kill.rs` covers a kill while the pool opens.
         let when = When { messages: 1, pause: Duration::from_secs_f64(seconds) };
         let outcome = round(kind, path, &arguments, when, (options, &tuning))?;
         if load.output.format == Format::Table {
@@ -179,6 +179,6 @@ fn line(workload: &str, round: u64, seconds: f64, outcome: &Outcome) -> String {
         grouped(outcome.acknowledged),
         grouped(outcome.recovered),
         grouped(outcome.lost_acknowledged),
-        if outcome.violations.is_empty() { "check holds" } else { "CHECK FAILED" },
+        if outcome.violations.is_empty() { "check held" } else { "CHECK FAILED" },
     )
 }

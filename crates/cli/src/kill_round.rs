@@ -1,18 +1,18 @@
-//! One round of killing: a writer process runs a workload on a pool, is killed, and what it had
-//! acknowledged is looked for. Shared by the demo, `crash kill` and the test in `tests/kill.rs`.
+//! One kill round: a writer process runs a workload on a pool and is killed; then every transaction
+//! that it acknowledged is looked up. Used by the demo, `crash kill` and `tests/kill.rs`.
 //!
 //! ```text
 //!   writer   open, recover, draw a run | transactions ... message ... message ... KILL
 //!   here                               |   <-- pipe --              then: open, recover, compare
 //! ```
 //!
-//! A message is four 64-bit numbers, little-endian: worker, run, transactions committed, and
-//! acknowledged. It is written whole (a pipe takes so little at once) and only after the
-//! transactions that it acknowledges are durable.
+//! A message is four little-endian 64-bit numbers: worker, run, transactions committed, and
+//! transactions acknowledged. A pipe takes it whole, because it is shorter than PIPE_BUF. The
+//! writer sends it only after the transactions that it acknowledges are durable.
 //!
-//! Clients follow from worker and run, so that the last transactions of each worker can be drawn
-//! again here, and every one of them says whether it is there. Those that only read or gave
-//! themselves up leave nothing to be looked for: they are there when the next one is that wrote.
+//! Worker and run determine a client, so this process can generate each worker's last transactions
+//! again and look every one of them up. A transaction that only read or aborted itself leaves
+//! nothing to look up: it counts as present if the next transaction that wrote is present.
 
 use std::ffi::OsStr;
 use std::io::{self, BufReader, Read};
@@ -29,18 +29,18 @@ use workloads::{AnyClient, AnyWorkload, Kind, Options, Violation};
 /// Bytes of a message.
 const MESSAGE_BYTES: usize = 32;
 
-/// The signal that cannot be caught.
+/// The signal that a process cannot catch.
 const SIGKILL: i32 = 9;
 
-/// What a writer says about one of its workers.
+/// Progress of one of the writer's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) worker: u64,
-    /// The run's number: the seed of its clients.
+    /// Number of the run, which seeds its clients.
     pub(crate) run: u64,
-    /// Transactions of this run that are committed.
+    /// Committed transactions of this run.
     pub(crate) committed: u64,
-    /// Those of them that are durable.
+    /// Durable transactions of this run.
     pub(crate) acknowledged: u64,
 }
 
@@ -62,22 +62,22 @@ impl Message {
     }
 }
 
-/// When the writer is killed: after so many messages (0: it may still be opening the pool), and
-/// then so much later.
+/// Time of the kill: after this many messages (0: the writer may still be opening the pool), and
+/// then after this delay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct When {
     pub(crate) messages: usize,
     pub(crate) pause: Duration,
 }
 
-/// The last message of each worker that has sent one, in no order.
+/// The last message of each worker that has sent one, unordered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) workers: Vec<Message>,
 }
 
 impl Seen {
-    /// Counts a message in.
+    /// Records a message.
     pub(crate) fn take(&mut self, message: Message) {
         match self.workers.iter_mut().find(|known| known.worker == message.worker) {
             Some(known) => *known = message,
@@ -86,19 +86,19 @@ impl Seen {
     }
 }
 
-/// How a writer ended.
+/// The end of a writer.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Killed, having said this.
+    /// Killed, after these messages.
     Killed(Seen),
-    /// By itself, before: it met an error, which it has printed.
+    /// Exited before the kill, with an error that it has printed.
     ByItself(ExitStatus),
 }
 
-/// Starts a writer, kills it, and answers what it had said.
+/// Starts a writer, kills it, and returns its last messages.
 ///
 /// # Errors
-/// When it cannot be started or waited for.
+/// The writer cannot be started or waited for.
 pub(crate) fn kill(
     program: &Path,
     pool: &Path,
@@ -116,14 +116,14 @@ pub(crate) fn kill(
     let (sender, messages) = channel();
     let reader = thread::Builder::new().name("reader".into()).spawn(move || {
         read(BufReader::new(pipe), |message| {
-            // Received until this thread ends.
+            // Messages are received until this thread ends.
             let _ = sender.send(message);
         })
     });
     let reader = match reader {
         Ok(reader) => reader,
         Err(refused) => {
-            // Without a reader the writer would be an orphan that has the pool open.
+            // Without a reader thread the writer would keep running with the pool open: kill it.
             kill_and_wait(&mut child)?;
             return Err(refused);
         }
@@ -131,7 +131,7 @@ pub(crate) fn kill(
     let mut seen = Seen::default();
     wait(when, &messages, &mut seen);
     let status = kill_and_wait(&mut child)?;
-    // What was in the pipe counts: it was written before the end.
+    // Messages still in the pipe count: they were sent before the kill.
     messages.iter().for_each(|message| seen.take(message));
     reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     match status.signal() {
@@ -141,11 +141,11 @@ pub(crate) fn kill(
 }
 
 fn kill_and_wait(child: &mut Child) -> io::Result<ExitStatus> {
-    child.kill()?; // no error when it has ended by itself
+    child.kill()?; // succeeds for a child that has exited and is not waited for
     child.wait()
 }
 
-/// Returns at the right moment, or when the writer has ended.
+/// Waits for the moment of the kill, or for the writer's end.
 fn wait(when: When, messages: &Receiver<Message>, seen: &mut Seen) {
     messages.iter().take(when.messages).for_each(|message| seen.take(message));
     thread::sleep(when.pause);
@@ -159,10 +159,10 @@ fn read(mut pipe: impl Read, mut with: impl FnMut(Message)) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the next message; `None` at the pipe's end, which may be inside one.
+/// Reads the next message; `None` at the pipe's end, which may cut a message short.
 ///
 /// # Errors
-/// The pipe's.
+/// The error of the read.
 pub(crate) fn read_one(pipe: &mut impl Read) -> io::Result<Option<Message>> {
     let mut bytes = [0; MESSAGE_BYTES];
     match pipe.read_exact(&mut bytes) {
@@ -172,32 +172,33 @@ pub(crate) fn read_one(pipe: &mut impl Read) -> io::Result<Option<Message>> {
     }
 }
 
-/// What a look at the recovered pool says, over all workers of the killed writer. Numbers are
-/// transactions of its run.
+/// State of the recovered pool, over all workers of the killed writer. Numbers are transactions of
+/// its run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// At least: the writer may have committed more after its last message.
+    /// A lower bound: the writer may commit more after its last message.
     pub(crate) committed: u64,
     pub(crate) acknowledged: u64,
     pub(crate) recovered: u64,
-    /// Acknowledged and not there.
+    /// Acknowledged and lost.
     pub(crate) lost_acknowledged: u64,
-    /// Not acknowledged, and there.
+    /// Not acknowledged, and present.
     pub(crate) survived: u64,
-    /// Committed, not acknowledged, and not there.
+    /// Committed, not acknowledged, and lost.
     pub(crate) lost: u64,
-    /// What the workload's own check says.
+    /// Violations of the workload's own check.
     pub(crate) violations: Vec<Violation>,
 }
 
-/// Most transactions in a row that leave nothing, and then it is believed that none will.
+/// A worker with this many consecutive transactions that leave no trace is assumed to write
+/// nothing.
 const NOTHING_MAX: u64 = 10_000;
 
-/// Looks what is there of what a killed writer said, whose clients were tuned by these options.
-/// `None`: the pool does not hold the workload.
+/// Looks up a killed writer's transactions in the recovered pool. `options` are those of its
+/// clients. Returns `None` if the pool does not hold the workload.
 ///
 /// # Errors
-/// What a transaction ended with.
+/// The error of a transaction.
 pub(crate) fn look(
     kind: Kind,
     pool: &Pool,
@@ -225,7 +226,7 @@ pub(crate) fn look(
     Ok(Some(outcome))
 }
 
-/// How many of a worker's transactions are there, the first missing one ending the count.
+/// Counts a worker's present transactions up to the first missing one.
 fn count_present<T: Transact<Error = AnyError>>(
     worker: &mut T,
     workload: &AnyWorkload,
@@ -244,7 +245,7 @@ fn count_present<T: Transact<Error = AnyError>>(
     if let Some(last) = last
         && !worker.transact(|tx| workload.is_present(&last, &mut ErasedTx::new(tx)))?
     {
-        (client, count) = (first, 0); // lost: from the beginning, to see how much
+        (client, count) = (first, 0); // a loss: count from the beginning to measure it
     }
     let mut number = count;
     while number - count < NOTHING_MAX {
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_comes_back_as_it_was_and_a_torn_one_does_not_count() {
+    fn message_round_trips_and_torn_message_is_ignored() {
         let message = Message { worker: 1, run: 2, committed: 3, acknowledged: u64::MAX };
         let mut bytes = message.to_bytes().to_vec();
         bytes.extend(&message.to_bytes()[..31]);
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_message_of_each_worker_counts() {
+    fn last_message_of_each_worker_counts() {
         let mut seen = Seen::default();
         for (worker, committed) in [(0, 1), (1, 5), (0, 2)] {
             seen.take(Message { worker, run: 1, committed, acknowledged: 0 });

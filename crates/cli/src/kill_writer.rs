@@ -1,11 +1,12 @@
-//! The process that is killed: runs a pool's workload and says on stdout what is durable.
+//! The process that is killed: runs a pool's workload and acknowledges durable transactions on
+//! stdout.
 //!
 //! Invariant: a transaction is acknowledged only after its commit returned (sync mode) or its
-//! ticket said that it is durable (async mode). See `kill_round` for the messages.
+//! ticket reported it durable (async mode). See `kill_round` for the messages.
 //!
-//! Acknowledgements are sent less often than the count of committed transactions. So a kill finds,
-//! as a rule, some that are durable and not acknowledged, and in async mode also some that are
-//! committed and lost: both must be recovered from.
+//! Acknowledgements are sent less often than transactions commit. So a kill usually finds some
+//! transactions that are durable and not acknowledged, and in async mode some that are committed
+//! and lost: recovery must handle both.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,20 +24,20 @@ use crate::gate::{self, Gate};
 use crate::kill_round::Message;
 use crate::setup;
 
-/// Runs until somebody kills it, or nobody reads.
+/// Runs until the process is killed, or until stdout has no reader.
 ///
 /// # Errors
-/// A pool that cannot be opened, or holds no workload; a transaction that failed.
+/// The pool cannot be opened or holds no workload, or a transaction fails.
 pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
     let KillWriter { path, only_open, kill } = arguments;
     let pool = Pool::open(path, setup::options_of(&kill.load, path)?)?;
     if *only_open {
-        pool.abandon(); // so that whoever comes next has to recover, too
+        pool.abandon(); // an unclean shutdown: the next process must recover, too
         return Ok(Verdict::Held);
     }
     let name = workloads::name_in(&mut pool.worker()?)?;
     let name = name.ok_or_else(|| Failure::NoWorkload { path: path.clone() })?;
-    let kind = Kind::by_name(name).expect("it is one of the names");
+    let kind = Kind::by_name(name).expect("the pool's workload is known");
     let nothing = || Failure::NoWorkload { path: path.clone() };
     let (workload, run) = {
         let mut first = pool.worker()?;
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
         let run = workloads::next_run(&mut first).map_err(own)?;
         (workload, run.ok_or_else(nothing)?)
     };
-    // The next writer must draw another number: values of two runs are told apart by it.
+    // Every writer needs its own run number, which distinguishes the values of two runs.
     pool.flush()?;
     let (threads, options) = (kill.load.threads, kill.load.workload_options());
     let workers = (0..threads).map(|_| pool.worker()).collect::<Result<Vec<_>, _>>()?;
@@ -64,8 +65,8 @@ pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// All workers at once, or none where a thread is refused: a worker ends when nobody reads, so the
-/// workers that were started would run on, and the error would be printed by no one.
+/// Starts all workers, or none if a thread is refused. A worker ends only when stdout has no
+/// reader: after a refusal the started workers would run on, and the error would never be printed.
 fn write(writers: Vec<Writer<'_>>, durability: Durability) -> Result<(), Failure> {
     let (gate, threads) = (Gate::default(), writers.len());
     std::thread::scope(|scope| {
@@ -87,13 +88,13 @@ fn write(writers: Vec<Writer<'_>>, durability: Durability) -> Result<(), Failure
 
 /// One worker of the writer.
 struct Writer<'p> {
-    /// Runs its client's next transaction.
+    /// Runs the client's next transaction.
     next: Box<dyn FnMut() -> Result<Option<Ticket<'p>>, Error> + Send + 'p>,
     message: Message,
 }
 
 impl<'p> Writer<'p> {
-    /// Async mode: 64 transactions a message; tickets are looked at now and then.
+    /// Async mode: sends a message every 64 transactions, and polls tickets at intervals.
     fn with_tickets(mut self) -> Result<(), Failure> {
         const TRANSACTIONS: u64 = 64;
         const LOOK: Duration = Duration::from_micros(300);
@@ -105,7 +106,7 @@ impl<'p> Writer<'p> {
             for _ in 0..TRANSACTIONS {
                 last = self.transact()?.or(last);
             }
-            // Without one all gave themselves up, and wait for nothing.
+            // No ticket is outstanding if all transactions aborted themselves.
             last.into_iter().for_each(|last| tickets.push_back((self.message.committed, last)));
             if !self.send()? {
                 return Ok(());
@@ -124,7 +125,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// Sync mode: every transaction is durable when it returns; told every 16.
+    /// Sync mode: a transaction is durable when it returns; sends a message every 16.
     fn waiting(mut self) -> Result<(), Failure> {
         const TRANSACTIONS: u64 = 16;
         loop {
@@ -138,14 +139,14 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// The client's next transaction; what gives itself up counts as committed.
+    /// Runs the client's next transaction; one that aborts itself counts as committed.
     fn transact(&mut self) -> Result<Option<Ticket<'p>>, Failure> {
         let ticket = (self.next)()?;
         self.message.committed += 1;
         Ok(ticket)
     }
 
-    /// Sends the message, in one piece. Answers whether somebody reads.
+    /// Sends the message in one write. Returns whether stdout has a reader.
     fn send(&self) -> Result<bool, Failure> {
         let stdout = io::stdout();
         let bytes = self.message.to_bytes();

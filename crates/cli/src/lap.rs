@@ -1,8 +1,9 @@
-//! A lap: one workload on one design, measured until everything is at home.
+//! One run of a workload on a design, measured until everything is reproduced.
 //!
-//! Loading is not timed. CPU time is that of all threads from the first transaction until the last
-//! is durable *and at home*: nothing that a transaction costs is left out. In front is what the
-//! workers took, behind the rest, emulated delays and what workers did of the steps included.
+//! Loading is not timed. CPU time covers all threads from the first transaction until the last one
+//! is durable *and reproduced*, so no cost of a transaction is left out. Foreground CPU is that of
+//! the workers. Background CPU is the rest, with emulated delays and the workers' share of the
+//! steps.
 
 use lastword::{Erased, Medium, Metrics};
 use papers::Trial;
@@ -26,21 +27,21 @@ pub(crate) struct Done {
     pub(crate) violations: Vec<String>,
 }
 
-/// How a lap is made.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) limit: Limit,
     pub(crate) sampling: Sampling,
-    /// The workload's own check is run behind it.
+    /// Run the workload's own check afterwards.
     pub(crate) check: bool,
-    /// `--pool` names a pool that is there and stays; else one that is made and goes.
+    /// `--pool` names an existing pool, which is kept; otherwise the run's own pool is removed.
     pub(crate) stays: bool,
 }
 
-/// Makes a lap. A design that cannot have so many workers (`plain` has one) has as many as it can.
+/// Runs a workload once. A design with a limit on workers (`plain` has one) gets as many as it can.
 ///
 /// # Errors
-/// What kept it from being run.
+/// A pool cannot be created, or a transaction fails.
 pub(crate) fn lap(
     workload: &str,
     design: DesignName,
@@ -55,14 +56,14 @@ pub(crate) fn lap(
         true => (load.shadow, load.shadow_bytes),
         false => (ShadowName::Full, None),
     };
-    // More readers than there were to be workers are refused below.
+    // `workload_options` refuses more readers than workers below.
     let some = |n: usize| if n <= load.threads { n.min(workers) } else { n };
     let readers = load.readers.map(some);
     let load = &Load { threads: workers, readers, shadow, shadow_bytes, ..load.clone() };
     let place = if how.stays { Place::of(load) } else { Place::fresh(load) };
     let ready = setup::ready(kind, erased, load, place)?;
     let mut positions = setup::clients(&ready.workload, load, ready.run);
-    // Designs that keep nothing have nothing to wait for.
+    // A design without a pool has no outstanding transactions.
     let outstanding = load.outstanding().filter(|_| design.is_durable());
     let readers = load.readers.unwrap_or(0);
     let manner = Manner { sampling: how.sampling, outstanding, readers };
@@ -84,7 +85,8 @@ pub(crate) fn lap(
     let medium = ready.pool.info().medium;
     match how.stays {
         true => ready.pool.close()?,
-        // Everything is at home and the files go: no need to close in good order.
+        // Everything is reproduced and the files are removed: a clean shutdown would be wasted
+        // work.
         false => ready.pool.abandon(),
     }
     Ok(Done { trial, medium, violations })

@@ -1,17 +1,16 @@
-//! Latencies of some transactions, taken without slowing the others down.
+//! Latencies of sampled transactions, at little cost to the others.
 //!
 //! ```text
 //!   | sampled | up to 64 others | look at the durable ID | up to 64 others | look | ...
 //!    start ... commit .................................. durable
 //! ```
 //!
-//! One transaction in [`EVERY`] is timed, of a worker that was told to only read one in
-//! [`EVERY_READ`], and more of a worker that runs few: at least [`SAMPLES_MIN`], or all that it
-//! runs. When a transaction became durable is found out by looking between
-//! runs of others, which are so short that a look comes every 10 microseconds or so: that is the
-//! resolution of durable latencies. In sync mode every transaction is timed, and both latencies are
-//! the same. Asked to, it times every transaction and looks after each, as a program that
-//! acknowledges one by one would.
+//! One transaction in [`EVERY`] is timed, or one in [`EVERY_READ`] of a worker that only reads. A
+//! worker that runs few transactions times at least [`SAMPLES_MIN`] of them, or all. The worker
+//! polls the durable ID between other transactions. These are short, so polls are about 10
+//! microseconds apart: the resolution of durable latencies. In sync mode every transaction is
+//! timed, and both latencies are equal. With `--sample every` each transaction is timed and
+//! followed by a poll, as in a program that acknowledges one by one.
 
 use std::collections::VecDeque;
 
@@ -19,50 +18,50 @@ use hdrhistogram::Histogram;
 use lastword::TxId;
 use medium::cpu;
 
-/// One transaction in so many is timed: reading the clock twice costs as much as a short one.
+/// Sampling interval: two clock reads cost as much as a short transaction.
 const EVERY: u64 = 1024;
 
-/// The same of workers that only read beside others: a median of theirs is held to a few percent.
+/// Sampling interval of workers that only read: enough samples for a median within a few percent.
 const EVERY_READ: u64 = 8;
 
-/// Samples of a worker whose number of transactions is known, if it runs so many: enough for a p99
-/// that ten of them lie beyond.
+/// Minimum samples of a worker whose number of transactions is known: ten samples lie beyond the
+/// p99.
 const SAMPLES_MIN: u64 = 1024;
 
-/// Most transactions between two looks.
+/// Maximum transactions between two polls.
 const STRIDE_MAX: u64 = 64;
 
-/// How far apart looks should be, in nanoseconds.
+/// Intended interval of polls, in nanoseconds.
 const LOOK_NS: u64 = 10_000;
 
-/// Digits that a histogram keeps.
+/// Significant digits of a histogram.
 const DIGITS: u8 = 3;
 
-/// Longest latency that is told from longer ones: 100 s.
+/// Longest distinguishable latency: 100 s.
 const NS_MAX: u64 = 100_000_000_000;
 
-/// What is timed.
+/// Transactions to time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sampling {
-    /// Nothing.
+    /// None.
     Off,
     /// One transaction in [`EVERY`].
     Some,
     /// One transaction in [`EVERY_READ`].
     Often,
-    /// Every transaction: it is durable when it returns.
+    /// Every transaction, which is durable when it returns.
     All,
-    /// Every transaction; after each the worker looks which are durable.
+    /// Every transaction, each followed by a poll.
     Watched,
 }
 
 impl Sampling {
-    /// Of the workers that only read.
+    /// Returns the sampling of workers that only read.
     pub(crate) fn of_readers(self) -> Sampling {
         if self == Sampling::Some { Sampling::Often } else { self }
     }
 
-    /// One transaction in so many, of a worker that runs up to `quota`.
+    /// Returns the sampling interval of a worker that runs up to `quota` transactions.
     fn every(self, quota: u64) -> u64 {
         let at_most = (quota / SAMPLES_MIN).max(1);
         match self {
@@ -81,15 +80,15 @@ pub(crate) struct Latencies {
     pub(crate) commit: Histogram<u64>,
     /// From the first attempt until it was durable.
     pub(crate) durable: Histogram<u64>,
-    /// Of those, the ones that were known to be durable when the next transaction had returned.
+    /// Of those, the ones known to be durable when the next transaction had returned.
     by_next: u64,
-    /// Whether that was looked for.
+    /// Whether every transaction was polled.
     watched: bool,
 }
 
 impl Latencies {
     pub(crate) fn new() -> Latencies {
-        // With bounds: histograms that grow would do it in the middle of a measurement.
+        // With a fixed range: a growing histogram would allocate during the measurement.
         let empty = || Histogram::new_with_max(NS_MAX, DIGITS).expect("the bounds are allowed");
         Latencies { commit: empty(), durable: empty(), by_next: 0, watched: false }
     }
@@ -102,15 +101,15 @@ impl Latencies {
         self.watched |= other.watched;
     }
 
-    /// The share that was known to be durable when the next transaction had returned; nothing when
-    /// that was not looked for.
+    /// Returns the fraction known to be durable when the next transaction had returned; `None`
+    /// unless every transaction was polled.
     pub(crate) fn durable_by_next(&self) -> Option<f64> {
         let count = self.durable.len();
         (self.watched && count > 0).then(|| self.by_next as f64 / count as f64)
     }
 }
 
-/// A transaction that was sampled and is not known to be durable.
+/// A sampled transaction that is not known to be durable.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     /// Cycles when it began.
@@ -123,24 +122,24 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     sampling: Sampling,
-    /// One transaction in so many is timed.
+    /// Sampling interval.
     every: u64,
     is_durable: bool,
     latencies: Latencies,
     /// Sampled and not yet durable.
     pending: VecDeque<Pending>,
-    /// The transaction that is sampled next, counted from 0.
+    /// Number of the next sampled transaction, from 0.
     next: u64,
-    /// The clock is looked at from here on.
+    /// Number of the transaction from which the clock is polled.
     next_look: u64,
-    /// Cycles when the last one was sampled.
+    /// Cycles at the last sample.
     last: u64,
     stride: u64,
 }
 
 impl Sampler {
-    /// `is_durable`: whether the design ever makes anything durable. `quota`: how many transactions
-    /// the worker runs at most.
+    /// Creates a sampler. `is_durable`: the design makes transactions durable. `quota`: the maximum
+    /// number of the worker's transactions.
     pub(crate) fn new(sampling: Sampling, is_durable: bool, quota: u64) -> Sampler {
         let next = if sampling == Sampling::Off { u64::MAX } else { 0 };
         Sampler {
@@ -156,20 +155,20 @@ impl Sampler {
         }
     }
 
-    /// Whether the transaction with this number is to be timed.
+    /// Returns whether the transaction with this number is timed.
     #[inline]
     pub(crate) fn is_due(&self, number: u64) -> bool {
         number >= self.next
     }
 
-    /// How many transactions may run before the next look.
+    /// Returns how many transactions may run before the next poll.
     #[inline]
     pub(crate) fn stride(&self, number: u64) -> u64 {
         self.stride.min(self.next.saturating_sub(number))
     }
 
-    /// Whether transactions take so long that the clock may be looked at now and then between two
-    /// that are timed. Read once for [`STRIDE_MAX`] of them at most: short ones would notice.
+    /// Returns whether transactions are so long that the clock may be read between two timed ones.
+    /// It is read once for at most [`STRIDE_MAX`] transactions, so that short ones are not slowed.
     #[inline]
     pub(crate) fn is_slow(&mut self, number: u64) -> bool {
         let is_due = self.stride < STRIDE_MAX && number >= self.next_look;
@@ -179,7 +178,7 @@ impl Sampler {
         is_due
     }
 
-    /// A transaction was timed, in cycles.
+    /// Records a timed transaction, in cycles.
     pub(crate) fn sampled(&mut self, number: u64, start: u64, end: u64, id: TxId) {
         let ns = cpu::cycles_to_ns(end.saturating_sub(start));
         self.latencies.commit.saturating_record(ns);
@@ -206,12 +205,12 @@ impl Sampler {
         self.next = number + every;
     }
 
-    /// The transaction that was to be timed has given itself up: the next one is timed.
+    /// Skips a timed transaction that aborted itself: the next one is timed.
     pub(crate) fn skipped(&mut self, number: u64) {
         self.next = number + 1;
     }
 
-    /// Looks which samples are durable by this ID, after so many transactions.
+    /// Records the samples that are durable by this ID, after this many transactions.
     #[inline]
     pub(crate) fn look(&mut self, count: u64, durable: impl FnOnce() -> TxId) {
         if let Some(first) = self.pending.front() {
@@ -226,13 +225,13 @@ impl Sampler {
         while let Some(&sample) = self.pending.front().filter(|sample| durable >= sample.id) {
             let ns = cpu::cycles_to_ns(now.saturating_sub(sample.start));
             self.latencies.durable.saturating_record(ns);
-            // Its own return, or the next one's.
+            // The transaction's own return, or the next one's.
             self.latencies.by_next += u64::from(count <= sample.number + 2);
             self.pending.pop_front();
         }
     }
 
-    /// Everything is durable now: the samples that nobody has looked at since, too.
+    /// Records all outstanding samples: everything is durable.
     pub(crate) fn finish(mut self, now: u64) -> Latencies {
         self.latencies.watched = self.sampling == Sampling::Watched;
         self.settle(TxId(u64::MAX), u64::MAX, now);
@@ -259,7 +258,7 @@ mod tests {
         assert_eq!(sampler.latencies.commit.len(), 10);
     }
 
-    /// How many of `count` transactions are timed.
+    /// Counts the timed ones of `count` transactions.
     fn timed_of(sampling: Sampling, count: u64) -> u64 {
         let mut sampler = Sampler::new(sampling, true, count);
         let (mut number, mut timed) = (0, 0);
@@ -343,7 +342,7 @@ mod tests {
     #[test]
     fn who_looks_after_each_knows_which_were_durable_when_the_next_returned() {
         let mut sampler = Sampler::new(Sampling::Watched, true, u64::MAX);
-        // Transactions 0 to 3; durable when looked at after each: none, 0 and 1, none, 2.
+        // Transactions 0 to 3; durable after each poll: none, 0 and 1, none, 2.
         for (number, durable) in [(0, 0), (1, 2), (2, 2), (3, 3)] {
             assert!(sampler.is_due(number));
             sampler.sampled(number, 0, 100, TxId(number + 1));

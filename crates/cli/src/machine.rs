@@ -1,4 +1,4 @@
-//! This process's use of the machine; the machine itself is `papers::machine`.
+//! Description of the machine under measurement, and resource use of this process.
 
 use papers::machine::value;
 pub(crate) use papers::machine::{Machine, commit};
@@ -10,7 +10,7 @@ pub(crate) fn process_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the peak resident memory of this process in bytes; `None` where the system does not say.
+/// Returns the peak memory of this process in bytes; `None` where the system does not report it.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib: u64 = value(&status, "VmHWM")?.strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,13 +1,13 @@
 //! The `lastword` program.
 //!
-//! Each command is a file; each returns a [`Verdict`](failure::Verdict), or why it could not be
-//! run.
+//! Each command is a file, and returns a [`Verdict`](failure::Verdict) or the error that kept it
+//! from running.
 //!
 //! | exit status | |
 //! |---|---|
-//! | 0 | everything that was checked holds |
+//! | 0 | success: every check held |
 //! | 1 | a check failed |
-//! | 2 | it could not be run, was asked for wrongly, or its output could not be written |
+//! | 2 | usage error, I/O error, or output that could not be written |
 //! | 128 + n | signal n ended it ([`signals`]) |
 
 mod args;
@@ -56,16 +56,16 @@ use clap::Parser;
 use crate::args::{Command, CommandLine, KillWriter};
 use crate::failure::{Failure, Verdict};
 
-/// Bytes of the stack that a command needs at least: the parser of the command line takes some
-/// hundred KiB in a build without optimizations. What Linux gives by default.
+/// Minimum stack of a command, and the default of Linux. Without optimizations the argument parser
+/// alone takes some hundred KiB.
 const STACK_BYTES: usize = 8 << 20;
 
 fn main() -> ExitCode {
     exit(with_stack(run))
 }
 
-/// Runs a command on a stack that is large enough, whatever `ulimit -s` says. Only a smaller limit
-/// costs a thread: a process slot may be scarce, too.
+/// Runs a command on a stack that is large enough, whatever `ulimit -s` says. A thread is created
+/// only for a smaller limit, since process slots may be scarce.
 fn with_stack(run: fn() -> Result<Verdict, Failure>) -> Result<Verdict, Failure> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
     if limit.is_none_or(|bytes| bytes >= STACK_BYTES as u64) {
@@ -73,12 +73,12 @@ fn with_stack(run: fn() -> Result<Verdict, Failure>) -> Result<Verdict, Failure>
     }
     let main = thread::Builder::new().name("main".into()).stack_size(STACK_BYTES).spawn(run);
     let main = main.map_err(|source| Failure::Stack { limit: limit.unwrap_or(0), source })?;
-    // Its panic was printed; the exit status is that of a panic in `main`.
+    // Its panic was printed; the exit status equals that of a panic in `main`.
     main.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 fn run() -> Result<Verdict, Failure> {
-    // A limit on the size of files (`ulimit -f`) is an error with a message, not a silent end.
+    // Ignored, so that a limit on file sizes (`ulimit -f`) is an error with a message.
     medium::signals::ignore_size_signal();
     signals::handle();
     let mut arguments = std::env::args_os().skip(1).peekable();
@@ -90,7 +90,7 @@ fn run() -> Result<Verdict, Failure> {
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
         Err(help) => return output::help(&help).map(|()| Verdict::Held),
     };
-    // Before anything is done whose outcome would not arrive.
+    // Checked first: no work is done whose output would be lost.
     output::check()?;
     match command {
         Command::Demo(arguments) => demo::run(&arguments),
@@ -111,7 +111,7 @@ fn exit(done: Result<Verdict, Failure>) -> ExitCode {
         Ok(Verdict::Held) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),
         Err(failure) => {
-            // Nobody to tell when even this cannot be written.
+            // A failed write to stderr cannot be reported anywhere.
             let _ = writeln!(std::io::stderr(), "error: {failure}");
             ExitCode::from(2)
         }

@@ -1,5 +1,5 @@
-//! `lastword completions` and `lastword man`: what shells and `man` are told, made from the same
-//! command line that is parsed.
+//! `lastword completions` and `lastword man`: shell completions and manual pages, generated from
+//! the definition of the command line.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::args::{CommandLine, Completions, Manual};
 use crate::failure::{Failure, Verdict};
 use crate::output;
 
-/// Prints the completions for a shell.
+/// Prints the completion script of a shell.
 ///
 /// # Errors
-/// They cannot be printed.
+/// Standard output cannot be written.
 pub(crate) fn completions(arguments: &Completions) -> Result<Verdict, Failure> {
     let mut command = CommandLine::command();
     let name = command.get_name().to_owned();
@@ -24,10 +24,10 @@ pub(crate) fn completions(arguments: &Completions) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Prints the whole manual, or writes it to a directory, a page a command.
+/// Prints the whole manual, or writes it to a directory, one page a command.
 ///
 /// # Errors
-/// A page cannot be written or printed.
+/// A page cannot be written.
 pub(crate) fn man(arguments: &Manual) -> Result<Verdict, Failure> {
     match &arguments.out {
         Some(directory) => write(directory).map_err(Failure::io("writing the manual"))?,
@@ -44,14 +44,14 @@ fn write(directory: &Path) -> io::Result<()> {
     clap_mangen::generate_to(CommandLine::command(), directory)
 }
 
-/// All pages, one behind the other.
+/// Returns all pages, one after another.
 fn whole() -> io::Result<Vec<u8>> {
     fn add(command: &clap::Command, pages: &mut Vec<u8>) -> io::Result<()> {
         Man::new(command.clone()).render(pages)?;
         command.get_subcommands().try_for_each(|command| add(command, pages))
     }
     let mut command = CommandLine::command().disable_help_subcommand(true);
-    command.build(); // pages have the names that commands get here
+    command.build(); // fills in the full names of subcommands, which pages show
     let mut pages = Vec::new();
     add(&command, &mut pages)?;
     Ok(pages)

@@ -1,4 +1,4 @@
-//! The media by the names that the command line has for them: the one list.
+//! The registry of media, by command-line name.
 
 use clap::ValueEnum;
 use lastword::Medium;
@@ -17,7 +17,7 @@ pub(crate) enum MediumName {
     Emulated,
 }
 
-/// What the emulated medium costs; others cost what they cost.
+/// Costs of the emulated medium; other media have their real costs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Costs {
     pub(crate) latency_cycles: u64,
@@ -26,10 +26,10 @@ pub(crate) struct Costs {
 }
 
 impl MediumName {
-    /// What a new pool is on when nothing is said.
+    /// Medium of a new pool by default.
     pub(crate) const DEFAULT: MediumName = MediumName::File;
 
-    /// The name of what a pool is on.
+    /// Returns the name of a pool's medium.
     pub(crate) fn of(medium: Medium) -> MediumName {
         match medium {
             Medium::Emulated { .. } => MediumName::Emulated,
@@ -43,7 +43,7 @@ impl MediumName {
         self.medium(Costs::default()).name()
     }
 
-    /// The medium of this name.
+    /// Returns the medium of this name.
     pub(crate) fn medium(self, costs: Costs) -> Medium {
         match self {
             MediumName::File => Medium::File,
@@ -51,13 +51,13 @@ impl MediumName {
             MediumName::PersistentCache => Medium::PersistentCache,
             MediumName::Emulated => Medium::Emulated {
                 latency_cycles: costs.latency_cycles,
-                // A float beyond the integers becomes the nearest one.
+                // The cast saturates for floats beyond the integers.
                 bandwidth_bytes_per_second: (costs.bandwidth_gbps * 1e9) as u64,
             },
         }
     }
 
-    /// Whether a pool that nobody keeps is best in a directory in memory.
+    /// Returns whether a temporary pool belongs into a directory in memory.
     pub(crate) fn is_best_in_memory(self) -> bool {
         matches!(self, MediumName::Emulated | MediumName::PersistentCache)
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_the_one_of_its_medium() {
+    fn medium_names_match_their_value_names() {
         for name in MediumName::value_variants() {
             assert_eq!(MediumName::of(name.medium(Costs::default())), *name);
             let shown = name.to_possible_value().unwrap();

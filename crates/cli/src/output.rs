@@ -1,19 +1,19 @@
-//! Standard output: everything that a command prints goes through here.
+//! Standard output: every command prints through this module.
 //!
 //! | standard output | the command |
 //! |---|---|
-//! | closed (`>&-`) | does nothing, says why, exit status 2 |
-//! | cannot be written (a full disk, `/dev/full`) | says why, exit status 2 |
-//! | a pipe whose reader has gone (`head`) | stops printing, and keeps its own exit status |
+//! | closed (`>&-`) | does no work, prints an error, exit status 2 |
+//! | not writable (a full disk, `/dev/full`) | prints an error, exit status 2 |
+//! | a pipe closed by its reader (`head`) | stops printing, keeps its own exit status |
 //!
-//! A closed pipe is no error: its reader has read enough. The result of a command (`pool check`: 0
-//! or 1) does not depend on its reader, so its exit status stays.
+//! A closed pipe is no error: its reader has read enough. The verdict of a command (`pool check`: 0
+//! or 1) does not depend on its reader.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use crate::failure::Failure;
 
-/// Refuses to work where nothing that is printed arrives.
+/// Fails early if no output could arrive.
 ///
 /// # Errors
 /// [`Failure::NoOutput`] when the process was started with standard output closed.
@@ -21,7 +21,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     if medium::stdio::stdout_was_closed() { Err(Failure::NoOutput) } else { Ok(()) }
 }
 
-/// Prints a report and a line's end.
+/// Prints a report and a newline.
 ///
 /// # Errors
 /// As [`stream`].
@@ -29,28 +29,28 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     stream(|out| writeln!(out, "{text}"))
 }
 
-/// Prints what `write` writes.
+/// Prints the output of `write`.
 ///
 /// # Errors
-/// [`Failure::NoOutput`], or it could not be written; a reader that has gone is no error.
+/// [`Failure::NoOutput`], or a failed write; a closed pipe is no error.
 pub(crate) fn stream(
     write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
 ) -> Result<(), Failure> {
     check()?;
     let mut out = BufWriter::new(io::stdout().lock());
     let result = write(&mut out).and_then(|()| out.flush());
-    // Dropped, a buffer tries once more to write what is left in it.
+    // Detached before the drop: a buffer retries the failed write when it is dropped.
     let _ = out.into_parts();
     printed(result)
 }
 
-/// Prints what was asked for in place of a command: help, or the version.
+/// Prints the help or the version.
 ///
 /// # Errors
 /// As [`stream`].
 pub(crate) fn help(help: &clap::Error) -> Result<(), Failure> {
     check()?;
-    // With colours where it is a terminal; the flush is of a last line without an end.
+    // In colors on a terminal. The flush completes a last line without a newline.
     printed(help.print().and_then(|()| io::stdout().flush()))
 }
 

@@ -1,6 +1,6 @@
-//! How evenly a run went: the worst 100 ms of it.
+//! Evenness of a run: its worst 100 ms.
 //!
-//! Each worker notes how many transactions it has done, about every millisecond:
+//! Each worker records its number of transactions about once a millisecond:
 //!
 //! ```text
 //!   marks of worker 0   | ....|....|..........stall..........|....|....|
@@ -9,24 +9,24 @@
 //!                             <------------ 100 ms ------------>
 //! ```
 //!
-//! Between two marks of a worker its transactions are taken as spread evenly. A stall has a mark
-//! close before it and one at its end, so nothing is spread over it. Windows lie where every worker
-//! was running.
+//! Between two marks a worker's transactions are interpolated evenly. A stall has a mark shortly
+//! before it and one at its end, so no transaction is interpolated into it. Windows lie where every
+//! worker was running.
 
 use medium::cpu;
 
 /// Length of a window, in milliseconds.
 const WINDOW_MS: usize = 100;
 
-/// Marks that there is room for at the start: ten seconds of them.
+/// Initial capacity: the marks of ten seconds.
 const MARKS: usize = 10_000;
 
 /// One worker's marks.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Cycles of the counter, transactions done by then; both ascend.
+    /// Pairs of a cycle count and the transactions done by then; both ascend.
     marks: Vec<(u64, u64)>,
-    /// The last call, marked or not.
+    /// The last observation, recorded or not.
     last: (u64, u64),
     next: u64,
     /// Cycles of a millisecond.
@@ -34,7 +34,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A worker that starts at this moment.
+    /// Creates the record of a worker that starts now.
     pub(crate) fn start(now: u64) -> Pace {
         Pace::with_tick(now, cpu::cycles_per_second() / 1000)
     }
@@ -45,7 +45,7 @@ impl Pace {
         Pace { marks, last: (now, 0), next: now + tick, tick }
     }
 
-    /// By this moment so many transactions are done.
+    /// Observes the number of transactions done by now.
     #[inline]
     pub(crate) fn mark(&mut self, now: u64, count: u64) {
         if now >= self.next {
@@ -63,13 +63,13 @@ impl Pace {
         self.next = now + self.tick;
     }
 
-    /// This moment ends it.
+    /// Ends the record.
     pub(crate) fn end(mut self, now: u64, count: u64) -> Pace {
         self.push(now, count);
         self
     }
 
-    /// Adds to `sums[i]` what was done by `from + i` ticks; between marks, evenly.
+    /// Adds the transactions done by tick `from + i` to `sums[i]`, interpolated between marks.
     fn add_to(&self, sums: &mut [f64], from: u64) {
         let mut after = 1;
         for (i, sum) in sums.iter_mut().enumerate() {
@@ -84,8 +84,8 @@ impl Pace {
     }
 }
 
-/// The fewest transactions of all workers in any 100 ms in which all of them were running; nothing
-/// when there were none so long.
+/// Returns the fewest transactions of all workers in any 100 ms during which all were running;
+/// `None` if no such window exists.
 pub(crate) fn worst_100ms(paces: &[Pace]) -> Option<u64> {
     let tick = paces.first()?.tick;
     let from = paces.iter().map(|pace| pace.marks[0].0).max()?;
@@ -103,8 +103,8 @@ pub(crate) fn worst_100ms(paces: &[Pace]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A worker that does `each` transactions a millisecond of 1000 cycles, looks at the clock
-    /// after every one, and stands still between `stall.0` and `stall.1` milliseconds.
+    /// Returns a worker that does `each` transactions a millisecond of 1000 cycles, observes each,
+    /// and stalls between `stall.0` and `stall.1` milliseconds.
     fn worker(start_ms: u64, end_ms: u64, each: u64, stall: (u64, u64)) -> Pace {
         let mut pace = Pace::with_tick(1000 * start_ms, 1000);
         let mut count = 0;
@@ -119,36 +119,36 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_window_of_an_even_run_is_like_any_other() {
+    fn even_run_has_even_worst_window() {
         let paces = [worker(0, 1000, 10, (0, 0)), worker(0, 1000, 30, (0, 0))];
         let worst = worst_100ms(&paces).unwrap();
         assert!((3990..=4000).contains(&worst), "{worst}");
     }
 
     #[test]
-    fn a_stall_of_one_worker_leaves_the_others_work() {
+    fn stall_of_one_worker_leaves_other_work() {
         let paces = [worker(0, 1000, 10, (300, 450)), worker(0, 1000, 30, (0, 0))];
         let worst = worst_100ms(&paces).unwrap();
         assert!((2990..=3001).contains(&worst), "{worst}");
     }
 
     #[test]
-    fn a_stall_shorter_than_the_window_is_seen_in_full() {
-        // 60 ms of nothing, between two marks of the clock: 40 ms of work are left.
+    fn stall_shorter_than_window_is_seen_in_full() {
+        // A stall of 60 ms between two marks leaves 40 ms of work.
         let worst = worst_100ms(&[worker(0, 1000, 10, (301, 361))]).unwrap();
         assert!((390..=410).contains(&worst), "{worst}");
     }
 
     #[test]
-    fn start_and_end_are_no_stall() {
-        // One comes later, one goes earlier: only what all of them ran through counts.
+    fn start_and_end_are_not_stalls() {
+        // Workers start late and end early: only the time common to all counts.
         let paces = [worker(50, 1000, 10, (0, 0)), worker(0, 900, 10, (0, 0))];
         let worst = worst_100ms(&paces).unwrap();
         assert!((1990..=2000).contains(&worst), "{worst}");
     }
 
     #[test]
-    fn a_short_run_has_no_worst_window() {
+    fn short_run_has_no_worst_window() {
         assert_eq!(worst_100ms(&[]), None);
         assert_eq!(worst_100ms(&[worker(0, 99, 10, (0, 0))]), None);
         assert_eq!(worst_100ms(&[worker(0, 60, 10, (0, 0)), worker(60, 200, 10, (0, 0))]), None);

@@ -1,7 +1,7 @@
-//! `lastword pool`: create, describe, check; what is in it is shown by `dump`.
+//! `lastword pool`: create and describe pools. [`crate::check`] and [`crate::dump`] are files of
+//! their own.
 //!
-//! `info` reads superblocks; to time a flush it writes a file without a name beside the pool.
-//! What `check` says is in [`crate::check`].
+//! `info` reads superblocks. To time a flush it writes an unnamed file beside the pool.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::media::{Costs, MediumName};
 use crate::report::{json, print, table};
 use crate::shadow::{ShadowName, check_bound};
 
-/// Runs it and prints what it has found.
+/// Runs the command and prints its report.
 ///
 /// # Errors
-/// What kept it from being done; for `check`, damage is a verdict.
+/// The pool cannot be created or examined; for `check`, damage is a verdict.
 pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
     match command {
         PoolCommand::Create(create) => self::create(create),
@@ -29,7 +29,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
 }
 
 fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
-    // What it costs is said by whoever opens it.
+    // The process that opens the pool chooses the costs of its medium.
     let options = Options::new()
         .bytes(arguments.bytes)
         .log_bytes(arguments.log_bytes)
@@ -57,7 +57,7 @@ fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// `pool info`.
+/// The report of `pool info`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Description {
     pub(crate) path: String,
@@ -71,40 +71,40 @@ pub(crate) struct Description {
     heap_bytes: u64,
     log_bytes: u64,
     reproduced_id: u64,
-    /// Whether it was closed in good order; otherwise opening it recovers.
+    /// Clean shutdown; otherwise opening the pool recovers.
     clean: bool,
     file_system: Option<&'static str>,
     survives_power_loss: bool,
-    /// A small durable write there; nothing when it could not be measured.
+    /// Time of a small durable write there; `None` if it could not be measured.
     flush_ns: Option<u64>,
-    /// How groups get to the log; nothing where it is mapped.
+    /// Write path of log groups; `None` for a mapped log.
     log_path: Option<String>,
-    /// Why they go through the page cache; nothing where they do not, or the log is mapped.
+    /// Reason for the page cache; `None` for a log that bypasses it or is mapped.
     page_cache: Option<String>,
-    /// Transactions that are combined into one group; 0: groups are as they come.
+    /// Bound of a combined group; 0: groups are not combined.
     group: u64,
     compress: bool,
-    /// Of the transactional memory when the pool is open; nothing where the design has none.
+    /// Of the transactional memory of the open pool; `None` for a design without one.
     ownership_records: Option<u64>,
     memory_bytes: MemoryBytes,
 }
 
-/// Memory that the pool takes when it is open.
+/// Memory of the open pool.
 #[derive(Debug, Serialize)]
 struct MemoryBytes {
-    /// What transactions work on: as large as the heap, or its bound.
+    /// The shadow: as large as the heap, or its bound.
     heap: u64,
-    /// What a shadow with a bound knows of the heap's pages.
+    /// Page table of a bounded shadow.
     page_table: u64,
-    /// Each worker's ring, when it was filled once.
+    /// Each worker's ring, once filled.
     ring_per_worker: u64,
-    /// At most: what is in the log and not at home yet.
+    /// Maximum of records that are logged and not reproduced.
     queue_max: u64,
-    /// At most: pages gathered on their way home.
+    /// Maximum of gathered pages in flight to the heap image.
     gathered_max: u64,
-    /// The pool's files, where they are in memory themselves.
+    /// The pool's files, if they are in memory.
     files: u64,
-    /// All of it, with one worker.
+    /// Sum, with one worker.
     total_max_with_one_worker: u64,
 }
 
@@ -121,7 +121,7 @@ impl MemoryBytes {
         }
     }
 
-    /// As one formula.
+    /// Formats the sum as a formula.
     fn show(&self) -> String {
         let parts = [
             ("", self.heap, " shadow"),
@@ -142,11 +142,11 @@ impl MemoryBytes {
 
 impl Description {
     fn of(info: &Info, path: &Path) -> Description {
-        // What is mapped is not flushed to a disk.
+        // Mapped memory is not flushed to a disk.
         let place = (info.medium == Some(Medium::File)).then(|| PoolFile::open_shared(path).ok());
         let place = place.flatten();
         let flush_ns = place.as_ref().and_then(|file| file.measure_flush().ok());
-        // What opening the pool would find with its first write; `info` has only read.
+        // The first write after opening finds this out; `info` has only read.
         let refused = || place.and_then(|file| file.takes_direct_writes()) == Some(false);
         let log_path = info.log_path.map(|path| match path.direct && refused() {
             true => LogPath { io_uring: false, direct: false },
@@ -181,12 +181,12 @@ impl Description {
         }
     }
 
-    /// How groups of the log are written.
+    /// Describes how log groups are formed.
     fn groups(&self) -> String {
         let compressed = if self.compress { ", LZ4" } else { "" };
         match self.group {
-            0 => format!("as they come{compressed}"),
-            most => format!("of up to {}, combined{compressed}", table::grouped(most)),
+            0 => format!("not combined{compressed}"),
+            most => format!("combined, up to {} transactions{compressed}", table::grouped(most)),
         }
     }
 
@@ -195,7 +195,7 @@ impl Description {
             true if self.medium != Some(MediumName::File.name()) => {
                 "kill -9 and power loss, as far as the memory does"
             }
-            true => "kill -9 and power loss, as far as the disk keeps its word about flushes",
+            true => "kill -9 and power loss, if the disk honors flushes",
             false => "kill -9, not power loss",
         };
         let layout = match self.layout.as_str() {
@@ -215,7 +215,7 @@ impl Description {
             ("log", table::bytes(self.log_bytes)),
             ("groups of the log", self.groups()),
             ("reproduced ID", table::grouped(self.reproduced_id)),
-            ("closed in good order", yes_no(self.clean)),
+            ("clean shutdown", yes_no(self.clean)),
             ("memory when open", self.memory_bytes.show()),
         ];
         if let Some(records) = self.ownership_records {

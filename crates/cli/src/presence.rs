@@ -1,4 +1,4 @@
-//! Whether what was acknowledged is there, after a crash.
+//! Checks that acknowledged transactions survive a crash.
 //!
 //! ```text
 //!   timed region        | flush | tail, untimed, 50 ms       | abandon | open, recover
@@ -6,14 +6,15 @@
 //!       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ looked for
 //! ```
 //!
-//! The measured run ends durable, so what a crash may tear is made afterwards: a tail of further
-//! transactions, each one's ID kept, and the pool is left in the middle of it. A transaction is
-//! acknowledged when its ID is at most the pool's durable ID just before. After recovery clients
-//! are drawn again from a copy made near the end of the timed region: the workload knows what each
-//! of their transactions must have left. In sync mode every commit of the tail is acknowledged.
+//! The measured run ends durable, so a crash there would lose nothing. A tail of further
+//! transactions follows; their IDs are recorded, and the pool is abandoned in the middle of it. A
+//! transaction is acknowledged if its ID is at most the pool's durable ID just before. After
+//! recovery a copy of each client, taken near the end of the timed region, generates its
+//! transactions again: the workload knows the effect of each. In sync mode every commit of the tail
+//! is acknowledged.
 //!
 //! Invariants that are checked: the recovered ID is not below the acknowledged one; every
-//! transaction looked for is present; the workload's own check.
+//! acknowledged transaction is present; the workload's own check holds.
 
 use std::time::{Duration, Instant};
 
@@ -26,26 +27,26 @@ use crate::failure::is_damage;
 use crate::gate::{self, Gate};
 use crate::setup::Ready;
 
-/// How long the tail runs.
+/// Duration of the tail.
 const TAIL: Duration = Duration::from_millis(50);
 
-/// Most transactions of a worker's tail: what regenerating them may take.
+/// Bound on a worker's tail, and so on the cost of generating it again.
 const TAIL_MAX: usize = 1 << 16;
 
-/// Violations that are shown.
+/// Maximum number of violations shown.
 const SHOWN: usize = 10;
 
-/// What a check has found. Empty: everything holds.
+/// Result of a check. Empty: everything holds.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    /// Acknowledged transactions that are not there.
+    /// Number of lost acknowledged transactions.
     missing: u64,
-    /// Recovered up to here, though more was acknowledged: (recovered, acknowledged).
+    /// Recovery ended below the acknowledged ID: (recovered, acknowledged).
     short: Option<(TxId, TxId)>,
-    /// There is no workload in the pool any more.
+    /// The pool holds no workload any more.
     gone: bool,
     violations: Vec<Violation>,
-    /// What kept the pool from being opened or read.
+    /// The error that kept the pool from being opened or read.
     damage: Option<Error>,
 }
 
@@ -58,7 +59,7 @@ impl Losses {
             && self.damage.is_none()
     }
 
-    /// One line for each.
+    /// Returns one line for each loss.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(damage) = &self.damage {
@@ -78,11 +79,11 @@ impl Losses {
     }
 }
 
-/// Leaves the pool as a crash would, in the middle of a tail of transactions; opens and checks it.
-/// Designs of which nothing is there again are checked where they are.
+/// Abandons the pool in the middle of a tail of transactions, as a crash would; opens and checks
+/// it. A design without a pool is checked in memory.
 ///
 /// # Errors
-/// What kept the check from being done; damage is a loss, not an error.
+/// The check cannot run; damage is a loss, not an error.
 pub(crate) fn crash_and_check(
     ready: Ready,
     positions: &[Position<AnyClient>],
@@ -120,7 +121,7 @@ fn damage_is_loss(checked: Result<Losses, Error>) -> Result<Losses, Error> {
     }
 }
 
-/// Runs every worker on for a while; answers the IDs of its transactions.
+/// Runs a tail on every worker; returns the IDs of its transactions.
 fn run_tails(ready: &Ready, positions: &[Position<AnyClient>]) -> Result<Vec<Vec<TxId>>, Error> {
     let Ready { design, pool, workload, .. } = ready;
     let (gate, rolls_back) = (Gate::default(), design.rolls_back);
@@ -157,8 +158,8 @@ fn run_tails(ready: &Ready, positions: &[Position<AnyClient>]) -> Result<Vec<Vec
     })
 }
 
-/// Runs the client's current transaction as [`crate::driver::transact`] does; answers its ID. One
-/// that gave itself up has nothing to be looked for, and no ID.
+/// Runs the client's current transaction as [`crate::driver::transact`] does; returns its ID. A
+/// transaction that aborted itself has no ID.
 fn transact(
     worker: &mut dyn AnyWorker,
     rolls_back: bool,
@@ -175,7 +176,7 @@ fn transact(
     }
 }
 
-/// Looks for the last transactions of every worker, and runs the workload's check.
+/// Looks up the last transactions of every worker, and runs the workload's check.
 fn check(
     pool: &dyn AnyPool,
     workload: &AnyWorkload,
@@ -187,7 +188,7 @@ fn check(
     let mut missing = 0;
     for (position, ids) in positions.iter().zip(tails) {
         let (mut client, from) = position.recent[0].clone();
-        // What was timed was flushed: all of it is acknowledged.
+        // The timed region was flushed: all of it is acknowledged.
         let timed = (from..position.count).map(|_| TxId::NONE);
         for id in timed.chain(ids.iter().copied()) {
             workload.next(&mut client);
@@ -211,7 +212,7 @@ mod tests {
     use lastword::{Options, Pool, Volatile};
     use workloads::Kind;
 
-    /// A bank in memory, and the positions of two workers that have run so many transfers.
+    /// A bank in memory, and the positions of two workers after this many transfers.
     fn bank(transfers: u64) -> (Pool<Volatile>, AnyWorkload, Vec<Position<AnyClient>>) {
         let options = workloads::Options { scale: 0.001, ..workloads::Options::default() };
         let kind = Kind::by_name("bank").unwrap();
@@ -234,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_run_is_found() {
+    fn executed_transactions_are_present() {
         let (pool, bank, positions) = bank(100);
         let losses = check(&pool, &bank, &positions, &[vec![], vec![]], TxId(0)).unwrap();
         assert!(losses.is_empty(), "{:?}", losses.lines());
     }
 
     #[test]
-    fn what_was_counted_and_never_run_is_missed() {
+    fn counted_but_missing_transactions_are_lost() {
         let (pool, bank, mut positions) = bank(100);
         positions[1].count += 3;
         let losses = check(&pool, &bank, &positions, &[vec![], vec![]], TxId(0)).unwrap();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_tail_only_what_was_acknowledged_is_missed() {
+    fn unacknowledged_tail_may_be_lost() {
         let (pool, bank, positions) = bank(100);
         let tails = [vec![TxId(900), TxId(902)], vec![TxId(901), TxId(903)]];
         let losses = check(&pool, &bank, &positions, &tails, TxId(901)).unwrap();

@@ -5,10 +5,10 @@
 //!   3      0.5   500ms   2min   1h           (a bare number has the flag's own unit)
 //! ```
 //!
-//! Letters may be of either case. A fraction of a unit is computed exactly and rounded down to
-//! whole bytes or nanoseconds.
+//! Unit names ignore case. A fraction of a unit is computed exactly and rounded down to whole bytes
+//! or nanoseconds.
 
-/// A unit's name in lower case, and how many bytes or nanoseconds it is.
+/// A unit's name in lower case, and its size in bytes or nanoseconds.
 type Unit = (&'static str, u128);
 
 const SIZES: [Unit; 17] = [
@@ -49,20 +49,20 @@ const SECOND: u128 = 1_000_000_000;
 const SIZE_UNITS: &str = "B, K, M, G, T, P (powers of 1024), KiB to PiB, KB to PB (powers of 1000)";
 const TIME_UNITS: &str = "ns, us, ms, s, min, h";
 
-/// A number of bytes.
+/// Parses a number of bytes.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let unit = find(&SIZES, unit).ok_or_else(|| no_unit(unit, "size", SIZE_UNITS))?;
     if unit == 1 && number.decimals > 0 {
-        return Err("a byte has no parts: give a whole number, or a unit, as in 1.5G".into());
+        return Err("bytes are whole: give a whole number, or a unit, as in 1.5G".into());
     }
     let bytes = number.times(unit).and_then(|bytes| u64::try_from(bytes).ok());
     bytes.ok_or_else(|| "it is more than 2^64 bytes".into())
 }
 
-/// A time in seconds, where the flag has no unit of its own.
+/// Parses a time in seconds; a bare number is in seconds.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
-    // A plain number may have an exponent, too.
+    // A bare number may have an exponent.
     if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return positive(text);
     }
@@ -70,22 +70,22 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     if ns > 0 { Ok(ns as f64 / 1e9) } else { Err("it must be above 0".into()) }
 }
 
-/// A time in nanoseconds, up to a second: a latency.
+/// Parses a latency in nanoseconds, up to a second.
 pub(crate) fn nanoseconds(text: &str) -> Result<u64, String> {
     time(text, 1, SECOND)
 }
 
-/// A time in whole microseconds, up to an hour.
+/// Parses a time in whole microseconds, up to an hour.
 pub(crate) fn microseconds(text: &str) -> Result<u64, String> {
     Ok(time(text, MICROSECOND, 3600 * SECOND)? / MICROSECOND as u64)
 }
 
-/// A time in whole milliseconds, up to an hour.
+/// Parses a time in whole milliseconds, up to an hour.
 pub(crate) fn milliseconds(text: &str) -> Result<u64, String> {
     Ok(time(text, MILLISECOND, 3600 * SECOND)? / MILLISECOND as u64)
 }
 
-/// Nanoseconds; a bare number has the unit `own`.
+/// Returns nanoseconds; a bare number has the unit `own`.
 fn time(text: &str, own: u128, most: u128) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let unit = match unit {
@@ -97,20 +97,20 @@ fn time(text: &str, own: u128, most: u128) -> Result<u64, String> {
     u64::try_from(ns).map_err(|_| most_text())
 }
 
-/// A number as it stands: `digits` shifted by `decimals` places.
+/// A decimal number: `digits` shifted by `decimals` places.
 struct Number {
     digits: u128,
     decimals: u32,
 }
 
 impl Number {
-    /// Rounded down; `None` where it is too large.
+    /// Returns the product with a unit, rounded down; `None` on overflow.
     fn times(&self, unit: u128) -> Option<u128> {
         Some(self.digits.checked_mul(unit)? / 10_u128.checked_pow(self.decimals)?)
     }
 }
 
-/// A text's number and its unit.
+/// Splits a text into its number and its unit.
 fn split(text: &str) -> Result<(Number, &str), String> {
     let text = text.trim();
     if text.starts_with('-') {
@@ -123,7 +123,7 @@ fn split(text: &str) -> Result<(Number, &str), String> {
     if whole.is_empty() || fraction.contains('.') || (fraction.is_empty() && number.contains('.')) {
         return Err("it must begin with a number, as 64 or 1.5".into());
     }
-    // 10^20 times the largest unit fits.
+    // 10^20 times the largest unit fits into 128 bits.
     if digits.len() > 20 {
         return Err("it has too many digits".into());
     }
@@ -136,8 +136,8 @@ fn find(units: &[Unit], name: &str) -> Option<u128> {
     units.iter().find(|(known, _)| *known == name).map(|(_, factor)| *factor)
 }
 
-fn no_unit(unit: &str, what: &str, units: &str) -> String {
-    format!("`{unit}` is no unit of {what}: use one of {units}")
+fn no_unit(unit: &str, quantity: &str, units: &str) -> String {
+    format!("`{unit}` is no unit of {quantity}: use one of {units}")
 }
 
 fn number(text: &str) -> Result<f64, String> {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_size_is_refused_with_its_reason() {
+    fn invalid_size_is_refused_with_reason() {
         for (text, why) in [
             ("", "begin with a number"),
             ("K", "begin with a number"),
@@ -222,8 +222,8 @@ mod tests {
             ("+1", "begin with a number"),
             ("-1", "negative"),
             ("-1G", "negative"),
-            ("1.5", "no parts"),
-            ("1.5B", "no parts"),
+            ("1.5", "bytes are whole"),
+            ("1.5B", "bytes are whole"),
             ("1X", "`X` is no unit of size: use one of B, K, M, G, T"),
             ("1e9", "`e9` is no unit"),
             ("1G1", "`G1` is no unit"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn time_takes_units_and_has_its_own() {
+    fn time_takes_units_and_defaults_to_own() {
         for (text, expected) in [
             ("3", 3.0),
             ("0.5", 0.5),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_time_is_refused_with_its_reason() {
+    fn invalid_time_is_refused_with_reason() {
         for text in ["0", "-1", "nan", "inf", "0ms", "1x", "", "2e9", "999999999h"] {
             assert!(seconds(text).is_err(), "{text}");
         }

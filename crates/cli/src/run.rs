@@ -1,4 +1,4 @@
-//! `lastword run`: one workload on one design, measured, crashed, recovered and checked.
+//! `lastword run`: measures one workload on one design; then crashes, recovers and checks it.
 
 use workloads::{AnyClient, Kind};
 
@@ -13,19 +13,19 @@ use crate::presence;
 use crate::report::{self, Conditions, RunReport, json, progress, table};
 use crate::setup::{self, Place, Ready};
 
-/// Seconds of a run when nothing is said.
+/// Default duration of a run, in seconds.
 const SECONDS: f64 = 3.0;
 
-/// Runs it and prints the report.
+/// Runs the workload and prints the report.
 ///
 /// # Errors
-/// What kept it from being run, or checked.
+/// A pool cannot be created, a transaction fails, or the check cannot run.
 pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
     let Run { workload, design, sample, load } = arguments;
     let mut load = design.adjust(load);
     load.check_shadow(*design)?;
     if load.pool.as_ref().is_some_and(|path| path.symlink_metadata().is_ok()) {
-        load.scale = None; // the pool has its own, and keeps it
+        load.scale = None; // an existing pool keeps the scale that it was loaded with
     }
     let load = &load;
     if load.pool.is_some() && (!design.is_durable() || !load.keeps()) {
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
     }
 }
 
-/// A report, and what kept its check from being done.
+/// A report, and the error that kept its check from running.
 type Reported = Result<(RunReport, Option<Failure>), Failure>;
 
 fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> Reported {
@@ -62,7 +62,7 @@ fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> 
     }
     let measured = watched(&ready, &mut positions, limit, manner)?;
     let conditions = Conditions::of(load, ready.pool.info().medium);
-    // Before the pool is opened once more.
+    // Read before the check reopens the pool, which could raise the peak.
     let peak_rss_bytes = machine::peak_rss_bytes();
     let (checked, unchecked) = {
         let _spinner = progress::spinner("checking");
@@ -73,7 +73,7 @@ fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> 
     Ok((report, unchecked))
 }
 
-/// Measures, and shows on a terminal how far it is.
+/// Measures, and shows the progress on a terminal.
 fn watched(
     ready: &Ready,
     positions: &mut Vec<Position<AnyClient>>,
@@ -90,7 +90,7 @@ fn watched(
     Ok(driver::measure_watched(ready, positions, limit, manner, &mut watch)?)
 }
 
-/// Whether it held, and what kept it from being found out.
+/// Returns whether the check held, and the error that kept it from running.
 fn crash_and_check(
     ready: Ready,
     positions: &[Position<AnyClient>],
@@ -104,7 +104,7 @@ fn crash_and_check(
     }
 }
 
-/// For the demo: a pool that is measured again and again.
+/// A pool that the demo measures repeatedly.
 pub(crate) fn slice(
     ready: &Ready,
     positions: &mut Vec<Position<AnyClient>>,
@@ -114,7 +114,7 @@ pub(crate) fn slice(
     let manner = Manner { sampling: Sampling::Some, outstanding: None, readers: 0 };
     let measured = driver::measure(ready, positions, limit, manner)?;
     if ready.design.is_durable {
-        // Nothing of it is left to be done while something else is measured.
+        // Complete the background work, so that it does not disturb the next measurement.
         ready.pool.bring_home()?;
     }
     Ok(measured)

@@ -1,4 +1,4 @@
-//! From options to a pool that is open, loaded and idle.
+//! Setup of a measurement: from options to a pool that is open, loaded and idle.
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ use crate::temporary::Temporary;
 /// Where a pool is.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Where the user said; it stays.
+    /// Named by the user; kept.
     Given(PathBuf),
-    /// It goes when this is dropped.
+    /// Removed on drop.
     Temporary(Temporary),
 }
 
@@ -30,7 +30,7 @@ impl Place {
         }
     }
 
-    /// What `--pool` says; without it, a temporary pool where this medium is best.
+    /// Returns the place of `--pool`; without it, a temporary pool in the medium's best directory.
     pub(crate) fn of(load: &Load) -> Place {
         match &load.pool {
             Some(path) => Place::Given(path.clone()),
@@ -38,7 +38,7 @@ impl Place {
         }
     }
 
-    /// What `--pool` says, or a temporary name; either way it goes.
+    /// Returns the place of `--pool`, or a temporary one; both are removed on drop.
     pub(crate) fn fresh(load: &Load) -> Place {
         match &load.pool {
             Some(path) => Place::Temporary(Temporary::at(path.clone())),
@@ -52,20 +52,20 @@ impl Place {
     }
 }
 
-/// A pool that is ready to be measured. The pool is dropped before its files are removed.
+/// A pool that is ready for a measurement. The pool is dropped before its files are removed.
 pub(crate) struct Ready {
     pub(crate) design: AnyDesign,
     pub(crate) pool: Box<dyn Timed>,
     pub(crate) workload: AnyWorkload,
     /// Number of this run on this pool.
     pub(crate) run: u64,
-    /// How to open it again.
+    /// Options that reopen the pool.
     pub(crate) options: Options,
     pub(crate) place: Place,
 }
 
-/// Creates or opens the pool and loads the workload, if it is not there. On return everything is
-/// at home, and the background is idle.
+/// Creates or opens the pool, and loads the workload if it is missing. On return everything is
+/// reproduced, and the background is idle.
 pub(crate) fn ready(
     kind: Kind,
     design: AnyDesign,
@@ -99,7 +99,7 @@ pub(crate) fn ready(
     Ok(Ready { design, pool, workload, run, options, place })
 }
 
-/// Loads the workload and draws the number of this run.
+/// Loads the workload and assigns the number of this run.
 fn fill(
     kind: Kind,
     pool: &dyn AnyPool,
@@ -140,7 +140,7 @@ pub(crate) fn clients(workload: &AnyWorkload, load: &Load, run: u64) -> Vec<Posi
         .collect()
 }
 
-/// Options that any pool has, with what a variant of a design changes.
+/// Returns the options common to all pools, with the variant's changes.
 fn varied(load: &Load) -> Options {
     let options = match load.unbounded {
         true => Options::new().unbounded(),
@@ -158,7 +158,7 @@ fn varied(load: &Load) -> Options {
         .recycle_every(load.recycle_every)
 }
 
-/// Options of a new pool.
+/// Returns the options of a new pool.
 fn options_for(kind: Kind, load: &Load) -> Options {
     let bytes = load.bytes.unwrap_or_else(|| kind.heap_bytes(&load.workload_options()));
     let options = varied(load)
@@ -171,8 +171,8 @@ fn options_for(kind: Kind, load: &Load) -> Options {
     load.grouping.put(load.with_shadow(options))
 }
 
-/// Options that open the pool which is there: its own layout, unless another was asked for, and its
-/// own medium with the costs that were.
+/// Returns the options that open the existing pool: its own layout unless one was given, and its
+/// own medium with the given costs.
 pub(crate) fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
     let info = lastword::inspect(path)?;
     let own = info.medium.map_or(MediumName::DEFAULT, MediumName::of);

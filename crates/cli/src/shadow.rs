@@ -1,11 +1,11 @@
-//! Shadows by name: the memory in front of the heap, and which design has it.
+//! Shadows by name, and the designs that support them.
 
 use clap::ValueEnum;
 use lastword::Shadow;
 
 use crate::failure::Failure;
 
-/// What the memory in front of the heap begins as.
+/// Initial contents of a shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ShadowName {
     /// The whole heap, read when the pool is opened
@@ -36,7 +36,7 @@ impl From<ShadowName> for Shadow {
     }
 }
 
-/// That a shadow can have this bound.
+/// Checks that a shadow supports this bound.
 ///
 /// # Errors
 /// [`Failure::FullHasNoBound`].
@@ -47,7 +47,7 @@ pub(crate) fn check_bound(shadow: ShadowName, bytes: Option<u64>) -> Result<(), 
     }
 }
 
-/// How a shadow is kept within a bound: a type of `decoupled` for each.
+/// Paging of a bounded shadow; each is a type parameter of `decoupled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paging {
     None,

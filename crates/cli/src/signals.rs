@@ -24,15 +24,15 @@ use crate::temporary;
 /// Signals that end the program.
 const ENDING: [c_int; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Handles these signals from here on.
+/// Installs the handlers.
 ///
-/// Without a handler a signal still ends the program, with the same status, and leaves temporary
-/// pools to the next run: a thread that cannot be started (a limit of processes) is no error.
+/// A thread that cannot be started (a process limit) is no error. Without handlers a signal still
+/// ends the program with the same status, and temporary pools are left to the next run.
 pub(crate) fn handle() {
     let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
     let (ready, is_ready) = channel::<()>();
-    // The handlers are installed by their thread: had it no process slot, nothing would take the
-    // signals out, and they would be lost.
+    // The thread itself installs the handlers. If it had no process slot, installed handlers would
+    // swallow the signals.
     let handler = move || -> io::Result<()> {
         let chosen = ENDING.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
         let mut signals = Signals::new(chosen)?;
@@ -41,13 +41,13 @@ pub(crate) fn handle() {
         Ok(())
     };
     if thread::Builder::new().name("signals".into()).spawn(handler).is_ok() {
-        // Returns when the handlers are there: none is missing when the first file is made.
+        // Wait for the handlers: all are installed before the first file is created.
         let _ = is_ready.recv();
     }
 }
 
-/// The set of signals that the process was started with ignored, a bit for each, as
-/// `/proc/self/status` shows it; none where it does not.
+/// Returns the set of signals that the process inherited as ignored, one bit each, from
+/// `/proc/self/status`; empty where it is missing.
 fn ignored(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or_default()
@@ -56,7 +56,7 @@ fn ignored(status: &str) -> u64 {
 fn end(signal: c_int) {
     temporary::remove_all_and(|| {
         if std::process::id() != 1 {
-            // Dies here; an error means that the signal is none of those with such an end.
+            // Dies here. An error means that the signal's default action does not end a process.
             let _ = emulate_default_handler(signal);
         }
         std::process::exit(128 + signal)

@@ -1,15 +1,16 @@
-//! Pools that are removed when they are no longer needed: on return, on errors, on a signal that
-//! ends the program ([`crate::signals`]).
+//! Temporary pools: removed on return, on errors, and on a signal that ends the program
+//! ([`crate::signals`]).
 //!
-//! Invariant: a name is registered before its files are made, and removed after they are gone. So a
-//! signal finds every file there is; only `kill -9` leaves some behind.
+//! Invariant: a name is registered before its files are created, and unregistered after they are
+//! removed. So a signal handler finds every file; only `kill -9` leaves some in place.
 //!
-//! What that leaves is removed by the next program that makes a temporary pool in the same
-//! directory. A file goes only when everything says that nobody wants it: its name is one that only
-//! this module gives, the process in the name is dead, nobody has the file open as a pool, and
-//! nobody with temporary pools is in the directory. The last is told by a lock on the directory
-//! that each of them holds as long as it runs: a process in another container, whose number means
-//! nothing here, holds it too.
+//! The next program that creates a temporary pool in the same directory removes such files. It
+//! removes a file only if all of the following hold:
+//! - its name has the form that only this module gives;
+//! - the process in the name is dead;
+//! - no process has the file open as a pool;
+//! - no process with temporary pools uses the directory. Each such process holds a lock on the
+//!   directory while it runs: also a process in another container, whose number means nothing here.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,22 +20,23 @@ use std::sync::{Mutex, PoisonError};
 use medium::PoolFile;
 use rustix::fs::{FlockOperation, flock};
 
-/// What temporary pools are called: this, the process, a number.
+/// Prefix of temporary pools; the process and a number follow.
 const PREFIX: &str = "lastword-temporary-";
 
-/// Directories that this process has temporary pools in, locked.
+/// Directories with temporary pools of this process, locked.
 static PRESENT: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
 static REGISTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// The name of a pool whose files are removed when this is dropped.
+/// The name of a pool whose files are removed on drop.
 #[derive(Debug)]
 pub(crate) struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
-    /// A new name, in memory if there is a directory for that and it is asked for, else here.
+    /// Creates a new name, in a directory in memory if requested and present, else in this
+    /// directory.
     pub(crate) fn new(in_memory: bool) -> Temporary {
         let shm = Path::new("/dev/shm");
         let directory = if in_memory && shm.is_dir() { shm } else { Path::new("") };
@@ -43,7 +45,7 @@ impl Temporary {
         Temporary::at(directory.join(format!("{PREFIX}{}-{count}.pool", std::process::id())))
     }
 
-    /// This name.
+    /// Registers this name.
     pub(crate) fn at(path: PathBuf) -> Temporary {
         registered(|paths| paths.push(path.clone()));
         Temporary { path }
@@ -61,7 +63,7 @@ impl Drop for Temporary {
     }
 }
 
-/// The files that a pool of this name may have: heap, log, and both while they are made.
+/// Returns the possible files of a pool of this name: heap and log, complete or in creation.
 fn files(path: &Path) -> [PathBuf; 4] {
     let mut log = path.as_os_str().to_owned();
     log.push(".log");
@@ -75,10 +77,10 @@ fn files(path: &Path) -> [PathBuf; 4] {
     [path.to_path_buf(), new(path), new(&log), log]
 }
 
-/// Removes a pool's files, those that there are.
+/// Removes the existing files of a pool.
 pub(crate) fn remove(path: &Path) {
     for file in files(path) {
-        // What cannot be removed stays; nobody could do more about it here.
+        // A file that cannot be removed stays: no caller could handle the error.
         let _ = std::fs::remove_file(file);
     }
 }
@@ -91,19 +93,19 @@ fn registered<R>(with: impl FnOnce(&mut Vec<PathBuf>) -> R) -> R {
 pub(crate) fn remove_all_and(end: impl FnOnce()) {
     registered(|paths| {
         paths.iter().for_each(|path| remove(path));
-        // Inside the lock: no other thread registers, and so makes, another one.
+        // Under the lock, so that no other thread registers and creates another pool.
         end();
     });
 }
 
-/// Tells others that this process has temporary pools here. If it is the only one it removes what
-/// dead ones have left.
+/// Locks the directory for this process. The only process with temporary pools there removes the
+/// files of dead ones.
 fn enter(directory: &Path) {
     let mut present = PRESENT.lock().unwrap_or_else(PoisonError::into_inner);
     if present.iter().any(|(known, _)| known == directory) {
         return;
     }
-    // Without a lock nothing is removed: all that is lost is some disk.
+    // Without a lock nothing is removed, which costs only disk space.
     let Ok(lock) = File::open(directory) else { return };
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
         sweep(directory);
@@ -112,20 +114,19 @@ fn enter(directory: &Path) {
     present.push((directory.into(), lock));
 }
 
-/// Removes what dead processes have left.
+/// Removes the files of dead processes.
 fn sweep(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         let is_left = entry.file_name().to_str().and_then(owner).is_some_and(is_dead);
-        // Held until it is removed. An error: in use, or no file.
+        // Held until the removal. An error: the file is in use, or missing.
         if is_left && let Ok(_lock) = PoolFile::open(entry.path()) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-/// The process that made a file of this name; nothing when it is not the name of a temporary
-/// pool's file.
+/// Returns the process that created a file of this name; `None` for any other name.
 fn owner(name: &str) -> Option<u32> {
     let making = name.strip_prefix('.').and_then(|name| name.strip_suffix(".lastword-new"));
     let name = making.unwrap_or(name);
@@ -136,7 +137,7 @@ fn owner(name: &str) -> Option<u32> {
     process.parse().ok().filter(|_| digits(process))
 }
 
-/// Whether there is no such process, as far as can be told.
+/// Returns whether the process is known to be dead.
 fn is_dead(process: u32) -> bool {
     let processes = Path::new("/proc");
     processes.join("self").exists() && !processes.join(process.to_string()).exists()
@@ -146,7 +147,7 @@ fn is_dead(process: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// The number of a process that was there.
+    /// Returns the number of a process that has exited.
     fn dead_process() -> u32 {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_dead_have_left_is_swept() {
+    fn only_files_of_dead_processes_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str| std::fs::write(dir.path().join(name), "x").unwrap();
         let (dead, alive) = (dead_process(), std::process::id());
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_second_sweeps_nothing() {
+    fn second_process_removes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let left = dir.path().join(format!("{PREFIX}{}-0.pool", dead_process()));
         std::fs::write(&left, "x").unwrap();
@@ -196,14 +197,14 @@ mod tests {
         flock(&other, FlockOperation::NonBlockingLockShared).unwrap();
         enter(dir.path());
         assert!(left.exists());
-        // This process is there from here on: nobody else sweeps.
+        // From here on this process holds the directory: no other process removes files.
         drop(other);
         let other = File::open(dir.path()).unwrap();
         assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
     }
 
     #[test]
-    fn a_temporary_pool_is_gone_with_its_log() {
+    fn temporary_pool_is_removed_with_its_log() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gone.pool");
         let temporary = Temporary::at(path.clone());
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_temporary_pools_have_one_name() {
+    fn temporary_pool_names_are_unique() {
         let (a, b) = (Temporary::new(false), Temporary::new(false));
         assert_ne!(a.path(), b.path());
         assert!(!a.path().exists());

@@ -1,5 +1,5 @@
-//! The timed loop with the workload's type: its bodies are compiled for each design, as those of a
-//! program that uses one are.
+//! The timed loop with the workload's static type: its bodies are compiled for each design, as in
+//! an application that uses one design.
 
 use lastword::{Design, Pool, Stop, Worker};
 use words::Allocate;
@@ -7,7 +7,7 @@ use workloads::{AnyClient, Visitor, Workload};
 
 use crate::driver::{Body, Shared, Task, run_client};
 
-/// A workload whose type is known.
+/// A workload of known type.
 pub(crate) struct Typed<'a, W>(&'a W);
 
 impl<W: Workload> Body for Typed<'_, W> {
@@ -34,7 +34,7 @@ impl<W: Workload> Body for Typed<'_, W> {
     }
 }
 
-/// A task that is to be done so.
+/// A task to run with its workload's static type.
 pub(crate) struct ByType<'a, 'p, D: Design> {
     pub(crate) pool: &'p Pool<D>,
     pub(crate) worker: &'a mut Worker<'p, D>,
@@ -46,7 +46,7 @@ impl<D: Design> Visitor for ByType<'_, '_, D> {
 
     fn visit<W: Workload>(self) -> Shared<AnyClient> {
         let ByType { pool, worker, task } = self;
-        let workload = &Typed(task.workload.downcast::<W>().expect("the workload of this name"));
+        let workload = &Typed(task.workload.downcast::<W>().expect("the workload has this name"));
         let position = task.position.map(|at| at.downcast::<W>().expect("its client").clone());
         let share = run_client(pool, worker, task.with(workload, position))?;
         Ok(share.map(|client| AnyClient::new::<W>(client.clone())))
@@ -66,7 +66,7 @@ mod tests {
     use crate::latency::Sampling;
 
     #[test]
-    fn a_client_comes_back_from_where_its_type_is_known() {
+    fn client_returns_from_typed_loop_in_place() {
         let options = workloads::Options { scale: 0.001, ..workloads::Options::default() };
         let kind = Kind::by_name(Bank::NAME).unwrap();
         let bytes = kind.heap_bytes(&options);
@@ -85,6 +85,6 @@ mod tests {
         };
         assert!(is_there(&position.client));
         workload.next(&mut position.client);
-        assert!(!is_there(&position.client), "it was the hundredth");
+        assert!(!is_there(&position.client), "the client is at its hundredth transaction");
     }
 }

@@ -304,19 +304,19 @@ fn a_shadow_that_cannot_be_had_is_refused_at_once() {
     let room = Room::new();
     for design in ["plain", "volatile", "undo", "redo"] {
         let run = ["run", "bank", "--design", design];
-        let told = format!("{design} has no shadow with a bound: leave --shadow software out");
+        let told = format!("{design} does not support --shadow software: leave it out");
         room.refuse(&told, &with(&run, &["--shadow", "software"]));
-        let told = format!("{design} has no shadow with a bound: leave --shadow-bytes out");
+        let told = format!("{design} does not support --shadow-bytes: leave it out");
         room.refuse(&told, &with(&run, &["--shadow", "cow", "--shadow-bytes", "1M"]));
     }
     let compare = ["compare", "bank", "--designs", "decoupled,undo"];
-    let told = "undo has no shadow with a bound: leave --shadow software out";
+    let told = "undo does not support --shadow software: leave it out";
     room.refuse(told, &with(&compare, &["--shadow", "software"]));
-    let told = "decoupled without a bound on its shadow: leave --shadow software out";
+    let told = "`crash kill` does not support --shadow software: leave it out";
     room.refuse(told, &["crash", "kill", "--workload", "bank", "--shadow", "software"]);
     let full = ["--shadow", "full", "--shadow-bytes", "1M"];
     room.expect(0, &["pool", "create", "a.pool"]);
-    let told = "leave --shadow-bytes out, or give --shadow cow or software";
+    let told = "leave --shadow-bytes out, or use --shadow cow or software";
     for what in [&["run", "bank"][..], &compare, &["crash", "kill"], &["pool", "info", "a.pool"]] {
         room.refuse(told, &with(what, &full));
     }
@@ -550,9 +550,9 @@ fn options_about_transactions_are_heeded_or_refused() {
         let found = report["writes_per_transaction"].as_f64().unwrap();
         assert!(writes.contains(&found), "{what:?}: {found} words a transaction");
     }
-    room.refuse("--zipf is not supported by workload `bank`", &["run", "bank", "--zipf", "0.99"]);
+    room.refuse("--zipf is not supported by workload bank", &["run", "bank", "--zipf", "0.99"]);
     room.refuse(
-        "--low-conflict is not supported by workload `btree`",
+        "--low-conflict is not supported by workload btree",
         &["run", "btree", "--low-conflict"],
     );
     room.refuse("it must not be negative", &["run", "btree", "--zipf=-1"]);

@@ -124,7 +124,7 @@ fn what_makes_no_sense_is_told() {
         ("`large:63`: bytes must be a multiple of 1024", ["--data", "large:63"]),
         ("multiple of 1024, from 1024 to 16384", ["--data", "large:0"]),
         ("design.lad.overflow = 5: it must be from 0 to 1", ["--set", "lad.overflow=5"]),
-        ("volatile does not go by lad.overflow, which would", ["--set", "lad.overflow=0.5"]),
+        ("volatile does not use lad.overflow, which would", ["--set", "lad.overflow=0.5"]),
         ("or run one of lad, lad-base\n", ["--set", "design.lad.overflow=0.5"]),
         ("machine lad has no `l2`, so no `l2.bytes`: take", ["--set", "l2.bytes=65536"]),
         ("invalid value '-1' for '--transactions <N>'", ["--transactions", "-1"]),

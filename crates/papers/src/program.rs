@@ -1,7 +1,4 @@
-//! Any workload as a program of the simulated machine.
-//!
-//! The simulator knows the trait `Program` and no workload; `workloads` knows no simulator. This
-//! adapter joins them.
+//! Adapter that runs a workload as a program of the simulated machine.
 
 use sim::program::{Client, Ended, Loaded, Program};
 use words::{Erased, ErasedTx, Stop};
@@ -51,7 +48,7 @@ impl Program for Unloaded {
     }
 }
 
-/// A workload loaded into a heap.
+/// A workload whose data are loaded.
 struct InHeap {
     workload: AnyWorkload,
     options: Options,
@@ -104,7 +101,7 @@ mod tests {
     use words::Transact;
     use words::mock::{Mock, Refused};
 
-    /// A mock heap with the error type of a load.
+    /// A mock with the error type of a program's load.
     struct Heap(Mock);
 
     impl Transact for Heap {

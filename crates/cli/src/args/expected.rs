@@ -1,19 +1,19 @@
-//! What a program expects of a pool that it looks at.
+//! Arguments that say which pool a command expects: layout, version, lost log.
 
 use clap::Args;
 use lastword::CheckOptions;
 
-/// What is expected of a pool.
+/// Expectations about a pool.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Expected {
-    /// Refuse a pool of another layout, as the program that opens it does [default: any]
+    /// Refuse a pool of another layout, as an application that opens it does [default: any]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
-    /// The layout's version
+    /// Layout version
     #[arg(long, value_name = "N", requires = "layout", default_value = "0")]
     pub(crate) layout_version: u64,
-    /// Take a pool that was closed cleanly and whose log is lost: with `check --repair` it gets a
-    /// new log, and a file in the log's place is kept as NAME.log.lost
+    /// Accept a cleanly closed pool whose log is lost: `check --repair` creates a new log, and a
+    /// file in the log's place is kept as NAME.log.lost
     #[arg(long)]
     pub(crate) without_log: bool,
 }

@@ -1,10 +1,10 @@
 //! Question: how long does a durable write take on this disk, and how many bytes a second does it
-//! take that way, one write at a time?
+//! write, one write at a time?
 //!
-//! That bounds what any log on it can do. A file of 64 MiB is made, written whole and synced, and
-//! then overwritten from front to back with `pwritev2` and `RWF_DSYNC`, past the page cache where
-//! the file system can: what a log without anything around it would do. Sizes take turns within a
-//! round.
+//! The answer bounds every log on this disk. The benchmark creates a file of 64 MiB, writes it
+//! whole and syncs it. Then it overwrites the file in order with `pwritev2` and `RWF_DSYNC`, past
+//! the page cache where the file system supports that: the access pattern of a log. Each round
+//! measures every size.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -27,13 +27,13 @@ use crate::report::{OverRounds, json, print, sorted, table};
 
 const QUESTION: &str = "how long does a durable write take on this disk, one at a time?";
 
-/// Bytes of a write.
+/// Sizes of writes, in bytes.
 const SIZES: [usize; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 /// A multiple of every size.
 const FILE_BYTES: u64 = 64 << 20;
 
-/// What was found.
+/// Result of the benchmark.
 #[derive(Debug, Serialize)]
 struct Report {
     question: &'static str,
@@ -47,11 +47,11 @@ struct Report {
     sizes: Vec<Row>,
 }
 
-/// Writes of one size.
+/// Result of one size of write.
 #[derive(Debug, Serialize)]
 struct Row {
     bytes: usize,
-    /// Of the medians of the rounds.
+    /// Over the medians of the rounds.
     latency_ns: OverRounds,
     /// Over all rounds.
     latency_ns_p99: f64,
@@ -85,7 +85,7 @@ pub(super) fn run(arguments: &MeasureDisk) -> Result<(), Failure> {
     })
 }
 
-/// A file without a name, and what is written to it.
+/// An unnamed file and its contents.
 struct Disk {
     file: File,
     direct: bool,
@@ -98,7 +98,7 @@ impl Disk {
     fn new(directory: &Path) -> Result<Disk, Failure> {
         let (file, direct) = scratch(directory).map_err(failure("making a file in", directory))?;
         let mut data = Buffer::new(SIZES[SIZES.len() - 1] / 8);
-        // Nothing that a disk could do without.
+        // Not constant: a disk must not be able to compress the data away.
         let mut rng = StdRng::seed_from_u64(1);
         data.words_mut().iter_mut().for_each(|word| *word = rng.next_u64());
         let file_system = medium::FileSystem::of(&file).ok().and_then(|found| found.name());
@@ -109,13 +109,13 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Fills the file, not durably.
+    /// Fills the file without durability.
     fn write_all(&mut self, writes: u64) -> io::Result<()> {
         let bytes = self.data.words().as_bytes().len();
         (0..writes).try_for_each(|_| self.write(bytes, ReadWriteFlags::empty()))
     }
 
-    /// Durable writes of this size; their times in nanoseconds.
+    /// Makes durable writes of this size; returns their times in nanoseconds.
     fn round(&mut self, bytes: usize, writes: u64) -> io::Result<Vec<f64>> {
         self.at = self.at.next_multiple_of(bytes as u64);
         let mut latencies = Vec::with_capacity(writes as usize);
@@ -131,7 +131,7 @@ impl Disk {
         let offset = self.at % FILE_BYTES;
         self.at = offset + bytes as u64;
         let mut rest = &self.data.words().as_bytes()[..bytes];
-        // A write that ends early is resumed: what keeps it from going on is told by the next one.
+        // A short write is resumed; its cause is the error of the next write.
         while !rest.is_empty() {
             let at = self.at - rest.len() as u64;
             let written = rustix::io::retry_on_intr(|| {
@@ -146,7 +146,7 @@ impl Disk {
     }
 }
 
-/// For `map_err`: a disk that is full says how much room is needed.
+/// For `map_err`: the error of a full disk includes the required space.
 fn failure<E: Into<io::Error>>(doing: &'static str, directory: &Path) -> impl FnOnce(E) -> Failure {
     move |source| {
         let source = source.into();
@@ -159,7 +159,7 @@ fn failure<E: Into<io::Error>>(doing: &'static str, directory: &Path) -> impl Fn
     }
 }
 
-/// A file in this directory whose name is gone; whether it is written past the page cache.
+/// Creates an unnamed file in this directory; returns whether writes bypass the page cache.
 fn scratch(directory: &Path) -> Result<(File, bool), Errno> {
     let name = directory.join(format!(".lastword-measure-{}", std::process::id()));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -168,7 +168,7 @@ fn scratch(directory: &Path) -> Result<(File, bool), Errno> {
     let (file, direct) = match open(OFlags::DIRECT) {
         Ok(file) => (file, true),
         Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-            // Some file systems refuse the flag after they have made the file.
+            // Some file systems create the file before they refuse the flag.
             let _ = rustix::fs::unlink(&name);
             (open(OFlags::empty())?, false)
         }
@@ -214,9 +214,9 @@ fn show(report: &Report) -> String {
             ]
         })
         .collect();
-    let way = if report.bypasses_page_cache { "past" } else { "through" };
+    let route = if report.bypasses_page_cache { "past" } else { "through" };
     format!(
-        "{}\n{}: {}, {way} the page cache; {} rounds of {} writes\n{}\n{}",
+        "{}\n{}: {}, {route} the page cache; {} rounds of {} writes\n{}\n{}",
         report.question,
         report.directory,
         report.file_system.unwrap_or("a file system of unknown name"),
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_about_its_rounds() {
+    fn row_summarizes_rounds() {
         let rounds = vec![vec![1000.0; 99], vec![3000.0; 99], vec![2000.0; 102]];
         let row = Row::new(4096, rounds);
         let OverRounds { median, min, max } = row.latency_ns;

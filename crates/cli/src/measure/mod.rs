@@ -1,5 +1,4 @@
-//! `lastword measure`: what other figures are judged by, each in a file of its own that begins with
-//! the question it answers.
+//! `lastword measure`: baselines for other figures. Each is a file that begins with its question.
 
 mod disk;
 mod reproduce;
@@ -10,7 +9,7 @@ use crate::args::MeasureCommand;
 use crate::failure::{Failure, Verdict};
 use crate::machine::{self, Machine};
 
-/// Where it was measured, and from which source.
+/// The machine and commit of a measurement.
 #[derive(Debug, Serialize)]
 struct Origin {
     machine: Machine,
@@ -28,10 +27,10 @@ impl Origin {
     }
 }
 
-/// Measures and prints the answer.
+/// Runs the measurement and prints the report.
 ///
 /// # Errors
-/// What kept it from being measured.
+/// A file or pool cannot be created or written, or a transaction fails.
 pub(crate) fn run(command: &MeasureCommand) -> Result<Verdict, Failure> {
     match command {
         MeasureCommand::Disk(arguments) => disk::run(arguments)?,

@@ -1,16 +1,16 @@
-//! Question: how many entries a second does one thread take from the workers' rings to the log, and
-//! do one or more bring home?
+//! Question: how many entries a second does one thread persist from the workers' rings to the log,
+//! and how many does it reproduce, alone or with others?
 //!
-//! An entry is a word written by a transaction, which writes four. Workers fill their rings, all at
-//! once, with nobody behind them; then one thread alone runs the steps until nothing is left, as
-//! the background thread does: groups are merged by transaction ID and appended to the log, and
-//! after every megabyte of log there is a reproduce step. The medium is emulated without latency
-//! or bound on its bandwidth, so what is measured is the processor's work: merge, checksum, copies,
-//! stores, write backs and fences. Only the steps are timed.
+//! An entry is a word written by a transaction; a transaction writes four. First all workers fill
+//! their rings, while no thread runs the background steps. Then one thread runs the steps until
+//! nothing is left, as the background thread does: it merges groups by transaction ID, appends them
+//! to the log, and runs a reproduce step after every megabyte of log. The emulated medium has no
+//! latency and no bound on its bandwidth. So the benchmark measures the processor's work: merge,
+//! checksum, copies, stores, write-backs and fences. Only the steps are timed.
 //!
-//! Times are CPU times of that thread. With `--reproduce-threads` others bring home parts of what
-//! it reproduces, and what that takes is told by the clock on the wall. They look for parts without
-//! sleeping, so no wake-up is measured; CPU time is that of all threads, without looks in vain.
+//! Times are CPU times of that thread. With `--reproduce-threads` other threads reproduce parts,
+//! and the time is wall-clock time. They poll for parts without sleeping, so no wake-up is
+//! measured. The CPU time then covers all threads, without polls that found nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -30,18 +30,18 @@ use crate::report::{OverRounds, json, print, progress, ratio, table};
 use crate::temporary::Temporary;
 
 const QUESTION: &str =
-    "how many entries a second does one thread take from the rings to the log, and come home?";
+    "how many entries a second does one thread persist to the log, and reproduce?";
 
 /// Words that a transaction writes.
 const WORDS: u64 = 4;
 
-/// Words of a ring that a transaction takes at most: its record's head, and a head for each word.
+/// Maximum ring words of a transaction: its record's header, and a header for each word.
 const RING_WORDS: u64 = 4 + 2 * WORDS;
 
-/// Bytes of log between two reproduce steps: what the pool itself waits for on this medium.
+/// Bytes of log between two reproduce steps: the pool's own threshold on this medium.
 const DUE_BYTES: u64 = 1 << 20;
 
-/// Blocks that one transaction prepares.
+/// Blocks that one transaction initializes.
 const BLOCKS: u64 = 4096;
 
 /// Words in a block.
@@ -50,7 +50,7 @@ const BLOCK_WORDS: u64 = BLOCK_BYTES / 8;
 /// Bytes of a full group.
 const GROUP_BYTES: u64 = 256 << 10;
 
-/// What was found.
+/// Result of the benchmark.
 #[derive(Debug, Serialize)]
 struct Report {
     question: &'static str,
@@ -60,7 +60,7 @@ struct Report {
     words_per_transaction: u64,
     heap_bytes: u64,
     log_bytes: u64,
-    /// The exponent; nothing: uniform.
+    /// The Zipf exponent; `None`: uniform.
     zipf: Option<f64>,
     threads: usize,
     reproduce_threads: usize,
@@ -69,7 +69,7 @@ struct Report {
     persist_entries_per_second: OverRounds,
     reproduce_entries_per_second: OverRounds,
     both_entries_per_second: OverRounds,
-    /// CPU time of all threads, for an entry to come home.
+    /// CPU time of all threads for one reproduced entry.
     reproduce_cpu_ns_per_entry: OverRounds,
 }
 
@@ -126,9 +126,9 @@ pub(super) fn run(arguments: &MeasureReproduce) -> Result<(), Failure> {
     })
 }
 
-/// As many words as the heap has room for, at home.
+/// Creates an array that fills the heap, fully reproduced.
 fn array(pool: &Pool, worker: &mut Worker<'_>) -> Result<Array<u64>, Error> {
-    // The first chunk is the allocator's, and a run takes whole ones.
+    // The first chunk belongs to the allocator, and a run takes whole chunks.
     let blocks = pool.info().heap_bytes.saturating_sub(2 * (64 << 10)) / BLOCK_STRIDE;
     let words = blocks.max(1) * BLOCK_WORDS;
     let array = worker.run(|tx| Array::<u64>::reserve(tx, words))?.value;
@@ -139,7 +139,7 @@ fn array(pool: &Pool, worker: &mut Worker<'_>) -> Result<Array<u64>, Error> {
     Ok(array)
 }
 
-/// Every worker runs its transactions, on a thread each.
+/// Runs every worker's transactions, one thread each.
 fn fill(
     workers: &mut [Worker<'_>],
     array: Array<u64>,
@@ -182,12 +182,12 @@ struct Times {
     reproduce_cpu_ns: u64,
 }
 
-/// Runs the steps until nothing is left, beside others that bring home parts.
+/// Runs the steps until nothing is left, beside threads that reproduce parts.
 fn drain_with(design: &Decoupled, threads: usize) -> Result<Times, Error> {
     let (over, cpu_ns) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut times = std::thread::scope(|scope| {
         for _ in 1..threads {
-            // Without it the parts are left to this thread.
+            // A refused thread is no error: its parts are left to this thread.
             let _ = crate::gate::spawn(scope, || {
                 while !over.load(Ordering::Relaxed) {
                     let before = cpu::thread_cpu_ns();
@@ -196,7 +196,7 @@ fn drain_with(design: &Decoupled, threads: usize) -> Result<Times, Error> {
                             let ns = cpu::thread_cpu_ns() - before;
                             cpu_ns.fetch_add(ns, Ordering::Relaxed);
                         }
-                        // It is kept, and told to who leads.
+                        // The error is sticky, and the leading thread reports it.
                         Ok(false) | Err(_) => std::hint::spin_loop(),
                     }
                 }
@@ -241,7 +241,7 @@ fn drain(design: &Decoupled) -> Result<Times, Error> {
     }
 }
 
-/// A generator of places.
+/// A generator of word addresses.
 struct Addresses {
     rng: StdRng,
     words: u64,
@@ -259,13 +259,13 @@ impl Addresses {
     fn draw(&mut self) -> u64 {
         match &self.zipf {
             None => self.rng.random_range(0..self.words),
-            // Frequent places are scattered, so that they are no neighbours.
+            // Frequent words are scattered, so that they do not share pages.
             Some(zipf) => scatter(zipf.sample(&mut self.rng) as u64) % self.words,
         }
     }
 }
 
-/// A number that says nothing about its neighbours' (the finalizer of SplitMix64).
+/// Returns a hash of the number (the finalizer of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skewed_places_are_skewed_and_scattered() {
+    fn zipf_addresses_are_skewed_and_scattered() {
         let count = |exponent| {
             let mut addresses = Addresses::new(1 << 20, exponent, 7);
             let mut places: Vec<u64> = (0..10_000).map(|_| addresses.draw()).collect();

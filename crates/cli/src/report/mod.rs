@@ -1,6 +1,6 @@
-//! What is printed: one structure for each command, shown as JSON for programs or as a table.
+//! Reports of commands: one structure each, printed as JSON or as a table.
 //!
-//! The names of the fields are the keys of the JSON: others script against them.
+//! Field names are the JSON keys. Scripts depend on them.
 
 pub(crate) mod format;
 pub(crate) mod json;
@@ -23,29 +23,29 @@ use crate::media::MediumName;
 pub(crate) use crate::output::print;
 pub(crate) use papers::statistics::{OverRounds, Quantiles, median, ratio, sorted};
 
-/// Under what conditions it was measured.
+/// Conditions of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Conditions {
-    /// Its name; nothing when no design was durable.
+    /// Name of the medium; `None` if no design was durable.
     pub(crate) medium: Option<&'static str>,
-    /// Latency of the emulated medium; nothing on others.
+    /// Latency of the emulated medium; `None` on others.
     pub(crate) latency_cycles: Option<u64>,
-    /// Bandwidth of the emulated medium; nothing on others.
+    /// Bandwidth of the emulated medium; `None` on others.
     pub(crate) bandwidth_gbps: Option<f64>,
     pub(crate) durability: &'static str,
     pub(crate) shadow: &'static str,
     pub(crate) reproduce_threads: usize,
-    /// How groups of the log are made.
+    /// Options of group commit.
     #[serde(flatten)]
     pub(crate) grouping: Grouping,
-    /// Its bound; nothing when there is none.
+    /// Bound of the shadow; `None` without a bound.
     pub(crate) shadow_bytes: Option<u64>,
-    /// Ownership records that were asked for; nothing when the pool chose.
+    /// Requested number of ownership records; `None` if the pool chose.
     pub(crate) ownership_records: Option<u64>,
-    /// Bound of what waits to be durable, for each worker; nothing when there is none.
+    /// Bound on each worker's outstanding transactions; `None` without a bound.
     pub(crate) outstanding: Option<u64>,
     pub(crate) threads: usize,
-    /// Workers that only read; nothing when none was to.
+    /// Workers that only read; `None` without readers.
     pub(crate) readers: Option<usize>,
     pub(crate) scale: Option<f64>,
     pub(crate) seed: u64,
@@ -69,7 +69,7 @@ impl Conditions {
             outstanding: load.outstanding,
             threads: load.threads,
             readers: load.readers,
-            // A pool that was there has the scale that it was loaded with.
+            // An existing pool keeps the scale that it was loaded with.
             scale: load.scale.or(load.pool.is_none().then_some(1.0)),
             seed: load.seed,
             machine: Machine::this(),
@@ -81,13 +81,13 @@ impl Conditions {
 /// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct CpuSeconds {
-    /// Worker threads, in front: without what they did of the steps behind.
+    /// Foreground: worker threads, without their share of the background steps.
     pub(crate) workers: f64,
     pub(crate) persist: f64,
     pub(crate) reproduce: f64,
-    /// Spent waiting for the emulated medium.
+    /// Waits for the emulated medium.
     pub(crate) emulated_delay: f64,
-    /// The rest of the process.
+    /// Other threads of the process.
     pub(crate) other: f64,
 }
 
@@ -102,56 +102,56 @@ pub(crate) struct RunReport {
     pub(crate) transactions: u64,
     pub(crate) aborts: u64,
     pub(crate) transactions_per_second: f64,
-    /// Until the last was durable; for designs that keep nothing, the same as above.
+    /// Until the last transaction was durable; equal to `seconds` for designs without a pool.
     pub(crate) durable_transactions_per_second: f64,
-    /// All threads, until the last was durable.
+    /// All threads, until the last transaction was durable.
     pub(crate) transactions_per_cpu_second: f64,
-    /// The fewest in any 100 ms of the run; nothing when it was shorter.
+    /// The fewest in any 100 ms of the run; `None` for a shorter run.
     pub(crate) worst_100ms_transactions: Option<u64>,
     /// The same as a rate.
     pub(crate) worst_100ms_transactions_per_second: Option<f64>,
     pub(crate) cpu_seconds: CpuSeconds,
     pub(crate) commit_latency_ns: Quantiles,
-    /// Of workers that were to only read, which are not among those above; nothing when none was.
+    /// Of the readers, which the former leaves out; empty without readers.
     pub(crate) reading_latency_ns: Quantiles,
     pub(crate) durable_latency_ns: Quantiles,
-    /// Share of transactions that were known to be durable when the worker's next one had
-    /// returned; nothing unless each was looked at (`--sample every`).
+    /// Fraction of transactions known to be durable when the worker's next one returned; `None`
+    /// without `--sample every`.
     pub(crate) durable_by_next: Option<f64>,
-    /// Different words; nothing for a design that does not count them.
+    /// Distinct words; `None` for a design that does not count them.
     pub(crate) writes_per_transaction: Option<f64>,
-    /// Records, before they are combined.
+    /// Records before combination.
     pub(crate) log_payload_bytes: u64,
-    /// After that, before they are compressed.
+    /// After combination, before compression.
     pub(crate) log_combined_bytes: u64,
-    /// After that, before they are padded.
+    /// After compression, before padding.
     pub(crate) log_stored_bytes: u64,
-    /// Of combined groups: their words, each once in a group.
+    /// Words of combined groups; a word counts once a group.
     pub(crate) log_combined_words: u64,
     pub(crate) log_bytes: u64,
     pub(crate) home_bytes: u64,
-    /// Bytes sent to the device, log and home, for each byte of the words written; nothing where
-    /// nothing was written or is kept. Over less than one lap of the log little has gone home yet.
+    /// Bytes sent to the device, log and heap image, for each byte of written words; `None` without
+    /// writes or a pool. In a run shorter than one log wrap little has been reproduced.
     pub(crate) write_amplification: Option<f64>,
     pub(crate) padding_bytes: u64,
     pub(crate) log_laps: f64,
     pub(crate) device_writes: u64,
-    /// Acknowledged transactions; nothing where nothing was written to a device.
+    /// Acknowledged transactions for each device write; `None` without device writes.
     pub(crate) transactions_per_device_write: Option<f64>,
     pub(crate) persist_barriers: u64,
     pub(crate) ring_full_waits: u64,
-    /// `snapshot`: grace periods that were timed.
+    /// `snapshot`: number of timed grace periods.
     pub(crate) grace_periods: u64,
-    /// Cycles of one, from a transaction's end until its words may go home.
+    /// Cycles of a grace period: from a transaction's end until its words may be reproduced.
     pub(crate) cycles_per_grace_period: Option<f64>,
-    /// Pages of a bounded shadow that were read from home.
+    /// Pages that a bounded shadow read from the heap image.
     pub(crate) page_ins: u64,
-    /// Pages of a bounded shadow that were forgotten.
+    /// Pages that a bounded shadow evicted.
     pub(crate) evictions: u64,
-    /// Waits for a page until what was written to it was at home.
+    /// Waits for a page whose writes were not yet reproduced.
     pub(crate) page_waits: u64,
     pub(crate) peak_rss_bytes: Option<u64>,
-    /// Nothing: it could not be found out.
+    /// `None`: the check could not run.
     pub(crate) checked: Option<bool>,
 }
 
@@ -166,7 +166,7 @@ impl RunReport {
         let Measured { transactions, metrics, latencies, .. } = measured;
         let Latencies { commit, durable, .. } = latencies;
         let count = *transactions as f64;
-        // Bare memory does not remember what was written.
+        // Bare memory keeps no record of its writes.
         let counts_words = design != DesignName::Plain;
         let changed_bytes = 8.0 * measured.words_written as f64;
         let device_bytes = (metrics.log_bytes + metrics.home_bytes) as f64;
@@ -243,27 +243,27 @@ pub(crate) struct Laps {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) design: &'static str,
-    /// Workers: as many as were asked for, or as it can have.
+    /// Number of workers: as requested, or the design's limit.
     pub(crate) threads: usize,
     pub(crate) transactions_per_second_median: Option<f64>,
     pub(crate) durable_transactions_per_second_median: Option<f64>,
-    /// Of transactions a second, to the first design.
+    /// Ratio of transactions a second to the first design.
     pub(crate) ratio_median: Option<f64>,
     pub(crate) ratio_min: Option<f64>,
     pub(crate) ratio_max: Option<f64>,
     pub(crate) durable_ratio_median: Option<f64>,
-    /// Nanoseconds more than the first design, per transaction and worker.
+    /// Nanoseconds beyond the first design, per transaction and worker.
     pub(crate) added_ns_median: Option<f64>,
-    /// All threads, until the last transaction was at home.
+    /// All threads, until the last transaction was reproduced.
     pub(crate) cpu_per_transaction_ns: Option<f64>,
-    /// Of it, the workers in front, and everything behind.
+    /// Of it, foreground and background.
     pub(crate) front_cpu_per_transaction_ns: Option<f64>,
     pub(crate) behind_cpu_per_transaction_ns: Option<f64>,
-    /// Sent to the log, padding included.
+    /// Bytes sent to the log, with padding.
     pub(crate) log_bytes_per_transaction: Option<f64>,
 }
 
-/// `lastword compare`.
+/// The report of `lastword compare`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CompareReport {
     pub(crate) workload: String,
@@ -334,10 +334,10 @@ fn some_ratio(part: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| part / of)
 }
 
-/// Says what does not hold.
+/// Prints the violations to stderr.
 pub(crate) fn complain(lines: &[String]) {
     for line in lines {
-        // Also said by the report and the exit code: nothing is lost when nobody reads it here.
+        // A failed write is ignored: the report and the exit status say the same.
         let _ = writeln!(io::stderr(), "check failed: {line}");
     }
 }
@@ -362,14 +362,14 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        // The machine was four times slower in the second round: for both.
+        // The machine was four times slower in the second round, for both designs.
         let base = laps(DesignName::Volatile, &[1.0, 4.0]);
         let other = laps(DesignName::Decoupled, &[2.0, 8.0]);
         let row = row(&other, &base.laps);
         assert_eq!((row.ratio_min, row.ratio_max), (Some(0.5), Some(0.5)));
         assert_eq!(row.durable_ratio_median, Some(0.5));
         assert_eq!(row.transactions_per_second_median, Some((500.0 + 125.0) / 2.0));
-        // One second, and four, more for 500 transactions of each of two workers.
+        // 500 transactions of each of two workers took one second longer, and four.
         assert_eq!(row.added_ns_median, Some(5_000_000.0));
         assert_eq!(row.cpu_per_transaction_ns, Some(5000.0));
         assert_eq!(row.front_cpu_per_transaction_ns, Some(4000.0));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_design_that_did_not_run_has_no_numbers() {
+    fn design_without_rounds_has_no_numbers() {
         let base = laps(DesignName::Volatile, &[1.0]);
         let row = row(&laps(DesignName::Plain, &[]), &base.laps);
         assert!(row.ratio_median.is_none() && row.cpu_per_transaction_ns.is_none());

@@ -1,11 +1,11 @@
-//! Progress of long work: on a terminal a bar, elsewhere a line now and then.
+//! Progress of long work: a bar on a terminal, occasional lines elsewhere.
 //!
 //! ```text
 //!   37 of 172 points, 12 min
 //! ```
-//! What ends within seconds prints nothing. Lines come when another twentieth is done, at least
-//! half a minute apart; and after some minutes though nothing more is done, so that one sees that
-//! it is still alive.
+//! Work that ends within seconds prints nothing. A line follows each further twentieth of the work,
+//! at least half a minute after the last. Without progress a line is printed every five minutes, to
+//! show that the process is alive.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Nothing is printed before.
+/// Delay of the first line.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// Between two lines, at least, and at most while somebody tells of progress.
+/// Minimum and maximum interval of lines; the maximum applies while the work reports progress.
 const LEAST: Duration = Duration::from_secs(30);
 const MOST: Duration = Duration::from_secs(300);
 
-/// A line for each of so many parts.
+/// Number of parts that get a line.
 const PARTS: u64 = 20;
 
 /// A line on a terminal that names the work in flight. Dropping it clears the line.
@@ -92,16 +92,16 @@ fn run_line(all: Whole, elapsed: Duration, written: u64) -> String {
     time + &done + &of
 }
 
-/// How far work is. It is shown only when it is told to: no thread of its own while something is
-/// measured.
+/// Progress of counted work. It is drawn only when updated: a thread of its own would disturb
+/// measurements.
 pub(crate) struct Progress {
-    /// Which is not drawn where there is no terminal.
+    /// Hidden without a terminal.
     bar: ProgressBar,
-    /// What is printed instead.
+    /// Lines printed instead of the bar.
     lines: Option<Mutex<Lines>>,
 }
 
-/// Of so many things, none is done yet.
+/// Creates the progress of `length` items, none done.
 pub(crate) fn bar(doing: &'static str, length: u64) -> Progress {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -111,14 +111,14 @@ pub(crate) fn bar(doing: &'static str, length: u64) -> Progress {
 }
 
 impl Progress {
-    /// One more is done.
+    /// Advances by one item.
     pub(crate) fn inc(&self) {
         self.bar.inc(1);
         self.tell();
     }
 
-    /// So many are done of these. Where there are more than were asked for, so many times as many
-    /// were meant.
+    /// Sets the position. If `done` exceeds `asked`, the length grows to a multiple of `asked`: a
+    /// simulation extends its measurement by whole rounds.
     pub(crate) fn at(&self, doing: &'static str, done: u64, asked: u64) {
         if self.bar.message() != doing {
             self.bar.set_message(doing);
@@ -131,18 +131,18 @@ impl Progress {
         self.tell();
     }
 
-    /// No more is done, but this is under way.
-    pub(crate) fn begins(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
+    /// Shows a new item in flight, without an advance.
+    pub(crate) fn begins(&self, message: &str) {
+        self.bar.set_message(message.to_owned());
         self.tell();
     }
 
-    /// No more is done, but something is under way.
+    /// Reports that work continues, without an advance.
     pub(crate) fn alive(&self) {
         self.tell();
     }
 
-    /// All is done.
+    /// Ends the display.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -152,7 +152,7 @@ impl Progress {
         let (done, length) = (self.bar.position(), self.bar.length().unwrap_or_default());
         let after = lines.begun.elapsed();
         if let Some(line) = lines.due(after, done, length) {
-            // Nobody to tell when it cannot be written.
+            // A failed write to stderr cannot be reported anywhere.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
@@ -182,12 +182,12 @@ impl papers::Progress for Progress {
 
 /// What was printed of some work.
 struct Lines {
-    /// What is done.
+    /// Description of the work.
     doing: &'static str,
     begun: Instant,
-    /// How long after that the last line was.
+    /// Time of the last line.
     told: Option<Duration>,
-    /// Parts that were done then.
+    /// Parts done at the last line.
     parts: u64,
 }
 
@@ -196,7 +196,7 @@ impl Lines {
         Lines { doing, begun: Instant::now(), told: None, parts: 0 }
     }
 
-    /// The line that is to be printed after this time, if one is.
+    /// Returns the line to print after this time, if one is due.
     fn due(&mut self, after: Duration, done: u64, length: u64) -> Option<String> {
         let parts = done.saturating_mul(PARTS) / length.max(1);
         let wait = if parts == self.parts { MOST } else { LEAST };
@@ -208,7 +208,7 @@ impl Lines {
     }
 }
 
-/// A time that somebody waits.
+/// Formats a long duration.
 fn long(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(text, "running: 1 of 3 s");
     }
 
-    /// What is printed when so many of 172 points are done after so many seconds.
+    /// Prints nothing or a line, for 172 points and pairs of items done and seconds.
     fn printed(points: &[(u64, u64)]) -> Vec<String> {
         let mut lines = Lines::of("points");
         let line = |&(after, done): &(u64, u64)| lines.due(Duration::from_secs(after), done, 172);
@@ -250,7 +250,8 @@ mod tests {
         let lines = ["1 of 172 points, 11 s", "31 of 172 points, 42 s", "37 of 172 points, 1 min"];
         assert_eq!(printed(&told)[..3], lines);
         assert_eq!(printed(&told)[3..], ["38 of 172 points, 6 min"]);
-        // However long it takes, and however often it is told.
+        // The number of lines is bounded, however long it takes and however often progress is
+        // reported.
         let day: Vec<(u64, u64)> = (0..86_400).map(|at| (at, at * 172 / 86_400)).collect();
         let lines = printed(&day);
         assert!((200..400).contains(&lines.len()), "{}", lines.len());

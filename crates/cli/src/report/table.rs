@@ -1,4 +1,4 @@
-//! Reports for people.
+//! Reports for people, as tables.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::{CompareReport, Conditions, Quantiles, RunReport};
 
-/// What stands where there is no number.
+/// Placeholder for a missing number.
 pub(crate) const NONE: &str = "-";
 
 /// A table with lines on a terminal, with spaces elsewhere.
@@ -26,7 +26,7 @@ pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
     trimmed(&table)
 }
 
-/// Rows of figures under a header, names in front.
+/// Formats rows of numbers under a header, with names in the first column.
 pub(crate) fn sheet<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     let mut table = table();
     table.set_header(header);
@@ -39,7 +39,7 @@ pub(crate) fn sheet<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> 
     trimmed(&table)
 }
 
-/// Rows under a header, as many columns as there are: the first ones words, the others figures.
+/// Formats rows under a header of any width: first columns of text, then columns of numbers.
 pub(crate) fn columns(header: Vec<String>, rows: Vec<Vec<String>>, words: usize) -> String {
     let mut table = table();
     table.set_header(header);
@@ -52,7 +52,7 @@ pub(crate) fn columns(header: Vec<String>, rows: Vec<Vec<String>>, words: usize)
     trimmed(&table)
 }
 
-/// Rows of words under a header.
+/// Formats rows of text under a header.
 pub(crate) fn named<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     let mut table = table();
     table.set_header(header);
@@ -62,7 +62,7 @@ pub(crate) fn named<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> 
     trimmed(&table)
 }
 
-/// `lastword run`.
+/// Formats the report of `lastword run`.
 pub(crate) fn run(report: &RunReport) -> String {
     let cpu = &report.cpu_seconds;
     let seconds = |value: f64| format!("{value:.3} s");
@@ -95,12 +95,12 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("log, compressed", saved(report.log_stored_bytes, report.log_payload_bytes)),
         ("log, written", per_transaction(report.log_bytes)),
         ("log, padding", bytes(report.padding_bytes)),
-        ("log, laps", format!("{:.2}", report.log_laps)),
+        ("log wraps", format!("{:.2}", report.log_laps)),
         ("home", per_transaction(report.home_bytes)),
         ("write amplification", option(report.write_amplification, |n| format!("{n:.2}"))),
         ("device writes", device_writes(report)),
         ("persist barriers", grouped(report.persist_barriers)),
-        ("waits for the ring", grouped(report.ring_full_waits)),
+        ("waits for room in ring", grouped(report.ring_full_waits)),
         ("grace period", option(report.cycles_per_grace_period, |n| format!("{n:.0} cycles"))),
         ("pages", pages(report)),
         ("peak memory", option(report.peak_rss_bytes, bytes)),
@@ -109,7 +109,7 @@ pub(crate) fn run(report: &RunReport) -> String {
     pairs(&rows)
 }
 
-/// Bytes of the log that are left of others.
+/// Formats the remaining bytes of the log, and their share of the payload.
 fn saved(left: u64, of: u64) -> String {
     format!("{} ({:.1} % of payload)", bytes(left), 100.0 * super::ratio(left as f64, of as f64))
 }
@@ -127,7 +127,7 @@ fn device_writes(report: &RunReport) -> String {
     }
 }
 
-/// What a shadow with a bound has cost.
+/// Formats the page traffic of a bounded shadow.
 fn pages(report: &RunReport) -> String {
     let RunReport { page_ins, evictions, page_waits, .. } = report;
     let counts = [page_ins, evictions, page_waits].map(|count| grouped(*count));
@@ -137,7 +137,7 @@ fn pages(report: &RunReport) -> String {
     }
 }
 
-/// `lastword compare`.
+/// Formats the report of `lastword compare`.
 pub(crate) fn compare(report: &CompareReport) -> String {
     let mut table = table();
     table.set_header([
@@ -247,7 +247,7 @@ fn trimmed(table: &Table) -> String {
     table.trim_fmt()
 }
 
-/// Digits in threes: `1 204 551`.
+/// Groups digits in threes: `1 204 551`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -260,7 +260,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A number with two or three digits and its power of 1000: `5.7 M`.
+/// Formats a number with two or three digits and a decimal prefix: `5.7 M`.
 pub(crate) fn short(number: f64) -> String {
     let (scaled, unit) = match number.abs() {
         n if n >= 1e9 => (number / 1e9, " G"),
@@ -272,12 +272,12 @@ pub(crate) fn short(number: f64) -> String {
     format!("{scaled:.decimals$}{unit}")
 }
 
-/// Transactions a second.
+/// Formats transactions a second.
 pub(crate) fn rate(number: f64) -> String {
     format!("{} tx/s", short(number))
 }
 
-/// Bytes, in powers of 1024.
+/// Formats bytes in powers of 1024.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| bytes >= *unit) {
@@ -286,7 +286,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A time that is given in nanoseconds.
+/// Formats a time given in nanoseconds.
 pub(crate) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_shown_as_people_read_them() {
+    fn numbers_are_formatted_with_units() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_204_551), "1 204 551");

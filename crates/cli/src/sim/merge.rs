@@ -44,8 +44,7 @@ pub(super) fn run(arguments: &SimMerge) -> Result<Verdict, Failure> {
     Ok(Verdict::Failed)
 }
 
-/// What designs do rarely, and no power cut of all these results has hit: then nobody knows whether
-/// recovery is right there.
+/// Returns the rare paths that no power cut of these results hit: recovery is untested there.
 fn never_cut(records: &[Record]) -> Vec<String> {
     let all = rare::of(records.iter().map(|record| &record.outcome));
     let never = all.into_iter().filter(|(_, rare)| rare.cut == 0);
@@ -68,7 +67,7 @@ struct Row<'r> {
     outcome: &'r Outcome,
 }
 
-/// Results, each beside what was asked for, in the order of both.
+/// Formats the results, each beside its parameters, in the order of both.
 pub(super) fn show(format: SheetFormat, listed: &[Listed], records: &[Record]) -> String {
     let both = || listed.iter().zip(records);
     match format {
@@ -81,7 +80,8 @@ pub(super) fn show(format: SheetFormat, listed: &[Listed], records: &[Record]) -
             if rows.is_empty() { "[]".into() } else { format!("[\n{}\n]", rows.join(",\n")) }
         }
         SheetFormat::Csv => {
-            // What points differ in has a column each, that of workload and design is there anyway.
+            // Each parameter that differs between points has a column; workload and design always
+            // have one.
             let keys = varying(listed.iter().map(|listed| &listed.asked));
             let keys = keys.into_iter().filter(|key| !["workload", "design"].contains(&&**key));
             let keys: Vec<String> = keys.collect();
@@ -115,10 +115,10 @@ pub(super) fn show(format: SheetFormat, listed: &[Listed], records: &[Record]) -
     }
 }
 
-/// What is counted only where somebody asked for it.
+/// Columns of counters that only some options enable.
 type Check = (&'static str, fn(&Outcome) -> Option<u64>);
 
-/// Lines that some machines' DRAM holds.
+/// Columns of DRAM, which only some machines have.
 type Dram = (&'static str, fn(&Outcome) -> u64);
 
 const DRAM: [Dram; 2] = [
@@ -132,7 +132,7 @@ const CHECKS: [Check; 3] = [
     ("isolation hits", |outcome| outcome.isolation_hits),
 ];
 
-/// Of a run that is cut it means nothing: all of its transactions are measured.
+/// Meaningless for a run with power cuts, which measures all of its transactions.
 fn steady(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome { power_cuts: Some(_), .. } => NONE,
@@ -141,12 +141,12 @@ fn steady(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// What people read.
+/// Formats the table for people.
 fn table(listed: &[Listed], records: &[Record]) -> String {
     let mut keys = vec!["workload".to_owned(), "design".to_owned()];
     let more = varying(listed.iter().map(|listed| &listed.asked));
     keys.extend(more.into_iter().filter(|key| !["workload", "design"].contains(&&**key)));
-    // What only some sweeps have.
+    // Columns that only some sweeps have.
     let dram = DRAM.iter().filter(|(_, of)| records.iter().any(|it| of(&it.outcome) > 0));
     let dram: Vec<&Dram> = dram.collect();
     let of_dram = dram.iter().map(|(name, _)| *name);
@@ -186,7 +186,7 @@ fn table(listed: &[Listed], records: &[Record]) -> String {
     columns(header, rows, keys.len())
 }
 
-/// All of an outcome but for the machine's numbers, under the names of the JSON.
+/// Returns the numbers of an outcome except the machine's, by JSON key.
 fn numbers(outcome: &Outcome) -> Vec<(&'static str, String)> {
     let Outcome { cycles_per_transaction: cycles, lines_per_transaction: lines, .. } = outcome;
     let pages = &outcome.pages_per_transaction;
@@ -243,7 +243,7 @@ fn numbers(outcome: &Outcome) -> Vec<(&'static str, String)> {
     all
 }
 
-/// RFC 4180, but for the end of the line.
+/// Formats a line of RFC 4180, ended by a newline alone.
 fn csv_line(fields: &[String]) -> String {
     let quoted = |field: &String| match field.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),

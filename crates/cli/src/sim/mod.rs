@@ -18,13 +18,13 @@ use crate::args::{Format, SimCommand, SimList, SimRun};
 use crate::failure::{Failure, Verdict};
 use crate::report::{self, json, progress};
 
-/// What is counted before power is cut.
+/// Progress label of the phase before the power cuts.
 const TRANSACTIONS: &str = "transactions measured";
 
-/// Runs it and prints the report.
+/// Runs the command and prints its report.
 ///
 /// # Errors
-/// What kept it from being run.
+/// Invalid parameters, or a simulation that fails.
 pub(crate) fn run(command: &SimCommand) -> Result<Verdict, Failure> {
     match command {
         SimCommand::Run(arguments) => run_one(arguments),
@@ -62,15 +62,15 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
     Ok(Verdict::of(outcome.checked != Some(false)))
 }
 
-/// The JSON of a run: what was found, and what it depends on besides the machine. Equal ones have
-/// equal results.
+/// The JSON of a run: its results, and the parameters that they depend on besides the machine.
+/// Equal parameters give equal results.
 #[derive(Serialize)]
 struct Told<'r> {
     #[serde(flatten)]
     outcome: &'r Outcome,
-    /// Version and commit of what has simulated.
+    /// Version and commit of the simulator.
     program: &'r str,
-    /// How many were to be measured, at least.
+    /// Minimum number of measured transactions.
     transactions_asked: u64,
     scale: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ impl<'r> Told<'r> {
     }
 }
 
-/// The machine as it was asked for, and what is to be done on it.
+/// Returns the configured machine and the work to simulate on it.
 pub(crate) fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     let SimRun { design, transactions, seed, check, power_cuts, export_trace, .. } = arguments;
     let own = ALL.iter().find(|known| known.name == design);
@@ -102,7 +102,7 @@ pub(crate) fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     let has = description.cores;
     let cores = arguments.cores.map_or(has, |cores| usize::try_from(cores).unwrap_or(usize::MAX));
     description.cores = cores;
-    // First what no machine can have: what is advised below would be refused.
+    // First reject impossible machines: the advice below would be refused for them.
     description.validate()?;
     for setting in &arguments.settings {
         let key = setting.split_once('=').map_or("", |(key, _)| key.trim());
@@ -128,7 +128,7 @@ pub(crate) fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
     })
 }
 
-/// What there is.
+/// The report of `lastword sim list`.
 #[derive(Debug, Serialize)]
 struct List {
     designs: Vec<DesignRow>,
@@ -141,7 +141,7 @@ struct DesignRow {
     name: &'static str,
     about: &'static str,
     machine: &'static str,
-    /// What can be set of it.
+    /// Parameters that can be set.
     parameters: &'static [&'static str],
 }
 

@@ -1,4 +1,4 @@
-//! What designs do rarely: how often runs came there, and how often power was cut inside of it.
+//! Rare paths of designs: how often runs took them, and how often power was cut inside them.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use sim::report::Outcome;
 
 use crate::report::table::{grouped, named};
 
-/// Paths that nobody takes where a design's number is 0: the path, the number's table and its key.
+/// Paths that a zero setting disables: path, table and key of the setting.
 const SWITCHES: [(&str, &str, &str); 1] =
     [("a thread is suspended in a transaction", "lad", "suspend_cycles")];
 
-/// One path, in any number of runs.
+/// One path, over any number of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rare {
-    /// How often runs came there.
+    /// Times that runs took it.
     taken: u64,
-    /// How often power was cut there.
+    /// Power cuts inside it.
     pub(super) cut: u64,
-    /// Runs in which it can be taken.
+    /// Runs in which it is enabled.
     on: u64,
-    /// The number that switches it on, if one does.
+    /// The setting that enables it, if one does.
     switch: Option<String>,
 }
 
 impl Rare {
-    /// What is off everywhere, and what switches it on.
+    /// Describes a path that is disabled everywhere, and the setting that enables it.
     pub(super) fn off(&self) -> Option<String> {
         let switch = self.switch.as_ref().filter(|_| self.on == 0)?;
         Some(format!("off: {switch} above 0 switches it on"))
     }
 
-    /// What people read of it.
+    /// Formats the counts.
     fn shown(&self) -> String {
         match (self.off(), self.taken, self.cut) {
             (Some(off), ..) => off,
@@ -42,7 +42,7 @@ impl Rare {
     }
 }
 
-/// All paths of runs that were cut, by design and name.
+/// Collects all paths of runs with power cuts, by design and name.
 pub(super) fn of<'o>(
     outcomes: impl Iterator<Item = &'o Outcome>,
 ) -> BTreeMap<(&'o str, &'o str), Rare> {
@@ -61,7 +61,7 @@ pub(super) fn of<'o>(
     all
 }
 
-/// Of one run: each path, and what people read of it.
+/// Returns the rows of one run: each path and its counts.
 pub(super) fn rows(outcome: &Outcome) -> Vec<(&str, String)> {
     let all = of(std::iter::once(outcome)).into_iter();
     let row = all.map(|((_, path), rare)| {
@@ -71,7 +71,7 @@ pub(super) fn rows(outcome: &Outcome) -> Vec<(&str, String)> {
     row.collect()
 }
 
-/// Of many runs: a line for each path of each design; nothing when power was not cut.
+/// Formats many runs: a line for each path of each design; `None` without power cuts.
 pub(super) fn table<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> Option<String> {
     let all = of(outcomes);
     let row = |((design, path), rare): (&(&str, &str), &Rare)| {
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// The paths that a design says it takes rarely.
+    /// Collects the rare paths that a design declares.
     struct Paths;
 
     impl Visitor for Paths {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_off_is_a_path_of_a_design_and_a_number_that_there_is() {
+    fn switches_name_existing_paths_and_settings() {
         for (path, table, key) in SWITCHES {
             let has_it = |name: &str| by_name(name, Paths).unwrap().contains(&path);
             let designs = ALL.iter().filter(|about| has_it(about.name));

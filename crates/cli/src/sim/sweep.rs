@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &SimSweep) -> Result<Verdict, Failure> {
     Ok(Verdict::of(failed.is_empty()))
 }
 
-/// A line for each point, its hash first; and which of them cannot be run.
+/// Prints a line for each point, hash first, and the points that cannot run.
 fn list(sweep: &Sweep, chosen: &[&Point]) -> Result<Verdict, Failure> {
     let lines: Vec<String> = chosen.iter().map(|point| named(sweep, point)).collect();
     report::print(&lines.join("\n"))?;
@@ -68,7 +68,7 @@ fn list(sweep: &Sweep, chosen: &[&Point]) -> Result<Verdict, Failure> {
     Ok(verdict)
 }
 
-/// A point's hash, and what it differs by from others.
+/// Formats a point's hash, and the parameters in which it differs from others.
 fn named(sweep: &Sweep, point: &Point) -> String {
     let labels = labels(sweep.points().iter().map(|point| &point.asked));
     let at = sweep.points().iter().position(|other| other.hash == point.hash);

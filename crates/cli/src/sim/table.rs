@@ -1,11 +1,11 @@
-//! What people read of a simulation.
+//! Tables of simulation results, for people.
 
 use sim::report::{Backlog, Outcome, Spread};
 
 use super::{List, rare};
 use crate::report::table::{NONE, bytes, grouped, named, pairs, sheet, short};
 
-/// `lastword sim run`.
+/// Formats the outcome of `lastword sim run`.
 pub(super) fn outcome(outcome: &Outcome, asked: u64) -> String {
     let cycles = &outcome.cycles_per_transaction;
     let transactions = outcome.transactions.max(1) as f64;
@@ -63,8 +63,8 @@ pub(super) fn outcome(outcome: &Outcome, asked: u64) -> String {
     pairs(&rows)
 }
 
-/// How many were measured, and how many were to be: until the design's rounds are done a
-/// measurement is made longer.
+/// Formats the number of measured transactions, and the requested one if it differs: a measurement
+/// is extended to whole rounds of the design.
 fn measured(measured: u64, asked: u64) -> String {
     match measured == asked {
         true => grouped(measured),
@@ -72,7 +72,7 @@ fn measured(measured: u64, asked: u64) -> String {
     }
 }
 
-/// How often power was cut, what that has found, and inside of what it was.
+/// Formats the power cuts, their violations, and the rare paths that they hit.
 fn cuts(outcome: &Outcome) -> Vec<(&str, String)> {
     let Some(cuts) = outcome.power_cuts else { return Vec::new() };
     let violations = outcome.violations.unwrap_or_default();
@@ -81,7 +81,7 @@ fn cuts(outcome: &Outcome) -> Vec<(&str, String)> {
     rows
 }
 
-/// Lines that are left to be written, at both ends of the measurement.
+/// Formats the outstanding writes at both ends of the measurement.
 fn backlog(outcome: &Outcome) -> String {
     let Backlog { begin, end } = outcome.backlog;
     format!("{} at the beginning, {} at the end", grouped(begin), grouped(end))
@@ -89,7 +89,7 @@ fn backlog(outcome: &Outcome) -> String {
 
 fn steady(outcome: &Outcome) -> &'static str {
     match outcome {
-        Outcome { power_cuts: Some(_), .. } => NONE, // from its first transaction on it is measured
+        Outcome { power_cuts: Some(_), .. } => NONE, // measured from the first transaction on
         Outcome { steady: true, .. } => "yes",
         Outcome { steady: false, .. } => "NO: run more transactions",
     }
@@ -107,7 +107,7 @@ fn checked(checked: Option<bool>) -> &'static str {
     }
 }
 
-/// `lastword sim list`.
+/// Formats `lastword sim list`.
 pub(super) fn list(list: &List) -> String {
     let designs: Vec<_> = list
         .designs
