@@ -6,7 +6,7 @@ mod common;
 use common::Room;
 
 #[test]
-fn an_exploration_says_what_it_has_seen() {
+fn exploration_reports_its_counts() {
     let arguments = "crash explore --workload append --medium-model file --executions 60 --seed 3 \
                      --with cow=1 kills=1 --format json";
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
@@ -29,7 +29,7 @@ fn an_exploration_says_what_it_has_seen() {
 }
 
 #[test]
-fn a_trace_is_gone_again_and_told() {
+fn trace_is_replayed() {
     let trace = "design=decoupled workload=cells medium=file transactions=1 moves=2 choices=0*4,1";
     let text = Room::new().expect(0, &["crash", "replay", trace]);
     assert!(text.contains("the pool is opened") && text.contains("the power goes"), "{text}");
@@ -39,7 +39,7 @@ fn a_trace_is_gone_again_and_told() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_case_is_refused() {
     for (says, arguments) in [
         ("`medium=stone` is not a valid part of a case", ["replay", "medium=stone choices=0"]),
         ("`x` is not a choice", ["replay", "medium=file choices=0,x"]),
@@ -51,7 +51,7 @@ fn what_makes_no_sense_is_told() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills_of_any_workload() {
+fn acknowledged_transactions_survive_kills() {
     let room = Room::new();
     let some = "--rounds 2 --seconds 0.2 --scale 0.002 --log-bytes 256K --threads 2 --format json";
     let arguments: Vec<&str> = "crash kill --workload"

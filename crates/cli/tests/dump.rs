@@ -57,7 +57,7 @@ fn hex(bits: u64) -> String {
 }
 
 #[test]
-fn every_live_object_is_a_line_with_these_keys() {
+fn dump_line_has_documented_keys() {
     for clean in [true, false] {
         let Sample { room, root, small } = sample(clean);
         let objects = dump(&room, &[]);
@@ -86,7 +86,7 @@ fn every_live_object_is_a_line_with_these_keys() {
 }
 
 #[test]
-fn objects_come_in_address_order_and_as_many_words_as_were_asked_for() {
+fn dump_is_ordered_and_limits_words() {
     let Sample { room, .. } = sample(true);
     let objects = dump(&room, &["--words", "1000"]);
     let pointers: Vec<&str> =
@@ -104,7 +104,7 @@ fn objects_come_in_address_order_and_as_many_words_as_were_asked_for() {
 }
 
 #[test]
-fn people_get_the_same_a_line_each() {
+fn dump_table_has_same_objects() {
     let Sample { room, root, .. } = sample(true);
     let text = room.expect(0, &["pool", "dump", "a.pool"]);
     assert_eq!(text.lines().count(), 12);
@@ -114,7 +114,7 @@ fn people_get_the_same_a_line_each() {
 }
 
 #[test]
-fn a_dump_changes_no_byte() {
+fn dump_leaves_pool_unchanged() {
     for clean in [true, false] {
         let Sample { room, .. } = sample(clean);
         let read = || ["a.pool", "a.pool.log"].map(|name| std::fs::read(room.path(name)).unwrap());
@@ -126,7 +126,7 @@ fn a_dump_changes_no_byte() {
 }
 
 #[test]
-fn a_damaged_pool_shows_its_damage_and_no_object() {
+fn dump_of_damaged_pool_reports_damage() {
     let Sample { room, .. } = sample(true);
     let file = OpenOptions::new().write(true).open(room.path("a.pool")).unwrap();
     let last_header = (2 << 20) + (1 << 16) + 72; // of the first slot behind the first chunk
@@ -152,7 +152,7 @@ fn a_damaged_pool_shows_its_damage_and_no_object() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_quietly() {
+fn dump_ends_at_closed_pipe() {
     let room = Room::new();
     let options = Options::new().bytes(16 << 20).log_bytes(16 << 20);
     let pool = Pool::create(room.path("a.pool"), options).unwrap();

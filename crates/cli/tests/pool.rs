@@ -85,7 +85,7 @@ fn size_limit_is_an_error_without_signal() {
 }
 
 #[test]
-fn a_new_pool_is_described_and_sound() {
+fn new_pool_is_described_and_sound() {
     for medium in ["file", "emulated"] {
         let room = created(medium);
         let info = room.json(0, &["pool", "info", "a.pool"]);
@@ -140,11 +140,11 @@ fn a_new_pool_is_described_and_sound() {
 }
 
 #[test]
-fn a_pool_in_memory_does_not_survive_power_loss_and_says_so() {
+fn pool_in_memory_reports_no_power_loss_safety() {
     let dir = match tempfile::tempdir_in("/dev/shm") {
         Ok(dir) => dir,
         Err(reason) => {
-            let test = "a_pool_in_memory_does_not_survive_power_loss_and_says_so";
+            let test = "pool_in_memory_reports_no_power_loss_safety";
             // Past the capture of the test's output.
             let _ = writeln!(std::io::stderr(), "skipped: {test}: /dev/shm: {reason}");
             return;
@@ -173,7 +173,7 @@ fn a_pool_in_memory_does_not_survive_power_loss_and_says_so() {
 }
 
 #[test]
-fn a_pool_is_not_created_over_another() {
+fn existing_pool_is_not_overwritten() {
     let room = created("file");
     let before = contents(&room);
     room.refuse("exists", &["pool", "create", "a.pool"]);
@@ -183,7 +183,7 @@ fn a_pool_is_not_created_over_another() {
 }
 
 #[test]
-fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
+fn check_of_unclean_pool_writes_nothing() {
     for medium in ["file", "emulated"] {
         let room = crashed(medium, 100);
         let before = contents(&room);
@@ -239,7 +239,7 @@ fn an_unclean_pool_needs_recovery_and_a_check_changes_no_byte_of_it() {
 }
 
 #[test]
-fn a_pool_in_use_and_one_that_is_not_there_could_not_be_checked() {
+fn busy_or_missing_pool_is_not_checked() {
     let room = created("file");
     let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
     for command in ["info", "check"] {
@@ -274,7 +274,7 @@ fn assert_damaged(room: &Room, why: &str, info: i32) {
 }
 
 #[test]
-fn a_truncated_pool_is_damaged() {
+fn truncated_pool_is_damaged() {
     let room = created("file");
     let bytes = std::fs::metadata(room.path("a.pool")).unwrap().len();
     open(&room, "a.pool").set_len(bytes - 4096).unwrap();
@@ -284,7 +284,7 @@ fn a_truncated_pool_is_damaged() {
 }
 
 #[test]
-fn garbage_and_nothing_at_all_are_no_pools() {
+fn garbage_and_empty_files_are_refused() {
     let room = Room::new();
     let garbage: Vec<u8> =
         (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -295,7 +295,7 @@ fn garbage_and_nothing_at_all_are_no_pools() {
 }
 
 #[test]
-fn a_pool_without_its_log_or_with_a_shorter_one_is_damaged() {
+fn missing_or_short_log_is_damage() {
     let room = crashed("file", 10);
     let log = room.path("a.pool.log");
     let bytes = std::fs::metadata(&log).unwrap().len();
@@ -306,7 +306,7 @@ fn a_pool_without_its_log_or_with_a_shorter_one_is_damaged() {
 }
 
 #[test]
-fn a_heap_that_was_overwritten_is_damaged_and_still_described() {
+fn overwritten_heap_is_damage() {
     let room = created("file");
     let heap = 2 << 20; // where the heap begins
     open(&room, "a.pool").write_all_at(&[0xa5; 65536], heap).unwrap();
@@ -314,7 +314,7 @@ fn a_heap_that_was_overwritten_is_damaged_and_still_described() {
 }
 
 #[test]
-fn a_damaged_copy_is_found_and_repaired_and_worse_is_left_with_a_reason() {
+fn repair_fixes_copies_and_reports_the_rest() {
     let room = crashed("file", 10);
     let before = contents(&room);
     let plant = |name, at| open(&room, name).write_all_at(&[0xa5; 8], at).unwrap();
@@ -348,7 +348,7 @@ fn a_damaged_copy_is_found_and_repaired_and_worse_is_left_with_a_reason() {
 }
 
 #[test]
-fn a_pool_in_use_is_not_repaired() {
+fn busy_pool_is_not_repaired() {
     let room = created("file");
     let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
     room.refuse("in use", &["pool", "check", "a.pool", "--repair"]);
@@ -356,7 +356,7 @@ fn a_pool_in_use_is_not_repaired() {
 }
 
 #[test]
-fn lost_log_of_closed_pool_is_made_anew_on_demand() {
+fn lost_log_of_clean_pool_is_recreated() {
     let room = crashed("file", 10);
     Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap().close().unwrap();
     std::fs::remove_file(room.path("a.pool.log")).unwrap();
@@ -379,7 +379,7 @@ fn lost_log_of_closed_pool_is_made_anew_on_demand() {
 }
 
 #[test]
-fn expected_layout_is_part_of_a_check() {
+fn check_refuses_unexpected_layout() {
     for medium in ["file", "emulated"] {
         let room = created(medium);
         room.expect(0, &["pool", "check", "a.pool", "--layout", "ledger"]);

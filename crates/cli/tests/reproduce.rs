@@ -6,7 +6,7 @@ mod common;
 use common::{Room, keys};
 
 #[test]
-fn what_cannot_be_run_here_is_told_with_its_reason_in_every_file() {
+fn unrunnable_rows_are_reported_with_reason() {
     let room = Room::new();
     let report = room.json(0, &["reproduce", "dudetm", "d9", "--quick", "--out", "results"]);
     for key in ["paper", "machine", "seconds", "rows", "rounds", "seed"] {
@@ -30,7 +30,7 @@ fn what_cannot_be_run_here_is_told_with_its_reason_in_every_file() {
 }
 
 #[test]
-fn what_there_is_is_listed_and_nothing_is_measured() {
+fn list_prints_experiments_without_measuring() {
     let room = Room::new();
     let all = room.json(0, &["reproduce", "lad", "--list", "--out", "results"]);
     let ids: Vec<&str> =
@@ -43,7 +43,7 @@ fn what_there_is_is_listed_and_nothing_is_measured() {
 }
 
 #[test]
-fn what_there_is_not_is_refused_and_what_there_is_is_named() {
+fn unknown_experiment_is_refused() {
     let room = Room::new();
     let known = "it has D1, D2, D3, D4, D5, D6, D7, D8, D9, D10";
     room.refuse(known, &["reproduce", "dudetm", "D11"]);

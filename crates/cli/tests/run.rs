@@ -13,7 +13,7 @@ use lastword::{Addr, Allocate, Objects, Options, Pool, Words};
 const TINY: [&str; 6] = ["--scale", "0.0005", "--log-bytes", "256K", "--transactions", "3000"];
 
 #[test]
-fn every_workload_holds_on_every_design_and_medium() {
+fn workload_check_holds_on_every_design() {
     let room = Room::new();
     for workload in workloads::NAMES {
         for (design, medium) in [
@@ -35,7 +35,7 @@ fn every_workload_holds_on_every_design_and_medium() {
 }
 
 #[test]
-fn workers_share_the_transactions_in_both_modes() {
+fn workers_share_transactions() {
     let room = Room::new();
     for durability in ["async", "sync"] {
         let what = ["run", "bank", "--threads", "3", "--durability", durability];
@@ -111,7 +111,7 @@ const REPORT_KEYS: &[&str] = &[
 ];
 
 #[test]
-fn a_report_has_these_keys() {
+fn run_report_has_documented_keys() {
     let room = Room::new();
     let report = room.json(0, &with(&["run", "tatp-hash"], &TINY));
     assert_eq!(keys(&report), REPORT_KEYS);
@@ -142,7 +142,7 @@ fn a_report_has_these_keys() {
 
 /// Few words, written again and again: of a group of a thousand transactions little is left.
 #[test]
-fn combination_and_compression_save_log_and_the_report_and_the_pool_say_so() {
+fn combination_and_compression_shrink_log() {
     let room = Room::new();
     let what = ["run", "tatp-hash", "--pool", "a.pool", "--group", "1000", "--group-ms", "1000"];
     let what = [&what[..], &["--compress", "--persist-threads", "2"]].concat();
@@ -168,7 +168,7 @@ fn combination_and_compression_save_log_and_the_report_and_the_pool_say_so() {
 }
 
 #[test]
-fn a_run_tells_its_worst_100_ms() {
+fn run_reports_worst_100_ms() {
     let room = Room::new();
     let what = ["run", "tatp-hash", "--scale", "0.001", "--seconds", "0.5"];
     for durability in ["async", "sync"] {
@@ -181,7 +181,7 @@ fn a_run_tells_its_worst_100_ms() {
 }
 
 #[test]
-fn the_emulated_medium_costs_what_was_asked_for() {
+fn emulated_medium_has_requested_costs() {
     let room = Room::new();
     let what = ["run", "bank", "--medium", "emulated", "--latency-cycles", "5000"];
     let report = room.json(0, &with(&with(&what, &TINY), &["--bandwidth-gbps", "2.5"]));
@@ -192,7 +192,7 @@ fn the_emulated_medium_costs_what_was_asked_for() {
 }
 
 #[test]
-fn the_emulated_latency_may_be_asked_for_in_nanoseconds() {
+fn emulated_latency_is_accepted_in_nanoseconds() {
     let room = Room::new();
     let what = with(&["run", "bank", "--medium", "emulated", "--latency-ns", "2000"], &TINY);
     let report = room.json(0, &what);
@@ -202,7 +202,7 @@ fn the_emulated_latency_may_be_asked_for_in_nanoseconds() {
 }
 
 #[test]
-fn some_workers_may_only_read() {
+fn readers_only_read() {
     let room = Room::new();
     let what = ["run", "chains", "--threads", "3", "--readers", "1", "--transactions", "9000"];
     let report = room.json(0, &with(&what, &["--scale", "0.01"]));
@@ -223,7 +223,7 @@ fn some_workers_may_only_read() {
 }
 
 #[test]
-fn a_named_pool_stays_and_is_gone_on_with() {
+fn named_pool_is_kept_and_reused() {
     let room = Room::new();
     let what = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
     for _ in 0..3 {
@@ -241,7 +241,7 @@ fn a_named_pool_stays_and_is_gone_on_with() {
 }
 
 #[test]
-fn another_programs_data_are_left_alone() {
+fn foreign_pool_is_refused_unchanged() {
     let room = Room::new();
     let pool = Pool::create(room.path("own.pool"), Options::new().layout("own", 3)).unwrap();
     let own = pool
@@ -261,7 +261,7 @@ fn another_programs_data_are_left_alone() {
 }
 
 #[test]
-fn a_workload_that_does_not_hold_is_exit_code_1() {
+fn failed_check_exits_with_1() {
     let room = Room::new();
     let what = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
     room.json(0, &what);
@@ -284,7 +284,7 @@ fn a_workload_that_does_not_hold_is_exit_code_1() {
 }
 
 #[test]
-fn a_run_that_ends_in_an_error_leaves_nothing() {
+fn failed_run_leaves_no_files() {
     let room = Room::new();
     room.refuse("needs a heap of", &["run", "bank", "--bytes", "128K"]);
     room.refuse("at most 10^9", &["run", "bank", "--seconds", "1e300"]);
@@ -300,7 +300,7 @@ fn a_run_that_ends_in_an_error_leaves_nothing() {
 
 /// In the words of the command line, and before a pool is made or a transaction runs.
 #[test]
-fn a_shadow_that_cannot_be_had_is_refused_at_once() {
+fn unsupported_shadow_is_refused() {
     let room = Room::new();
     for design in ["plain", "volatile", "undo", "redo"] {
         let run = ["run", "bank", "--design", design];
@@ -327,7 +327,7 @@ fn a_shadow_that_cannot_be_had_is_refused_at_once() {
 }
 
 #[test]
-fn worker_without_a_thread_is_an_error() {
+fn refused_worker_thread_is_an_error() {
     // A limit of processes counts those of a user, and does not bind root.
     let is_root = rustix::process::geteuid().is_root();
     let has = |program: &str| std::process::Command::new(program).arg("--version").output().is_ok();
@@ -364,7 +364,7 @@ fn worker_without_a_thread_is_an_error() {
 }
 
 #[test]
-fn what_a_killed_run_leaves_is_removed_by_the_next() {
+fn next_run_removes_files_of_killed_run() {
     let room = Room::new();
     let mut program = room.program();
     program.args(["run", "bank", "--seconds", "600"]).stdout(Stdio::null());
@@ -383,7 +383,7 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
 }
 
 #[test]
-fn wrong_usage_is_exit_code_2() {
+fn usage_error_exits_with_2() {
     let room = Room::new();
     for wrong in [
         &["run"][..],
@@ -418,7 +418,7 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
-fn help_shows_what_works_and_nothing_else() {
+fn help_lists_supported_values() {
     let room = Room::new();
     let help = room.expect(0, &["--help"]);
     for command in ["demo", "run", "compare", "pool"] {
@@ -432,7 +432,7 @@ fn help_shows_what_works_and_nothing_else() {
 }
 
 #[test]
-fn a_comparison_has_these_keys_and_its_ratios_are_to_the_first() {
+fn compare_ratios_are_to_first_design() {
     let room = Room::new();
     let what = ["compare", "hashtable", "--designs", "volatile,decoupled,plain", "--rounds", "2"];
     let report = room.json(0, &with(&what, &TINY));
@@ -496,7 +496,7 @@ fn a_comparison_has_these_keys_and_its_ratios_are_to_the_first() {
 }
 
 #[test]
-fn a_design_that_can_have_one_worker_runs_on_one_and_says_so() {
+fn single_worker_design_reports_one_worker() {
     let room = Room::new();
     let what = ["compare", "bank", "--designs", "plain,volatile", "--rounds", "1"];
     let report = room.json(0, &with(&with(&what, &TINY), &["--threads", "2"]));
@@ -507,7 +507,7 @@ fn a_design_that_can_have_one_worker_runs_on_one_and_says_so() {
 }
 
 #[test]
-fn compare_makes_its_fresh_pools_where_it_is_told_and_nowhere_else() {
+fn compare_creates_pools_at_given_path() {
     let room = Room::new();
     let what =
         ["compare", "bank", "--designs", "volatile,decoupled", "--rounds", "1", "--pool", "a"];
@@ -520,7 +520,7 @@ fn compare_makes_its_fresh_pools_where_it_is_told_and_nowhere_else() {
 }
 
 #[test]
-fn the_demo_kills_recovers_compares_and_tidies_up() {
+fn demo_succeeds_and_removes_its_pool() {
     let room = Room::new();
     let text = room.expect(0, &["demo", "--seconds", "2"]);
     for round in 1..=5 {
@@ -536,7 +536,7 @@ fn the_demo_kills_recovers_compares_and_tidies_up() {
 }
 
 #[test]
-fn options_about_transactions_are_heeded_or_refused() {
+fn transaction_options_are_applied_or_refused() {
     let room = Room::new();
     for (workload, options, writes) in [
         ("btree", &["--update-percent", "0"][..], 0.0..1e-9),
@@ -559,7 +559,7 @@ fn options_about_transactions_are_heeded_or_refused() {
 }
 
 #[test]
-fn a_simulated_design_is_not_taken_for_another_one() {
+fn simulated_design_is_refused_by_run() {
     let room = Room::new();
     let where_it_is = |design: &str| {
         format!(

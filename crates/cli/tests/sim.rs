@@ -14,7 +14,7 @@ fn outcome(room: &Room, more: &[&str]) -> Value {
 }
 
 #[test]
-fn a_simulation_says_what_it_took_and_on_what() {
+fn simulation_reports_costs_and_machine() {
     let room = Room::new();
     let report = outcome(&room, &["--cores", "2", "--check", "--set", "mc.wq=16"]);
     assert_eq!((&report["workload"], &report["design"]), (&"hashtable".into(), &"volatile".into()));
@@ -34,7 +34,7 @@ fn a_simulation_says_what_it_took_and_on_what() {
 }
 
 #[test]
-fn equal_simulations_are_equal_but_for_the_time_that_they_take_here() {
+fn equal_simulations_give_equal_results() {
     let room = Room::new();
     let simulated = |seed: &str| {
         let mut report = outcome(&room, &["--cores", "3", "--seed", seed]);
@@ -46,7 +46,7 @@ fn equal_simulations_are_equal_but_for_the_time_that_they_take_here() {
 }
 
 #[test]
-fn a_machine_is_a_name_or_a_file() {
+fn machine_is_a_name_or_a_file() {
     let room = Room::new();
     let small = include_str!("../../sim/machines/tiny-lad.toml").replace("tiny-lad", "mine");
     std::fs::write(room.path("mine.toml"), small.replacen("wq = 8", "wq = 9", 1)).unwrap();
@@ -58,7 +58,7 @@ fn a_machine_is_a_name_or_a_file() {
 }
 
 #[test]
-fn too_few_transactions_a_core_are_not_called_steady() {
+fn short_simulation_is_not_steady() {
     let room = Room::new();
     let run = "sim run hashtable --design sw-undo --machine tiny-lad --scale 0.01 --transactions";
     let steady = |transactions: &str| {
@@ -71,7 +71,7 @@ fn too_few_transactions_a_core_are_not_called_steady() {
 }
 
 #[test]
-fn waiting_for_locks_is_told() {
+fn lock_waits_are_reported() {
     let room = Room::new();
     let run = "sim run bank --design volatile --machine tiny-lad --scale 0.001 --format json";
     let locks = |cores: &str| {
@@ -84,7 +84,7 @@ fn waiting_for_locks_is_told() {
 }
 
 #[test]
-fn cuts_of_power_are_told_with_what_they_fell_into() {
+fn power_cuts_report_their_rare_paths() {
     let room = Room::new();
     let cut = "sim run hashtable --design lad --machine tiny-lad --scale 0.001 --transactions 100 \
                --power-cuts 50";
@@ -105,7 +105,7 @@ fn cuts_of_power_are_told_with_what_they_fell_into() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_simulation_is_refused() {
     let room = Room::new();
     for (says, arguments) in [
         ("no machine `lda`: there are lad, ", ["--machine", "lda"]),
@@ -140,7 +140,7 @@ fn what_makes_no_sense_is_told() {
 }
 
 #[test]
-fn the_list_says_what_there_is() {
+fn sim_list_is_complete() {
     let room = Room::new();
     let list: Value =
         serde_json::from_str(&room.expect(0, &["sim", "list", "--format", "json"])).unwrap();
@@ -158,7 +158,7 @@ fn the_list_says_what_there_is() {
 }
 
 #[test]
-fn a_trace_is_refused_before_anything_is_simulated() {
+fn unwritable_trace_is_refused_before_simulation() {
     let room = Room::new();
     // Far more than a test has time for.
     let run = "sim run sps --design lad --transactions 1000000000 --export-trace no/trace";
@@ -167,7 +167,7 @@ fn a_trace_is_refused_before_anything_is_simulated() {
 }
 
 #[test]
-fn what_is_switched_off_says_what_switches_it_on() {
+fn disabled_path_names_its_setting() {
     let room = Room::new();
     let path = "a thread is suspended in a transaction";
     let cut = "sim run sps --design lad --cores 2 --scale 0.01 --transactions 200 --power-cuts 100";
@@ -183,7 +183,7 @@ fn what_is_switched_off_says_what_switches_it_on() {
 }
 
 #[test]
-fn how_many_were_asked_for_is_said_where_others_were_measured() {
+fn extended_measurement_reports_requested_count() {
     let room = Room::new();
     let run = |design: &'static str, asked: &'static str| {
         let some = "sim run sps --machine tiny-ssp --scale 0.01 --design";

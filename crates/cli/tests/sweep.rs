@@ -77,7 +77,7 @@ fn slice(room: &Room, slice: &str) -> Child {
 }
 
 #[test]
-fn four_slices_of_which_one_is_killed_and_repeated_give_the_same_bytes_as_one_process() {
+fn killed_and_repeated_slices_equal_one_process() {
     let room = room(SLOW);
     let mut killed = slice(&room, "0/4");
     let begun = Instant::now();
@@ -111,7 +111,7 @@ fn four_slices_of_which_one_is_killed_and_repeated_give_the_same_bytes_as_one_pr
 }
 
 #[test]
-fn results_are_merged_in_the_order_of_the_sweep() {
+fn merge_keeps_sweep_order() {
     let room = room(SMALL);
     let sweep = ["sim", "sweep", "sweep.toml"];
     let there = "4 of 4 points: 4 were there, 0 were run, 0 failed";
@@ -148,7 +148,7 @@ fn results_are_merged_in_the_order_of_the_sweep() {
 }
 
 #[test]
-fn lines_of_nvm_and_of_dram_have_columns_of_their_own() {
+fn nvm_and_dram_have_separate_columns() {
     let point = "[[points]]\nworkload = \"vector\"\ncores = 1\nscale = 0.01\ntransactions = 50\n";
     let merged = |design: &str| {
         let room = room(&format!("{point}design = \"{design}\"\n"));
@@ -172,7 +172,7 @@ fn lines_of_nvm_and_of_dram_have_columns_of_their_own() {
 }
 
 #[test]
-fn what_is_damaged_is_named_and_run_again() {
+fn damaged_result_is_reported_and_rerun() {
     let room = room(SMALL);
     let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
     room.expect(0, &sweep);
@@ -192,7 +192,7 @@ fn what_is_damaged_is_named_and_run_again() {
 }
 
 #[test]
-fn one_point_is_run_by_its_hash() {
+fn point_runs_by_hash() {
     let room = room(SMALL);
     let all = hashes(&room, &[]);
     assert_eq!(all.len(), 4);
@@ -210,7 +210,7 @@ fn one_point_is_run_by_its_hash() {
 }
 
 #[test]
-fn a_point_that_fails_is_named_and_the_others_are_run() {
+fn failed_point_does_not_stop_sweep() {
     let room = room(SMALL);
     let all = hashes(&room, &[]);
     // Where its result is to be there is something that no file can replace.
@@ -230,7 +230,7 @@ fn a_point_that_fails_is_named_and_the_others_are_run() {
 }
 
 #[test]
-fn a_list_says_which_points_cannot_be_run() {
+fn list_reports_unrunnable_points() {
     let room = room(&SMALL.replace("\"sw-undo\"", "\"sw-undo\", \"ssp\""));
     let output = room.run(&["sim", "sweep", "sweep.toml", "--list"]);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -259,7 +259,7 @@ fn a_list_says_which_points_cannot_be_run() {
 }
 
 #[test]
-fn cuts_and_what_they_fell_into_are_in_the_sheet() {
+fn sheet_has_power_cut_columns() {
     let room = room(
         r#"
         [base]
@@ -311,7 +311,7 @@ fn cuts_and_what_they_fell_into_are_in_the_sheet() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_sweep_is_refused() {
     let room = room(&SMALL.replace("mc.wq", "mc.wqs"));
     let sweep = ["sim", "sweep", "sweep.toml"];
     room.refuse("sweep.toml: no key `mc.wqs`: there are mc.forward, ", &sweep);

@@ -242,7 +242,7 @@ struct Tally {
 }
 
 #[test]
-fn whatever_was_acknowledged_survives_a_power_cut() {
+fn acknowledged_transactions_survive_power_cut() {
     let Some(devices) = Devices::given() else { return };
     let mut rng = StdRng::seed_from_u64(seed());
     let mut tally = Tally::default();
