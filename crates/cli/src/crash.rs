@@ -1,5 +1,5 @@
 //! `lastword crash`: exploration of the states that a crash may leave, on a recorded machine. See
-//! the `crash` crate and docs/crash-model.md.
+//! the `crash` crate and docs/internals/crash-model.md.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};

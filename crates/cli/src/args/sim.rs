@@ -14,7 +14,7 @@ pub(crate) enum SimCommand {
     /// Run a workload on a simulated machine, on a software or hardware design
     ///
     /// Equal arguments give equal results, except for the simulation's own run time. See
-    /// docs/simulator.md.
+    /// docs/research/simulator.md.
     ///
     /// Exit status: 0 success and every check held, 1 a check failed, 2 usage or I/O.
     Run(Box<SimRun>),
@@ -23,7 +23,7 @@ pub(crate) enum SimCommand {
     /// A point is a workload on a design and a machine. Its name is a hash of everything that its
     /// result depends on, including the version of this program. With --out each result is a file,
     /// and a point whose file exists is skipped: any scheduler may run slices, in any order, and
-    /// repeat them. See docs/simulator.md, "Many simulations".
+    /// repeat them. See docs/research/simulator.md, "Many simulations".
     ///
     /// Exit status: 0 all points ran; 1 some failed and the others ran (with --list: some cannot
     /// run); 2 no point could run.
