@@ -1,14 +1,14 @@
-//! Bugs to plant, each by its name: the proof that crash tests find such bugs.
+//! Injected bugs, each with a name: mutants that prove that the crash tests detect such bugs.
 //!
-//! A place that keeps a promise asks [`planted`] whether to break it. Without the feature `mutants`
-//! the answer is `false` when the program is compiled, and nothing of this is left; only tests
-//! enable it. A bug is planted in one thread.
+//! Code that keeps a guarantee asks [`planted`] whether to break it. Without the feature `mutants`
+//! this is a compile-time `false` and leaves no code; only tests enable the feature. A bug is
+//! injected into one thread.
 //!
-//! docs/internals/mutants.md has what kills each, and what is argued about those that are not here.
-//! Numbers up to 42 are the ones of the list there; two bugs have one where it happens in two
-//! places.
+//! docs/internals/mutants.md lists the tests that detect each mutant, and argues about the bugs that
+//! are not here. Numbers up to 42 are those of the list there. Two bugs have one number each and
+//! two variants, because they occur in two places.
 
-/// The one list: a variant, its number and name, and what it breaks.
+/// The one list: a variant, its number and name, and the guarantee that it breaks.
 macro_rules! mutants {
     ($($variant:ident $number:literal $name:literal $what:literal,)*) => {
         /// A bug.
@@ -32,7 +32,7 @@ macro_rules! mutants {
                 match self { $(Mutant::$variant => $number,)* }
             }
 
-            /// What it breaks.
+            /// Returns the guarantee that it breaks.
             pub fn what(self) -> &'static str {
                 match self { $(Mutant::$variant => $what,)* }
             }
@@ -50,39 +50,39 @@ mutants! {
     HeaderNotWrittenBack 4 "header-not-written-back"
         "The header of a group, with its checksum, does not leave the cache.",
     TakenUnderWay 5 "taken-under-way"
-        "A group is acknowledged while it is under way.",
+        "A group is acknowledged while it is in flight.",
     HomeBeforeLog 6 "home-before-log"
-        "A group goes home while it is under way to the log.",
+        "A group is applied to the heap image while its log write is in flight.",
     HomeNotWrittenBack 7 "home-not-written-back"
-        "Words at home are stored into the cache and not written back.",
+        "Words of the heap image are stored into the cache and not written back.",
     HomePagesForgotten 7 "home-pages-forgotten"
-        "The barrier writes no gathered page home.",
+        "The barrier writes no gathered page.",
     HomeBarrierSkipped 8 "home-barrier-skipped"
-        "No barrier between the words at home and recycling.",
+        "No barrier between writes to the heap image and recycling.",
     RecycledFirst 9 "recycled-first"
-        "The log is recycled when it is durable, before it is at home.",
+        "The log is recycled when it is durable, before it is reproduced.",
     RecyclingNotSynced 10 "recycling-not-synced"
         "The superblock of a reproduce step is not made durable.",
     ShownFirst 6 "shown-first"
-        "Words are stored at home before the record that tells of them is durable.",
+        "Words are stored into the heap image before their record is durable.",
     TruncatedFirst 9 "truncated-first"
-        "A slot's records are forgotten before their words are durable at home.",
+        "A slot's records are truncated before their words are durable in the heap image.",
     HeadBeforeHome 12 "head-before-home"
-        "The superblock says that words are at home before their barrier.",
+        "The superblock says that words are reproduced before their barrier.",
     FenceLeftToBarrier 13 "fence-left-to-barrier"
-        "Who stores words home leaves the fence to who calls the barrier.",
+        "The thread that stores words leaves the fence to the caller of the barrier.",
     GroupNotFenced 14 "group-not-fenced"
         "A group is stored past the cache and acknowledged without a fence.",
     InPlaceFirst 15 "in-place-first"
-        "A word is written in place before what it was is durable.",
+        "A word is written in place before its old value is durable.",
     EntriesDroppedFirst 16 "entries-dropped-first"
-        "The records of a transaction are void before its words are durable at home.",
+        "The records of a transaction are void before its words are durable in place.",
     OldestFirst 17 "oldest-first"
-        "Recovery takes back what was written oldest first.",
+        "Recovery undoes writes oldest first.",
     ChecksumIgnored 18 "checksum-ignored"
         "Recovery takes a group whose checksum is wrong.",
     SequenceIgnored 19 "sequence-ignored"
-        "Recovery takes a group of another lap.",
+        "Recovery takes a group of another wrap of the log.",
     GenerationIgnored 19 "generation-ignored"
         "Recovery takes a group of another generation.",
     LengthTrusted 21 "length-trusted"
@@ -92,9 +92,9 @@ mutants! {
     OpeningNotSynced 24 "opening-not-synced"
         "The superblock of an open is not made durable.",
     ReplayBarrierSkipped 25 "replay-barrier-skipped"
-        "No barrier between what recovery brings home and the superblock.",
+        "No barrier between recovery's writes to the heap image and the superblock.",
     BadRecordSkipped 26 "bad-record-skipped"
-        "Recovery goes on behind the first bad group.",
+        "Recovery continues after the first bad group.",
     SlotOrder 27 "slot-order"
         "Recovery replays slot by slot instead of in the order of IDs.",
     AllocatorNotLogged 28 "allocator-not-logged"
@@ -106,13 +106,13 @@ mutants! {
     ReleasedFirst 33 "released-first"
         "A transaction is acknowledged before it is durable, as are those that read from it.",
     HoleSkipped 34 "hole-skipped"
-        "Recovery takes a group of the next lap whose predecessor is missing.",
+        "Recovery takes a group of the next wrap whose predecessor is missing.",
     HoleNotRecorded 34 "hole-not-recorded"
         "An abort uses up an ID and records nothing for it.",
     GrowthNotSynced 35 "growth-not-synced"
         "A file gets its name before its contents are durable.",
     FailedSyncRetried 36 "failed-sync-retried"
-        "A sync that failed is tried again, and believed.",
+        "A failed sync is retried, and its success is trusted.",
     DirectoryNotSynced 37 "directory-not-synced"
         "A file's name is not made durable.",
     EmptyNameFirst 95 "empty-name-first"
@@ -134,23 +134,23 @@ mutants! {
     AcknowledgedTooLarge 47 "acknowledged-too-large"
         "A header says that all before it was acknowledged.",
     AcknowledgedIgnored 48 "acknowledged-ignored"
-        "Recovery does not see that something acknowledged is missing.",
+        "Recovery does not detect that an acknowledged record is missing.",
     GenerationKept 49 "generation-kept"
         "An open begins no generation.",
     SequenceKept 50 "sequence-kept"
         "An open leaves the superblock's sequence as it was.",
     LogNotSettled 51 "log-not-settled"
-        "Recovery brings home what only the page cache has of the log.",
+        "Recovery replays log records that only the page cache has.",
     CleanKept 52 "clean-kept"
-        "The superblock of an open leaves the mark of good order.",
+        "The superblock of an open keeps the flag of a clean shutdown.",
     CleanBeforeHome 53 "clean-before-home"
-        "The mark of good order is written before everything is at home.",
+        "The flag of a clean shutdown is written before everything is reproduced.",
     ShadowBeforeReplay 54 "shadow-before-replay"
         "The shadow is read before the log is replayed.",
     PoolNamedFirst 55 "pool-named-first"
         "A pool gets its name before its log does.",
     InterruptedLogKept 56 "interrupted-log-kept"
-        "What an interrupted creation left is not removed.",
+        "The leftover of an interrupted creation is not removed.",
     NameNotSettled 57 "name-not-settled"
         "An open goes on with a name that its maker has not made durable.",
     SuperblockNotSettled 58 "superblock-not-settled"
@@ -166,43 +166,43 @@ mutants! {
     CompressedTakenPlain 63 "compressed-taken-plain"
         "Recovery takes a compressed group as it is stored.",
     RestOfRunLost 70 "rest-of-run-lost"
-        "Of a run that crosses into another part of home only the beginning comes home.",
+        "A run that crosses into another part of the heap image is applied only up to there.",
     PageOfTwoParts 71 "page-of-two-parts"
-        "Two parts of home share a page.",
+        "Two parts of the heap image share a page.",
     MarkedAtFirstPart 72 "marked-at-first-part"
-        "The superblock is written when one part of home is durable.",
+        "The superblock is written when one part of the heap image is durable.",
     SyncedAtFirstPart 73 "synced-at-first-part"
-        "Home is synced when one part of it is written out.",
+        "The heap image is synced when one part of it is written out.",
     LastPartNotWrittenOut 74 "last-part-not-written-out"
-        "The last part of home keeps what it has in hand.",
+        "The last part of the heap image keeps its gathered writes.",
     LastPartLeftOut 75 "last-part-left-out"
-        "A batch is taken for done before its last part was claimed.",
+        "A batch counts as done before its last part was claimed.",
     HeadLeft 90 "head-left"
         "The head of a slot is not made durable.",
     StampTooEarly 91 "stamp-too-early"
         "A record's stamp is where its transaction began.",
     FrontierOfNow 92 "frontier-of-now"
-        "Records are forgotten of what is committed and not at home.",
+        "Records of transactions that are committed and not reproduced are truncated.",
     RestartedFirst 93 "restarted-first"
         "A slot is written from its beginning before its records are forgotten.",
     GroupToldFirst 94 "group-told-first"
         "A worker's group is said to be durable before its record is.",
     TouchingIgnored 80 "touching-ignored"
-        "A page of a bounded shadow is forgotten, or read again, before it is at home.",
+        "A page of a bounded shadow is forgotten, or read again, before it is reproduced.",
     TouchingNotTold 81 "touching-not-told"
-        "A bounded shadow is not told who has written a page.",
+        "A bounded shadow does not learn the last writer of a page.",
     TouchingTooEarly 82 "touching-too-early"
         "A page's touching ID is that of the transaction before.",
     WrittenNotPinned 83 "written-not-pinned"
         "A page that a running transaction has written may be evicted.",
     EvictedKept 84 "evicted-kept"
-        "A page that was evicted is found where it was.",
+        "An evicted page is still found in its old frame.",
     PlainWriteNotSynced 110 "plain-write-not-synced"
-        "A write where the system knows no durable ones is not followed by a sync.",
+        "A write on a system without durable writes is not followed by a sync.",
     ProcessIgnored 111 "process-ignored"
-        "A forked child takes itself for the process that opened the pool.",
+        "A forked child counts as the process that opened the pool.",
     NamesIgnored 112 "names-ignored"
-        "A flush does not see that the files have lost their names.",
+        "A flush does not detect that the files have lost their names.",
     HolesKept 113 "holes-kept"
         "An open does not allocate the holes of a sparse copy.",
     StopCounted 114 "stop-counted"
@@ -211,7 +211,7 @@ mutants! {
         "A renewal keeps the empty file that an interrupted one has left in the log's place.",
 }
 
-/// Whether this bug is planted here.
+/// Returns whether this bug is injected here.
 #[inline(always)]
 pub fn planted(mutant: Mutant) -> bool {
     #[cfg(feature = "mutants")]
@@ -229,15 +229,15 @@ pub fn by_name(name: &str) -> Option<Mutant> {
     all.iter().copied().find(|mutant| mutant.name() == name)
 }
 
-/// As long as it lives the bug is planted in this thread.
+/// Guard of an injected bug: dropping it removes the bug from this thread.
 #[derive(Debug)]
 #[must_use]
 pub struct Planted(());
 
-/// Plants a bug in this thread, or none.
+/// Injects a bug into this thread, or none.
 ///
 /// # Panics
-/// When there is no such bug; ask [`by_name`] first.
+/// If the name is unknown; ask [`by_name`] first.
 pub fn plant(name: Option<&str>) -> Planted {
     let mutant = name.map(|name| by_name(name).expect("this build has the mutant"));
     #[cfg(feature = "mutants")]
