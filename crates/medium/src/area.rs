@@ -1,4 +1,4 @@
-//! The part of a file that one medium has to itself.
+//! Area: the part of a file that belongs to one medium.
 
 use rustix::io::Errno;
 
@@ -8,7 +8,7 @@ use crate::pool_file::PoolFile;
 use crate::sync::Arc;
 use crate::system::Handle;
 
-/// What areas start at and consist of: pages.
+/// Granularity of an area's start and length: pages.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// A checked range of a file; keeps the file, and with it the lock.
@@ -48,7 +48,7 @@ impl Area {
     fn not_mapped(&self, sharing: Sharing, errno: Errno) -> Error {
         let (path, source) = (self.file.path().to_path_buf(), errno.into());
         match (errno, sharing) {
-            // Kernels that do not know the flags answer INVAL.
+            // Kernels that do not know the flags return INVAL.
             (Errno::OPNOTSUPP | Errno::INVAL, Sharing::Synchronous) => {
                 Error::NoDax { path, source }
             }

@@ -1,10 +1,10 @@
-//! Memory that a log group is built in.
+//! Buffer in which a log group is built.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 const BLOCK_WORDS: usize = 512;
 
-/// What direct writes want memory to be aligned to on every device.
+/// Alignment of memory that direct writes accept on every device.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Block([u64; BLOCK_WORDS]);
@@ -50,11 +50,11 @@ impl Buffer {
         <[u64]>::mut_from_bytes(self.blocks.as_mut_bytes()).expect("blocks are made of words")
     }
 
-    /// Makes room for at least `words` words; what is there stays, what is added is zero. Does
-    /// nothing when there is room already. May move: at least doubles, so growing costs little.
+    /// Grows the buffer to at least `words` words; contents stay, added words are zero. Does
+    /// nothing if it is large enough. May move. At least doubles, so growing costs little.
     ///
     /// # Panics
-    /// When there is no memory, as a `Vec` does.
+    /// If memory is exhausted, as a `Vec` does.
     pub fn grow(&mut self, words: usize) {
         let blocks = words.div_ceil(BLOCK_WORDS);
         if let Some(more) = blocks.checked_sub(self.blocks.len()).filter(|&more| more > 0) {

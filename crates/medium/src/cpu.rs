@@ -1,8 +1,8 @@
-//! What the processor offers beyond loads and stores, behind safe functions.
+//! Processor operations beyond loads and stores, behind safe functions.
 //!
-//! Everything here is a hint or acts like a relaxed atomic access, so no function can break memory
-//! safety under any input; an index outside the words does nothing. On processors other than
-//! x86-64 the hints do nothing and the rest is done with plain atomics.
+//! Every operation is a hint or acts like a relaxed atomic access, so no input can break memory
+//! safety. An index outside the words does nothing. On processors other than x86-64 the hints do
+//! nothing and the other operations use plain atomics.
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable;
@@ -192,10 +192,10 @@ impl Stream {
     }
 }
 
-/// [`stream`], for who fences himself.
+/// [`stream`] without a fence, for callers that fence themselves.
 ///
 /// # Panics
-/// When the slices are not of one length.
+/// If the slices differ in length.
 #[inline(always)]
 pub(crate) fn stream_unfenced(to: &[AtomicU64], from: &[u64]) {
     assert_eq!(to.len(), from.len(), "as many words come as go");
@@ -216,7 +216,7 @@ impl Drop for Stream {
     }
 }
 
-/// Both clocks at one moment: of several tries the one that was interrupted least.
+/// Reads both clocks at one moment: the least interrupted of several tries.
 fn instant_and_cycles() -> (Instant, u64) {
     let read = || {
         let before = cycles();
@@ -280,7 +280,7 @@ mod tests {
     fn clocks_run_forward() {
         let (start, cpu_ns) = (cycles(), thread_cpu_ns());
         while thread_cpu_ns() < cpu_ns + 1_000_000 {}
-        // At least the CPU time went by on the counter; a tenth covers what calibration may err.
+        // The counter advances by at least the CPU time; a tenth covers the error of calibration.
         assert!(cycles_to_ns(cycles() - start) >= 900_000);
         assert!(cycles_per_second() > 1_000_000);
         assert_eq!(cycles_to_ns(cycles_per_second()), 1_000_000_000);

@@ -1,11 +1,11 @@
-//! What can go wrong with a medium, with what a user needs to act on it.
+//! Errors of media, with the facts that a user needs to act on them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// A medium could not do what was asked.
+/// Error of a medium.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,19 +13,19 @@ pub enum Error {
     #[error("{operation} {} failed: {source}; check the path, its permissions and the disk",
         .path.display())]
     Io {
-        /// What was tried, as in "opening".
+        /// The attempted operation, such as "opening".
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The system refused to move bytes to or from a file.
     #[error("{operation} {bytes} bytes at byte {offset} of {} failed: {source}; \
         {}, then open the pool again",
-        .path.display(), mend(source))]
+        .path.display(), advice(source))]
     Transfer {
-        /// What was tried, as in "reading".
+        /// The attempted operation, such as "reading".
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub enum Error {
         offset: u64,
         /// How many bytes.
         bytes: u64,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process, or another pool of this one, has the file open.
@@ -49,7 +49,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{} does not exist; create it first, or check the path", .path.display())]
     NotFound {
         /// The path.
@@ -81,11 +81,11 @@ pub enum Error {
     NoDax {
         /// The file.
         path: PathBuf,
-        /// The answer of the kernel, the file system or the processor.
+        /// The error of the kernel, the file system or the processor.
         source: io::Error,
     },
-    /// The file's name, or a longer one that is made from it, is longer than names of its file
-    /// system can be. Nothing was created.
+    /// The file's name, or a longer one derived from it, exceeds the file system's limit. Nothing
+    /// was created.
     #[error("the name of {} is too long: {}; choose a shorter name", .path.display(),
         too_long(path, *.added, *.limit))]
     NameTooLong {
@@ -107,7 +107,7 @@ pub enum Error {
         path: PathBuf,
         /// The name that is in use.
         temporary: PathBuf,
-        /// What was found there.
+        /// The kind of file found at the path.
         found: String,
     },
     /// The directory takes names and lets none go, or takes none. Nothing was created.
@@ -142,13 +142,13 @@ pub enum Error {
         /// How many of them have no room, at least.
         missing: u64,
     },
-    /// A file is longer than what this process may write, or than files of its file system can be.
+    /// A file would exceed this process's limit, or the limit of its file system.
     #[error("{} cannot be written up to its end at byte {bytes}: {}; {}, or use a smaller pool",
         .path.display(), too_large(*.limit).0, too_large(*.limit).1)]
     FileTooLarge {
         /// The file.
         path: PathBuf,
-        /// The end of what has to be written.
+        /// End of the range that has to be written.
         bytes: u64,
         /// The process's limit; `None`: it is the file system that refuses.
         limit: Option<u64>,
@@ -249,10 +249,10 @@ pub enum Error {
     Kept {
         /// Bytes that were to be given back.
         bytes: u64,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// An earlier write or sync failed, so nothing is known about what is on the disk.
+    /// An earlier write or sync failed, so the contents of the disk are unknown.
     #[error("an earlier write to {} failed; check the disk, then open the pool again",
         .path.display())]
     Poisoned {
@@ -271,7 +271,7 @@ impl Error {
     }
 }
 
-/// What to do where `flock` fails so.
+/// Returns the advice for a failed `flock`.
 fn unlocked(source: &io::Error) -> &'static str {
     use rustix::io::Errno;
     match Errno::from_io_error(source) {
@@ -302,7 +302,7 @@ fn too_long(path: &Path, added: usize, limit: Option<usize>) -> String {
     }
 }
 
-/// Why a file cannot be as large as it must be, and what to do.
+/// Returns why a file cannot be large enough, and the advice.
 fn too_large(limit: Option<u64>) -> (String, &'static str) {
     match limit {
         Some(limit) => {
@@ -313,8 +313,8 @@ fn too_large(limit: Option<u64>) -> (String, &'static str) {
     }
 }
 
-/// What to do about bytes that could not be moved.
-fn mend(source: &io::Error) -> &'static str {
+/// Returns the advice for a failed transfer.
+fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         // Every block is allocated when a file is made: this is a file system that copies on write.
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
@@ -358,14 +358,14 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_failed_says_what_to_mend() {
-        let told = |kind: io::ErrorKind| {
+    fn failed_write_gives_advice() {
+        let text = |kind: io::ErrorKind| {
             let (path, source) = ("bank.pool".into(), kind.into());
             let (operation, offset, bytes) = ("writing", 0, 8);
             Error::Transfer { operation, path, offset, bytes, source }.to_string()
         };
-        assert!(told(io::ErrorKind::StorageFull).contains("free some space"));
-        assert!(told(io::ErrorKind::FileTooLarge).contains("ulimit"));
-        assert!(told(io::ErrorKind::Other).contains("check the disk"));
+        assert!(text(io::ErrorKind::StorageFull).contains("free some space"));
+        assert!(text(io::ErrorKind::FileTooLarge).contains("ulimit"));
+        assert!(text(io::ErrorKind::Other).contains("check the disk"));
     }
 }

@@ -1,4 +1,4 @@
-//! A log area for who only looks: any back end's, read from its file.
+//! Read-only log area for tools: reads any back end's log from its file.
 
 use crate::area::Area;
 use crate::sync::Arc;

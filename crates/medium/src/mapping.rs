@@ -1,13 +1,13 @@
-//! A range of memory as atomic words, whoever backs it.
+//! Mapping: a range of memory as atomic words, anonymous or backed by a file.
 //!
 //! Invariants:
 //! - The words stay mapped, readable and writable, at one address, until the mapping is dropped.
-//! - Everybody reaches them through atomics or through instructions that act like atomics
-//!   ([`cpu`](crate::cpu)), so a race is a stale value, never undefined behaviour. The one
-//!   exception is `bytes_mut`, for memory that nobody else can reach.
-//! - What is unmapped is what one call of `mmap(2)` has answered. Nothing is mapped over anything
-//!   else (`MAP_FIXED`): where that is refused, as ext4 and xfs refuse a synchronous mapping, the
-//!   kernel has already unmapped what was there, and another thread may have mapped it since.
+//! - All accesses are atomics or instructions that act like atomics ([`cpu`](crate::cpu)), so a
+//!   race yields a stale value, never undefined behaviour. The one exception is `bytes_mut`, for
+//!   memory that is exclusively ours.
+//! - Each mapping is unmapped exactly as one call of `mmap(2)` returned it. `MAP_FIXED` is never
+//!   used. Where the kernel refuses such a call, as for a synchronous mapping on ext4 and xfs, it
+//!   has already unmapped the old range, and another thread may have mapped it since.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -24,7 +24,7 @@ const HUGE_BYTES: usize = 2 << 20;
 /// when another thread maps something there first.
 const PLACES: usize = 16;
 
-/// What `fstatfs(2)` calls tmpfs.
+/// `fstatfs(2)`'s type number of tmpfs.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
@@ -32,7 +32,7 @@ const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 /// How a file's part is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// With everybody who maps or reads the file.
+    /// Shared with every process that maps or reads the file.
     Shared,
     /// The same, and a page can be stored to only when the file system's own data that leads to it
     /// is durable (`MAP_SYNC`), so that a store which is written back is durable without asking the
@@ -114,8 +114,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Asks for huge pages in place of the small ones that are there. Where the kernel refuses it
-    /// is slower, and right.
+    /// Requests huge pages in place of the present small ones. If the kernel refuses, accesses are
+    /// slower and still correct.
     fn collapse(&self) {
         for advice in [libc::MADV_POPULATE_WRITE, libc::MADV_COLLAPSE] {
             // SAFETY: the bytes are inside the mapping, and neither advice changes their content.
@@ -132,21 +132,21 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.first().cast::<AtomicU64>(), self.words) }
     }
 
-    /// The memory as bytes, if nobody else can change it: a file's memory has other writers.
+    /// Returns the memory as bytes if it is exclusively ours: a file's memory has other writers.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        // SAFETY: in range and alive as in `words`; `own` says that nothing else maps the memory,
-        // and nobody has borrowed it from us, because we hold `&mut self`.
+        // SAFETY: in range and alive as in `words`. `own` says that nothing else maps the memory,
+        // and `&mut self` excludes every other borrow of it.
         self.own.then(|| unsafe { std::slice::from_raw_parts_mut(self.first(), 8 * self.words) })
     }
 
-    /// Gives whole pages back to the system, so that their next access finds what is behind them.
+    /// Returns whole pages to the system; their next access reads the backing file anew.
     pub(crate) fn forget(&self, first: usize, words: usize) -> io::Result<()> {
         let bytes = self.words().get(first..).and_then(|rest| rest.get(..words)).map(size_of_val);
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
         let start = self.first().wrapping_add(8 * first);
-        // SAFETY: the bytes are inside the mapping, which stays mapped; the kernel refuses what
-        // begins in the middle of a page. Nobody has borrowed them but as atomics, for which other
+        // SAFETY: the bytes are inside the mapping, which stays mapped; the kernel refuses a range
+        // that begins inside a page. The bytes are borrowed only as atomics, for which other
         // contents are like stores by another thread: `bytes_mut` borrows the mapping alone.
         unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontNeed) }?;
         Ok(())
@@ -157,7 +157,7 @@ impl Mapping {
     }
 }
 
-/// What the system mapped, until it is dropped.
+/// Range mapped by the system; dropping it unmaps it.
 #[derive(Debug)]
 struct Map {
     start: *mut c_void,
@@ -193,7 +193,7 @@ impl Map {
         bytes: usize,
         sharing: Sharing,
     ) -> io::Result<Map> {
-        // Some systems find such a place themselves; and what is refused here is refused anywhere.
+        // Some systems find such a place themselves, and a refusal here is a refusal anywhere.
         let mut map = Map::of_file(std::ptr::null_mut(), file, offset, bytes, sharing)?;
         for _ in 0..PLACES {
             if map.start.addr().is_multiple_of(HUGE_BYTES) {
@@ -209,10 +209,10 @@ impl Map {
         Ok(map)
     }
 
-    /// Leaves a shared mapping out of forked children. A child that goes on with a transaction of
-    /// its parent would write into the parent's pool, past all locks, at no call that could refuse
-    /// it. Without the mapping the access ends the child (`SIGSEGV`). A private mapping stays: what
-    /// the child writes there is its own.
+    /// Excludes a shared mapping from forked children. A child that continues a transaction of its
+    /// parent would write into the parent's pool, past all locks, and no call could refuse it.
+    /// Without the mapping the access ends the child (`SIGSEGV`). A private mapping stays, because
+    /// the child's writes to it are its own.
     fn keep_from_children(&self, sharing: Sharing) -> io::Result<()> {
         if sharing != Sharing::CopyOnWrite {
             // SAFETY: a whole mapping, whose content the advice does not change.
@@ -233,7 +233,7 @@ impl Map {
 fn flags_of(sharing: Sharing) -> MapFlags {
     match sharing {
         Sharing::Shared => MapFlags::SHARED,
-        // Validated: older kernels ignore what they do not know in a `SHARED` mapping.
+        // Validated: older kernels ignore unknown flags in a `SHARED` mapping.
         Sharing::Synchronous => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
         // Not reserved: the mapping may be larger than memory, for few pages are copied.
         Sharing::CopyOnWrite => MapFlags::PRIVATE | MapFlags::NORESERVE,
@@ -242,7 +242,7 @@ fn flags_of(sharing: Sharing) -> MapFlags {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and whoever borrowed from it is gone.
+        // SAFETY: exactly the range that was mapped, and no borrow of it is left.
         let unmapped = unsafe { rustix::mm::munmap(self.start, self.bytes) };
         debug_assert!(unmapped.is_ok(), "a whole mapping can be unmapped");
     }
@@ -268,10 +268,10 @@ mod tests {
     use super::*;
     use crate::suite::or_skip;
 
-    /// On ext4 and xfs the kernel refuses a synchronous mapping after it has cleared the place for
-    /// it. What another thread maps there meanwhile must stay that thread's.
+    /// On ext4 and xfs the kernel refuses a synchronous mapping after it has cleared the range for
+    /// it. A mapping that another thread makes there meanwhile must stay that thread's.
     #[test]
-    fn a_mapping_that_is_refused_takes_nobody_elses_memory_with_it() {
+    fn refused_mapping_keeps_other_threads_memory() {
         let file = tempfile::tempfile().unwrap();
         let bytes = 16 * HUGE_BYTES;
         rustix::fs::ftruncate(&file, bytes as u64).unwrap();
@@ -284,7 +284,7 @@ mod tests {
                         .map(|_| Mapping::anonymous_unreserved(HUGE_BYTES).unwrap())
                         .collect();
                     for mapping in held {
-                        // The kernel refuses advice about what is not mapped.
+                        // The kernel refuses advice about an unmapped range.
                         mapping.forget(0, mapping.words().len()).unwrap();
                     }
                 }

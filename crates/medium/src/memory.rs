@@ -1,24 +1,25 @@
-//! DRAM that a pool runs on: the shadow of its heap, the rings of its workers.
+//! DRAM that a pool runs on: the shadow of its heap and the rings of its workers.
 //!
-//! A shadow is filled from home at once ([`Memory::fill_from`]) or page by page
-//! ([`Memory::copy_on_write`]). The second opens a pool of any size instantly, and a page that is
-//! not written takes no memory of its own. Its price: pages are read when they are first touched,
-//! and where the disk cannot read one the kernel has no call to fail; it kills the process
-//! (`SIGBUS`). What was acknowledged survives that as it survives `kill -9`.
+//! A shadow is filled from the heap image at once ([`Memory::fill_from`]) or page by page
+//! ([`Memory::copy_on_write`]). The second opens a pool of any size instantly, and an unwritten
+//! page takes no memory of its own. In exchange, pages are read when they are first touched. If the
+//! disk cannot read one, the kernel has no call to fail and kills the process (`SIGBUS`).
+//! Acknowledged transactions survive that as they survive `kill -9`.
 //!
-//! A page that is not copied is the very page of the page cache through which home is written, so
-//! whoever reads it sees what goes home meanwhile. That changes nothing there, because:
-//! - What goes home was first written here, by a transaction. A page's first write copies it, so a
-//!   page that is not copied has no logged write that is not home yet: home writes none of its
-//!   words, or writes the values that they have (whole pages are written with the words around).
+//! A page that is not copied is the page of the page cache through which the heap image is written.
+//! Reads of it therefore see concurrent writes to the heap image. These change nothing, because:
+//! - A transaction first writes each word here, and the first write to a page copies it. So every
+//!   logged write to an uncopied page is already in the heap image. The heap image writes none of
+//!   its words, or writes them with their present values (as the rest of a whole page).
 //! - Replay after a crash ends before the memory is mapped, and the superblock is another area.
-//! - A copied page never sees the file again, until it is forgotten ([`Memory::forget`]). Who
-//!   forgets it says that all its words are at home, and that nobody writes it meanwhile: then the
-//!   file's page has the same words, and the page is again one that is not copied.
-//! - The lock on the file, kept as long as the mapping, keeps others from writing and the length
-//!   from changing. Whoever ignores the lock and cuts the file kills the process as above.
+//! - A copied page never sees the file again, until it is forgotten ([`Memory::forget`]). The
+//!   caller of `forget` guarantees that all its words are in the heap image and that no thread
+//!   writes it meanwhile. Then the file's page has the same words, and the page is uncopied again.
+//! - The lock on the file lasts as long as the mapping. It keeps others from writing to the file or
+//!   changing its length. A process that ignores the lock and cuts the file off kills this process
+//!   as above.
 //!
-//! So home must be written through the page cache, never past it.
+//! So the heap image must be written through the page cache, never past it.
 
 use std::io;
 use std::ops::Range;
@@ -52,9 +53,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Zeroed memory of `bytes` bytes; what is beyond the last whole word cannot be reached. From
-    /// 2 MiB on it is aligned to 2 MiB and made of huge pages where the system gives them. What is
-    /// never touched costs nothing.
+    /// Allocates zeroed memory of `bytes` bytes; bytes after the last whole word are unreachable.
+    /// From 2 MiB on it is aligned to 2 MiB and made of huge pages where the system provides them.
+    /// Untouched pages cost nothing.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -66,12 +67,12 @@ impl Memory {
         Ok(Memory { mapping, area: None })
     }
 
-    /// The same, of a size that may be beyond the machine's memory: only what is touched, and not
-    /// [released](Memory::release) since, takes any. When the machine has no more, the kernel ends
-    /// a process. For what is large and mostly empty, in experiments.
+    /// Allocates zeroed memory that may exceed the machine's: only pages touched, and not
+    /// [released](Memory::release) since, take any. When the machine runs out, the kernel kills a
+    /// process. For large and mostly empty memory in experiments.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] when there are no such addresses.
+    /// [`Error::NoMemory`] when the address space is exhausted.
     pub fn unreserved(bytes: u64) -> Result<Memory, Error> {
         let mapping = usize::try_from(bytes)
             .map_err(|_| io::ErrorKind::OutOfMemory.into())
@@ -92,7 +93,7 @@ impl Memory {
         if !is_whole_pages(words.start) || !is_whole_pages(words.len()) {
             return;
         }
-        // Advice: what is refused only costs memory.
+        // Advice: a refusal only costs memory.
         let _ = self.mapping.forget(words.start, words.len());
     }
 
@@ -123,23 +124,23 @@ impl Memory {
         Ok(Memory { mapping: area.map(Sharing::CopyOnWrite)?, area: Some(area) })
     }
 
-    /// Bytes of what is copied at once, and forgotten at once: the system's pages, of 4 KiB on most
-    /// processors. Large folios of the page cache are copied page by page too.
+    /// Returns the bytes that are copied at once, and forgotten at once: the system's page, 4 KiB
+    /// on most processors. Large folios of the page cache are copied page by page too.
     pub fn page_bytes() -> u64 {
         page_bytes() as u64
     }
 
-    /// Gives the copies of some pages back: from the word `first` on, `words` words, both multiples
-    /// of a page. Their next access finds the file's page. What was written to them and is not in
-    /// the file is lost.
+    /// Forgets the copies of some pages: `words` words from the word `first` on, both multiples of
+    /// a page. The next access reads the file's page. Writes to them that are not in the file are
+    /// lost.
     ///
     /// # Errors
-    /// [`Error::Kept`] when the system does not take them, as it takes no locked memory (`mlock`).
-    /// Each page may be a copy or not then.
+    /// [`Error::Kept`] when the system refuses to forget them, as it does for locked memory
+    /// (`mlock`). Each page may then be a copy or not.
     ///
     /// # Panics
-    /// When the memory is no [`copy_on_write`](Memory::copy_on_write) one, or the words are no
-    /// whole pages of it.
+    /// If the memory is no [`copy_on_write`](Memory::copy_on_write) one, or the words are no whole
+    /// pages of it.
     pub fn forget(&self, first: usize, words: usize) -> Result<(), Error> {
         assert!(self.area.is_some(), "only a file's memory is read again when it was forgotten");
         let end = first.checked_add(words).filter(|end| *end <= self.words().len());
@@ -160,17 +161,17 @@ impl Memory {
         self.mapping.words()
     }
 
-    /// Copies `bytes` bytes of a file, from `file_offset` on, to the start of memory that was not
-    /// written before. Read, not mapped, so that a bad sector is an error here and not a signal
-    /// later; what the file system knows to be empty is not read, so that a sparse or just
-    /// allocated pool opens at once.
+    /// Copies `bytes` bytes of a file, from `file_offset` on, to the start of unwritten memory. It
+    /// reads instead of mapping, so a bad sector is an error here and not a signal later. Ranges
+    /// that the file system knows to be empty are not read, so a sparse or just allocated pool
+    /// opens at once.
     ///
     /// # Errors
     /// [`Error::Transfer`]; [`Error::Truncated`] when the file ends before;
     /// [`Error::NoMemory`] when the memory is smaller than `bytes`.
     ///
     /// # Panics
-    /// When the memory is a file's own, which needs no filling.
+    /// If the memory is a file's own, which needs no filling.
     pub fn fill_from(
         &mut self,
         file: &PoolFile,
@@ -241,7 +242,7 @@ mod tests {
         memory.release(512..1024);
         let found = [0, 511, 512, 1023, 1024, last].map(|word| words[word].load(Relaxed));
         assert_eq!(found, [7, 7, 0, 0, 7, 7]);
-        // What is no whole page stays as a whole: the kernel would take all of the last one.
+        // A partial page stays whole: the kernel would drop all of the last page.
         memory.release(1024..1032);
         memory.release(1032..1536);
         assert_eq!(words[1024].load(Relaxed), 7);
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_nobody_has_is_an_error() {
+    fn exhausted_memory_is_an_error() {
         for bytes in [u64::MAX, u64::MAX / 2, 1 << 60] {
             assert!(matches!(Memory::anonymous(bytes), Err(Error::NoMemory { .. })));
         }
@@ -317,12 +318,12 @@ mod tests {
                 .enumerate()
                 .all(|(i, word)| *word == [0, i as u64 / 512][usize::from(i % 512 == 0)])
         );
-        // Home takes each of these words, and with it the page around as home has it.
+        // The heap image writes each of these words, and with it the page around it.
         for page in (0..56).step_by(2) {
             home[512 * (page + 8) + 7] = 1000 + page as u64;
             file.write_at((page as u64 + 8) * PAGE, &home[512 * (page + 8)..][..512]).unwrap();
         }
-        // What goes home elsewhere, or later, never comes into a copied page.
+        // Later writes to the heap image, or to other pages, never appear in a copied page.
         file.write_at(8 * PAGE, &[77; 512]).unwrap();
         for page in 0..56 {
             let own = if page % 2 == 0 { 1000 + page as u64 } else { 0 };

@@ -1,17 +1,17 @@
-//! A limit on waiting that counts only time in which the process ran.
+//! Limit on waiting that counts only time in which the process ran.
 //!
-//! A clock goes on while a process does not: a signal or a debugger stops it, the machine is
-//! suspended, a hypervisor moves it. A waiter that compares two readings of the clock takes that
-//! for its own waiting, and gives up although nothing held it up. Here each look adds the time
-//! since the last one, but no more than a share of the limit. A waiter looks again and again, so a
-//! stop lies between two looks, and whatever its length it counts as one share.
+//! A clock goes on while a process is stopped by a signal or a debugger, while the machine is
+//! suspended, or while a hypervisor moves it. A waiter that compares two readings of the clock
+//! would count that time as waiting, and give up although nothing blocked it. Here each look adds
+//! the time since the last one, but at most a share of the limit. A waiter looks repeatedly, so a
+//! stop lies between two looks and counts as one share, whatever its length.
 
 use std::time::{Duration, Instant};
 
 use crate::mutants::{Mutant, planted};
 
-/// Shares of a limit: a stop counts as one. Chosen: a 64th of the limit is lost to a stop at most,
-/// and a waiter that gets its core seldom gives up after 64 looks, whatever the limit.
+/// Shares of a limit: a stop counts as one. Chosen: a stop costs at most a 64th of the limit, and
+/// a waiter that seldom gets a core gives up after 64 looks at the earliest, whatever the limit.
 const SHARES: u32 = 64;
 
 /// The least share. A waiter sleeps half a millisecond between two looks and may wait some more for
@@ -43,13 +43,13 @@ impl Patience {
         Patience { limit, spent: Duration::ZERO, last: None }
     }
 
-    /// Looks at the clock: whether the limit is reached. To be called at each look at what is
-    /// waited for.
+    /// Reads the clock; returns whether the limit is reached. Call it at each check of the awaited
+    /// condition.
     pub fn is_over(&mut self) -> bool {
         self.is_over_at(Instant::now())
     }
 
-    /// As [`is_over`](Patience::is_over), with what the clock says.
+    /// As [`is_over`](Patience::is_over), with the clock's reading.
     pub fn is_over_at(&mut self, now: Instant) -> bool {
         if let Some(last) = self.last.replace(now) {
             let share = (self.limit / SHARES).max(SHARE_MIN);

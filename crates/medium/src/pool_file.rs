@@ -1,13 +1,14 @@
 //! One file of a pool: locked, allocated, read and written by position.
 //!
 //! Invariants:
-//! - An exclusive lock (`flock`) is held from before the first read until the file is closed, and
-//!   until everything that io_uring was given is written; readers of tools hold a shared one.
-//!   Renaming keeps it, for it belongs to the open file.
-//! - The length never changes while the file is open: nobody who honours the lock changes it, and
-//!   we never write beyond it. With every block allocated at creation this is what makes mapping
-//!   the file safe: an access behind the end, or one the disk has no room for, kills the process.
-//! - A name appears only when the file behind it is whole and durable.
+//! - An exclusive lock (`flock`) is held from before the first read until the file is closed and
+//!   all io_uring writes have ended. Readers of tools hold a shared one. Renaming keeps the lock,
+//!   because it belongs to the open file.
+//! - The length never changes while the file is open. Processes that honour the lock do not change
+//!   it, and no write goes beyond it. With every block allocated at creation, this makes mapping
+//!   the file safe: an access beyond the end, or to a block that a full disk cannot supply, would
+//!   kill the process.
+//! - A name appears only when its file is whole and durable.
 
 mod allocate;
 mod create;
@@ -32,7 +33,7 @@ use crate::mutants::{Mutant, planted};
 use crate::sync::{AtomicBool, Mutex, lock};
 use crate::system::{Directory, Fate, Files, Handle, Seek, System, uninterrupted, write_durably};
 
-/// A file of a pool. Shared by all who use a part of it: heap, log and superblocks.
+/// File of a pool, shared by the owners of its areas: heap, log and superblocks.
 ///
 /// ```
 /// use medium::{PoolFile, Prewrite};
@@ -88,7 +89,7 @@ impl PoolFile {
         PoolFile::open_locked(system, path.as_ref(), OFlags::RDWR, lock)
     }
 
-    /// Opens a file of the kernel's for reading only, beside others who do the same. Every write to
+    /// Opens a file of the kernel for reading only; other readers may open it too. Every write to
     /// it fails.
     ///
     /// # Errors
@@ -97,7 +98,7 @@ impl PoolFile {
         PoolFile::open_shared_on(&System::kernel(), path)
     }
 
-    /// Opens a file of a system for reading only, beside others who do the same.
+    /// Opens a file of a system for reading only; other readers may open it too.
     ///
     /// # Errors
     /// As [`open`](PoolFile::open).
@@ -176,7 +177,8 @@ impl PoolFile {
         Ok(())
     }
 
-    /// Whether all from `offset` on is zero. Reads what the file system does not know to be.
+    /// Returns whether all bytes from `offset` on are zero. Reads only ranges that the file system
+    /// does not report as empty.
     ///
     /// # Errors
     /// As [`read_at`](PoolFile::read_at).
@@ -204,12 +206,12 @@ impl PoolFile {
         self.write_flagged(offset, words, ReadWriteFlags::empty())
     }
 
-    /// Writes a few words, durable on return; one persist barrier. What is written may be torn by
-    /// a crash before that, so it needs a checksum of its own.
+    /// Writes a few words, durable on return; one persist barrier. A crash before that may tear the
+    /// words, so they need a checksum of their own.
     ///
     /// # Errors
-    /// As [`write_at`](PoolFile::write_at); then nothing is known about what is on the disk, and
-    /// the pool must not go on.
+    /// As [`write_at`](PoolFile::write_at); then the contents of the disk are unknown, and the pool
+    /// must not go on.
     pub fn write_durable_at(&self, offset: u64, words: &[u64]) -> Result<(), Error> {
         self.write_flagged(offset, words, ReadWriteFlags::DSYNC)
     }
@@ -217,14 +219,14 @@ impl PoolFile {
     /// Makes everything written before durable; one persist barrier.
     ///
     /// # Errors
-    /// [`Error::Io`]; then nothing is known about what is on the disk, and the pool must not go on.
+    /// [`Error::Io`]; then the contents of the disk are unknown, and the pool must not go on.
     pub fn sync(&self) -> Result<(), Error> {
         uninterrupted(|| self.file.sync_data()).map_err(Error::io("syncing", &self.path))
     }
 
-    /// Sees to it that what is read from here on is durable; one persist barrier. For who opens a
-    /// file after another process: what that one wrote may still be in the page cache alone, and
-    /// where a sync of its has failed the kernel takes it for written, so it is read anew.
+    /// Ensures that everything read from here on is durable; one persist barrier. Needed when a
+    /// file is opened after another process. Its writes may still be only in the page cache.
+    /// If its sync failed, the kernel treats them as written, so they are read anew.
     ///
     /// # Errors
     /// As [`sync`](PoolFile::sync).
@@ -247,7 +249,7 @@ impl PoolFile {
             .map_err(self.transfer("writing", offset, bytes.len() as u64))
     }
 
-    /// That the file has these bytes; answers their end.
+    /// Checks that the file contains this range; returns its end.
     pub(crate) fn check_range(&self, offset: u64, bytes: u64) -> Result<u64, Error> {
         offset.checked_add(bytes).filter(|&end| end <= self.bytes).ok_or_else(|| {
             let found = self.bytes.saturating_sub(offset);
@@ -255,8 +257,8 @@ impl PoolFile {
         })
     }
 
-    /// The next bytes in `at..end` that may be other than zero. Where the file system cannot tell,
-    /// all are.
+    /// Returns the next range in `at..end` that may be other than zero; all of it where the file
+    /// system cannot tell.
     pub(crate) fn next_data(&self, at: u64, end: u64) -> Option<Range<u64>> {
         if at >= end {
             return None;
@@ -303,8 +305,8 @@ impl PoolFile {
         }
     }
 
-    /// What has become of the file's name, where that is `name`: renaming keeps it. And the length
-    /// that the file was cut to, if it was. Two system calls.
+    /// Returns whether the file lost its name, if that was `name` (renaming keeps it), and the
+    /// length that the file was cut to, if it was. Two system calls.
     pub fn lost(&self, name: &Path) -> (Option<LostName>, Option<u64>) {
         let (fate, bytes) = self.file.fate(name);
         let lost = match fate {
@@ -362,8 +364,8 @@ pub enum LostName {
     },
 }
 
-/// Writes all of the slices, one behind the other; resumes short writes. Answers how many system
-/// calls it took.
+/// Writes all of the slices consecutively; resumes short writes. Returns the number of system
+/// calls.
 pub(crate) fn write_all(
     file: &dyn Handle,
     mut slices: &mut [IoSlice<'_>],
@@ -394,7 +396,7 @@ pub(crate) fn write_all(
     Ok(calls)
 }
 
-/// Opens what is a regular file itself; anything else is refused without waiting for it.
+/// Opens a regular file; refuses any other kind without waiting for it.
 fn open_regular(files: &dyn Files, path: &Path, flags: OFlags) -> Result<Box<dyn Handle>, Error> {
     let not_a_file = || Error::NotAFile { path: path.to_path_buf() };
     // NONBLOCK: a named pipe must not keep us waiting for its other end.
@@ -453,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_cannot_be_moved_stays_and_one_that_is_lost_is_told() {
+    fn lock_that_cannot_move_stays() {
         use crate::{Fault, Faults};
         for sticky in [false, true] {
             let dir = tempfile::tempdir().unwrap();
@@ -526,7 +528,7 @@ mod tests {
             }
         }
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
-        // Somebody who does not honour the lock cuts it off.
+        // Another process ignores the lock and cuts the file off.
         std::fs::File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
         let cut = file.read_at(96, &mut [0]);
         assert!(matches!(cut, Err(Error::Truncated { found: 4, .. })), "{cut:?}");

@@ -1,14 +1,13 @@
-//! The process that a value belongs to, and its forked children.
+//! Process that a value belongs to, as opposed to its forked children.
 //!
 //! A child of `fork` has a copy of everything but threads: the pool's memory, its descriptors with
-//! the locks on them, its shared mappings, its queues to the kernel. A child that goes on with the
-//! pool writes into the files of its parent, in an order that the parent does not know, and waits
-//! for threads that it does not have. So a pool keeps its [`Process`], and refuses calls in another
-//! one.
+//! their locks, its shared mappings, its queues to the kernel. A child that uses the pool writes
+//! into its parent's files, in an order that the parent does not know, and waits for threads that
+//! it does not have. So a pool keeps its [`Process`] and refuses calls in any other process.
 //!
-//! The kernel's own number is no use: asking for it is a system call, and it may be another
-//! process's by now. `pthread_atfork` has the child count its forks instead. A child that is made
-//! past the C library (`clone`, `vfork`) is not noticed; it must only call `exec`.
+//! The kernel's process ID does not serve: it costs a system call, and another process may have
+//! reused it. Instead, `pthread_atfork` makes the child count its forks. A child made past the C
+//! library (`clone`, `vfork`) is not detected; it must only call `exec`.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};

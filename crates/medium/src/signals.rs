@@ -1,14 +1,14 @@
-//! The signal of a write behind the limit on the size of files (`RLIMIT_FSIZE`, `ulimit -f`).
+//! Signal of a write beyond the limit on the size of files (`RLIMIT_FSIZE`, `ulimit -f`).
 //!
-//! The kernel sends `SIGXFSZ` to the thread that writes, and the default is that the process ends
-//! without a message. Ignored or blocked, the write fails with `EFBIG`, which is an error like any
-//! other: it names the file and the limit.
+//! The kernel sends `SIGXFSZ` to the thread that writes, and by default the process ends without a
+//! message. If the signal is ignored or blocked, the write fails with `EFBIG`. This is an ordinary
+//! error that names the file and the limit.
 //!
 //! * A limit that is too low when a pool is created or opened: the library refuses, before it
 //!   writes ([`PoolFile::check_size_limit`](crate::PoolFile::check_size_limit)).
 //! * A limit that is lowered while a pool is open (`prlimit`): the library's own threads block the
-//!   signal. In a thread of the program that helps, the program's disposition counts: a library
-//!   does not change what a signal does to its host.
+//!   signal. In an application thread that helps, the application's disposition counts, because a
+//!   library does not change its host's signals.
 //! * The `lastword` program ignores it.
 //!
 //! ```

@@ -1,12 +1,12 @@
-//! Whether the process was started with its standard output open.
+//! Detects that the process was started with its standard output closed.
 //!
 //! A parent may start a program with descriptor 1 closed (`prog >&-`, some supervisors). Before
-//! `main` Rust's runtime puts `/dev/null` in its place, and every write succeeds from then on: the
-//! program cannot see any more that its output is lost. [`stdout_was_closed`] can, because the
-//! loader calls the entries of `.init_array` before the runtime starts.
+//! `main`, Rust's runtime opens `/dev/null` in its place, so every write succeeds and the program
+//! cannot see that its output is lost. [`stdout_was_closed`] can, because the loader calls the
+//! entries of `.init_array` before the runtime starts.
 //!
-//! Only the command line uses this. It is here because the section's attribute and the look before
-//! `main` are unsafe code, which the command line's crate forbids; a program that does not call
+//! Only the command line uses this. The section's attribute and the check before `main` are unsafe
+//! code, which the command line's crate forbids. A program that does not call
 //! [`stdout_was_closed`] is linked without it.
 
 use std::sync::atomic::{AtomicBool, Ordering};

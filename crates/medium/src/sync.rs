@@ -1,5 +1,5 @@
-//! The seam for concurrency: everything that protocols take from the standard library to talk
-//! between threads comes through here, so that a model checker can stand in for it.
+//! Seam for concurrency: protocols take every primitive for communication between threads from
+//! here, so that a model checker can replace the standard library's.
 
 pub use std::hint::spin_loop;
 pub use std::sync::atomic::{

@@ -1,4 +1,4 @@
-//! A batch of writes, as logs carry it and media take it home: runs of neighbouring words.
+//! Batch of writes, as logs store it and media apply it: runs of neighbouring words.
 //!
 //! # Durable format: a batch of writes
 //!
@@ -17,7 +17,7 @@ use crate::Error;
 /// Most words in one run.
 pub const RUN_WORDS_MAX: usize = u16::MAX as usize;
 
-/// Most words in a heap: what the index of a run can name.
+/// Maximum words in a heap: the range of a run's index.
 pub const HEAP_WORDS_MAX: u64 = 1 << 48;
 
 /// The head of a run of `count` words from `index` on.
@@ -43,8 +43,8 @@ pub enum Piece<'a> {
     Mark(u64),
 }
 
-/// The pieces of a batch, in order. `None` in the end; a run that is longer than what is left of
-/// the batch ends the iteration with [`Pieces::is_whole`] false.
+/// Iterator over the pieces of a batch, in order. A run that is longer than the rest of the batch
+/// ends the iteration with [`Pieces::is_whole`] false.
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
     rest: &'a [u64],
@@ -64,7 +64,7 @@ impl<'a> Pieces<'a> {
         self.whole
     }
 
-    /// What has not been read yet.
+    /// The unread rest of the batch.
     #[inline]
     pub const fn rest(&self) -> &'a [u64] {
         self.rest

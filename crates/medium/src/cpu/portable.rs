@@ -1,11 +1,11 @@
-//! The same operations for any processor, with nothing but atomics and the system's clock.
+//! The same operations for any processor, by atomics and the system's clock.
 
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// There is no way that is portable; media that need one are not for this processor.
+/// No portable write-back exists; media that need one do not support this processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineWriteBack;
 

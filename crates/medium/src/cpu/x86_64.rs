@@ -19,7 +19,7 @@ pub(super) enum LineWriteBack {
 }
 
 impl LineWriteBack {
-    /// What the processor has, best first.
+    /// Returns the processor's instructions, best first.
     fn available() -> impl Iterator<Item = LineWriteBack> {
         let leaves = __cpuid_count(0, 0).eax;
         let features = if leaves >= 7 { __cpuid_count(7, 0).ebx } else { 0 };

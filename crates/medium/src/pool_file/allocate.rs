@@ -1,16 +1,16 @@
-//! Room for every byte of a file: reserved when it is created, and again when it is opened.
+//! Allocation of every byte of a file: reserved at creation, and checked again at each open.
 //!
-//! A file loses its reservation when it is copied by a tool that leaves zeros out
-//! (`cp --sparse=always`, `rsync -S`, most backups): the copy has holes. On a full disk a write
-//! into a hole fails, and a store into a mapped one kills the process (`SIGBUS`). So every open for
-//! writing reserves what is missing, or says what it lacks.
+//! A file loses its reservation when a tool copies it without zeros (`cp --sparse=always`,
+//! `rsync -S`, most backups): the copy has holes. On a full disk a write into a hole fails, and a
+//! store into a mapped hole kills the process (`SIGBUS`). So every open for writing reserves the
+//! missing blocks, or reports how much space it lacks.
 //!
-//! Which blocks are missing is not to be learned: `SEEK_HOLE` finds reserved blocks that were never
-//! written as well, and `st_blocks` counts the file system's own data for the file too (on ext4
-//! 4 KiB for a heap of 4 GiB, 3 MiB for one of 1 GiB in 131 072 extents). But `fallocate(2)`
-//! keeps what is there. Measured where nothing is missing, ext4 on a virtual disk: 0.06 ms for 4
-//! GiB, 0.4 ms for each thousand extents of a file in pieces. On tmpfs it looks at each page, 200
-//! ms a GiB; there `st_blocks` is exact, and is asked first.
+//! No query finds the missing blocks. `SEEK_HOLE` also finds reserved blocks that were never
+//! written. `st_blocks` also counts the file system's own data for the file: on ext4 4 KiB for a
+//! heap of 4 GiB, 3 MiB for one of 1 GiB in 131 072 extents. But `fallocate(2)` keeps existing
+//! blocks. Where nothing is missing, it takes on ext4 on a virtual disk 0.06 ms for 4 GiB, and
+//! 0.4 ms for each thousand extents of a fragmented file. On tmpfs it looks at each page, 200 ms a
+//! GiB; there `st_blocks` is exact, and is asked first.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -28,9 +28,9 @@ const ZEROS_BYTES: usize = 1 << 20;
 const PIECE_BYTES_MIN: u64 = 1 << 20;
 
 impl PoolFile {
-    /// Makes the allocation of a file whole again that is open for writing; contents stay. With
+    /// Restores the full allocation of a file that is open for writing; contents stay. With
     /// [`Prewrite::Zeros`] holes are written, so that later writes of them need no metadata. Not
-    /// durable: after a crash the next open finds what is missing again.
+    /// durable: after a crash the next open reserves missing blocks again.
     ///
     /// # Errors
     /// [`Error::Unallocated`], [`Error::Io`], [`Error::Transfer`]; contents are as they were.
@@ -64,8 +64,8 @@ impl PoolFile {
         Ok(())
     }
 
-    /// Whether nothing is missing, where that can be told at once, or where reservations mean
-    /// nothing.
+    /// Returns whether no block is missing, where a cheap check tells, or where reservations have
+    /// no meaning.
     fn is_whole(&self) -> Result<bool, Error> {
         let Ok(system) = self.file.file_system() else { return Ok(false) };
         let is_exact = system.counts_exactly() && self.missing()? == 0;
@@ -82,9 +82,9 @@ impl PoolFile {
         Error::Unallocated { path: self.path.clone(), bytes: self.bytes, missing }
     }
 
-    /// Writes zeros where the file has holes; returns whether it had any. A hole is read before:
-    /// some file systems have called data that was written a moment ago one. What is written
-    /// equals what is there, so a crash cannot tear it.
+    /// Writes zeros where the file has holes; returns whether it had any. It reads a hole first,
+    /// because some file systems report data that was just written as a hole. The bytes written
+    /// equal those present, so a crash cannot tear them.
     fn fill_holes(&self) -> Result<bool, Error> {
         let (mut at, mut filled) = (0, false);
         // Ends: each turn gets to the end of data that is not empty, or of the file.
@@ -125,13 +125,13 @@ pub(super) fn has_room(file: &dyn Handle, bytes: u64) -> bool {
     file.available().is_none_or(|available| bytes <= available)
 }
 
-/// Reserves all blocks; returns false when the file system cannot. `again`: some are there, so that
-/// a smaller part may have room where a large one has not.
+/// Reserves all blocks; returns false when the file system cannot. `again`: some blocks exist, so
+/// a smaller part may fit where a large one does not.
 ///
-/// A signal interrupts `fallocate(2)`, and some file systems give back then what they have
-/// reserved: one that comes more often than the call takes would keep it from ever ending. So a
-/// part that is interrupted is halved, and what is reserved stays. Ends: each turn reserves a
-/// MiB, halves a part that is larger, or is one of so many interruptions of the smallest part.
+/// A signal interrupts `fallocate(2)`, and some file systems then release the blocks reserved so
+/// far. Signals that arrive faster than the call completes would keep it from ever ending. So an
+/// interrupted part is halved, and reserved parts stay. It ends: each pass reserves a MiB, halves
+/// a part that is larger, or uses one of a bounded number of interruptions of the smallest part.
 pub(super) fn reserve(file: &dyn Handle, bytes: u64, again: bool) -> rustix::io::Result<bool> {
     let (mut at, mut part, mut interruptions) = (0, bytes, 0);
     while at < bytes {
@@ -229,7 +229,7 @@ mod tests {
             let before = std::fs::read(&path).unwrap();
             let missing = BYTES - allocated(&path);
             let mut refused = 0;
-            // Behind open, stat, lock and stat: each call in turn, until none is left to fail.
+            // After open, stat, lock and stat: each call in order, until none is left to fail.
             for nth in 4.. {
                 let (system, _) = failing(Fault::NoSpace, nth, true);
                 let file = PoolFile::open_on(&system, &path).unwrap();

@@ -1,4 +1,4 @@
-//! How a file of a pool comes to be: built under a temporary name, published whole.
+//! Creation of a pool's file: built under a temporary name, published whole.
 //!
 //! ```text
 //!   .NAME.lastword-new   create, lock, allocate, prewrite, the caller's first contents
@@ -6,8 +6,8 @@
 //!         NAME           the file, whole and durable
 //! ```
 //!
-//! What a crash leaves under the temporary name is told from a file at work by its lock, and
-//! removed by the next creation of the same pool. How a file gets a name that no other has: `name`.
+//! A crash may leave a file under the temporary name. Without a lock it is such a leftover, and the
+//! next creation of the same pool removes it. `name` gives a file a name that no other file has.
 
 use std::ffi::OsStr;
 use std::io;
@@ -47,12 +47,12 @@ impl PoolFile {
         PoolFile::create_on(&System::kernel(), path, bytes, prewrite)
     }
 
-    /// Makes a file of `bytes` zero bytes, all of them allocated, readable by its owner only, and
-    /// locks it. It has no name and is not durable before [`publish`](PoolFile::publish); when it
-    /// is dropped before, nothing is left of it.
+    /// Creates a file of `bytes` zero bytes, all of them allocated, readable by its owner only, and
+    /// locks it. It has no name and is not durable before [`publish`](PoolFile::publish). Dropping
+    /// it before that removes it.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`]; [`Error::InUse`] when somebody else is creating it;
+    /// [`Error::AlreadyExists`]; [`Error::InUse`] when another process is creating it;
     /// [`Error::NoSpace`]; [`Error::NoDirectory`];
     /// [`Error::NotAFile`] when the path ends in no name; [`Error::Io`].
     pub fn create_on(
@@ -171,9 +171,9 @@ impl PoolFile {
         Ok(())
     }
 
-    /// Makes the name that the file was opened by durable. Whoever gave it to the file may have
-    /// been killed before, or could not. Does nothing where directories
-    /// cannot be synced, or this one may not be read.
+    /// Makes the name that the file was opened by durable. The process that created the name may
+    /// have been killed before its sync, or may have been unable to sync. Does nothing where
+    /// directories cannot be synced, or this one may not be read.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`].
@@ -200,8 +200,8 @@ impl PoolFile {
         name_new(self.system.files(), temporary, &self.path, || self.sync_directory())
     }
 
-    /// The creation is over, whatever it is part of: what was kept open for its last steps is
-    /// closed.
+    /// Ends the creation, including the larger one that it is part of: closes descriptors that were
+    /// kept open for its last steps.
     pub fn end_creation(&self) {
         *lock(&self.directory) = None;
     }
@@ -266,14 +266,14 @@ impl Drop for PoolFile {
     fn drop(&mut self) {
         let name = self.temporary.get_mut().map(Option::take).unwrap_or_default();
         if let Some(temporary) = name {
-            // Still locked, so nobody else can have taken the name for a left-over one.
+            // Still locked, so no other process has taken the name for a leftover.
             let _ = self.system.files().unlink(&temporary);
         }
     }
 }
 
-/// Makes an empty file under the temporary name, locked. One that a crash has left goes first.
-/// `bytes` is what it will have.
+/// Creates an empty file under the temporary name, locked, and removes a leftover of a crash first.
+/// `bytes` is its final length.
 fn claim(
     files: &dyn Files,
     temporary: &Path,
@@ -299,13 +299,13 @@ fn claim(
         Err(errno) => return Err(whole("creating", path, bytes, errno)),
     };
     let locked = lock_file(&*file, path, lock);
-    // Between creating and locking somebody could have taken it for a left-over one.
+    // Between create and lock, another process could have removed it as a leftover.
     let named = locked.and_then(|()| is_named(files, &*file, temporary));
     match named {
         Ok(true) => Ok(file),
         Ok(false) | Err(Error::InUse { .. }) => Err(in_use()),
         Err(error) => {
-            // Nobody else wants it; where it cannot even be told apart it stays, in nobody's way.
+            // No other process wants it. If even its identity is unknown it stays, harmlessly.
             if is_named(files, &*file, temporary).unwrap_or(false) {
                 let _ = files.unlink(temporary);
             }
@@ -314,8 +314,8 @@ fn claim(
     }
 }
 
-/// Removes what a crash has left under the temporary name. A directory, a link or a file that this
-/// user may not read or remove is none of ours and stays.
+/// Removes a crash's leftover under the temporary name. A directory, a link, or a file that this
+/// user may not read or remove is not a leftover and stays.
 fn remove_left(files: &dyn Files, temporary: &Path, path: &Path) -> Result<(), Error> {
     let in_the_way = |found: String| Error::InTheWay {
         path: path.to_path_buf(),
@@ -495,7 +495,7 @@ mod tests {
         let made = PoolFile::create_on(&system, &path, 8192, Prewrite::No).unwrap_err();
         assert!(made.to_string().contains("flock"), "{made}");
         assert!(names(dir.path()).is_empty());
-        // One that cannot reserve blocks has them written.
+        // A file system that cannot reserve blocks gets them written.
         let faults = Faults::without(&[Call::Allocate], u64::MAX, Fault::Io, false);
         let system = System::kernel().failing(faults);
         let file = PoolFile::create_on(&system, &path, 1 << 20, Prewrite::No).unwrap();
@@ -508,8 +508,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for bytes in [1 << 60, i64::MAX as u64, u64::MAX] {
             let file = PoolFile::create(dir.path().join("pool"), bytes, Prewrite::Zeros);
-            let Err(Error::NoSpace { bytes: told, .. }) = file else { panic!("{file:?}") };
-            assert_eq!(told, bytes);
+            let Err(Error::NoSpace { bytes: needed, .. }) = file else { panic!("{file:?}") };
+            assert_eq!(needed, bytes);
             assert!(names(dir.path()).is_empty());
         }
     }
@@ -526,8 +526,8 @@ mod tests {
                 .env("LASTWORD_TEST_LIMITED", "64 blocks")
                 .output()
                 .unwrap();
-            let told = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && told.contains("1 passed"), "{told}");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

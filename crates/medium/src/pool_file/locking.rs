@@ -1,4 +1,4 @@
-//! The lock of a pool's file (`flock`): taken, moved to another open file, and given up.
+//! Lock of a pool's file (`flock`): taken, moved to another open file, and released.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ impl PoolFile {
     /// Gives up the lock before the file is closed, also where a forked child holds a copy of it. A
     /// lock that was moved goes when its file is closed. Nothing may be written afterwards.
     pub fn unlock(&self) {
-        // Relaxed: the thread that closes the pool drops what looks at it.
+        // Relaxed: the thread that closes the pool drops every reader of this flag.
         self.released.store(true, Ordering::Relaxed);
         self.file.unlock();
     }
@@ -24,13 +24,13 @@ impl PoolFile {
         self.released.load(Ordering::Relaxed)
     }
 
-    /// Moves the exclusive lock to another description of this file; returns whether it is there.
-    /// It goes when that one is closed. The kernel keeps a description for as long
-    /// as writes by it are in flight, also when the process was killed: so the next owner of the
-    /// lock finds no write that has not ended.
+    /// Moves the exclusive lock to another description of this file; returns whether it moved. It
+    /// is released when that description is closed. The kernel keeps a description as long as
+    /// writes by it are in flight, even if the process was killed. So the next owner of the lock
+    /// finds no unfinished write.
     ///
     /// # Errors
-    /// When the file is locked by neither any more.
+    /// If neither description holds the lock any more.
     pub(crate) fn move_lock(&self, to: &dyn Handle) -> Result<bool, Error> {
         if !self.file.can_write() {
             return Ok(true); // a shared lock: this one only looks, and writes nothing

@@ -1,14 +1,14 @@
-//! How a file gets a name that no other file has.
+//! Assignment of a name that no other file has.
 //!
-//! | the file system has | the file gets its name by | between, there are |
+//! | the file system has | the file gets its name by | meanwhile there are |
 //! |---|---|---|
 //! | `RENAME_NOREPLACE` | one rename | |
 //! | hard links | a link; the temporary name is removed | both names |
 //! | neither (exFAT, much of FUSE) | an empty file; a rename over it | an empty file and `.NAME` |
 //!
 //! In the last case the directory is synced before the empty file is made. So after any crash an
-//! empty file stands beside the temporary name, so it is no user's, and the next creation
-//! removes both. Until then, opening the name finds no file, as where nothing was named yet.
+//! empty file stands beside the temporary name. It is therefore no user's file, and the next
+//! creation removes both. Until then, opening the name finds no file, as if it did not exist.
 
 use std::path::{Path, PathBuf};
 
@@ -94,7 +94,7 @@ fn replace_new(files: &dyn Files, from: &Path, to: &Path) -> rustix::io::Result<
     })
 }
 
-/// Whether an empty file of this name is one that a creation has made, and not yet replaced.
+/// Returns whether this name is an empty file that a creation made and has not replaced.
 pub(super) fn is_interrupted(files: &dyn Files, path: &Path) -> bool {
     let built = temporary_name(path).and_then(|temporary| files.stat(&temporary).ok());
     built.is_some_and(|built| built.is_regular)

@@ -1,4 +1,4 @@
-//! What a pool's owner wants to know about the disk below it.
+//! Properties of the disk and file system below a pool, for its owner.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ use crate::{Buffer, Error};
 /// How many flushes are measured; their median counts.
 const FLUSHES: usize = 9;
 
-/// What a recorded machine says; no file system of the kernel's has this number.
+/// Type number of a recorded machine's file system; no kernel file system has it.
 const RECORDED: u64 = 0x4c57_5243;
 
 /// The numbers that the kernel's `statfs` knows file systems by.
@@ -56,7 +56,7 @@ impl FileSystem {
         FileSystem { magic: magic & 0xffff_ffff }
     }
 
-    /// What a recorded machine has.
+    /// File system of a recorded machine.
     pub(crate) fn recorded() -> FileSystem {
         FileSystem { magic: RECORDED }
     }
@@ -77,7 +77,7 @@ impl FileSystem {
         self.name() != Some("zfs")
     }
 
-    /// Whether its files are in memory only: what is durable there survives the end of the
+    /// Returns whether its files are in memory only: durable data then survives the end of the
     /// process, but not of the machine.
     pub fn is_in_memory(self) -> bool {
         matches!(self.name(), Some("tmpfs" | "ramfs"))
@@ -117,7 +117,7 @@ impl PoolFile {
         let mut flushes_ns = [0; FLUSHES];
         let block = [0_u8; 4096];
         for _ in 0..2 {
-            // The first round allocates the block; what it took is overwritten.
+            // The first round allocates the block; its time is overwritten.
             for flush_ns in &mut flushes_ns {
                 let start = Instant::now();
                 write_all(&*scratch, &mut [IoSlice::new(&block)], 0, ReadWriteFlags::DSYNC)

@@ -1,19 +1,19 @@
-//! A system whose n-th call fails, as badly as a disk may.
+//! Fault injection: a system whose n-th call fails, as badly as on a bad disk.
 //!
-//! It stands before any other system, so the very calls of a pool on a real disk can be made to
-//! fail one after the other.
+//! It wraps any other system, so each call of a pool on a real disk can be made to fail.
 //!
-//! | call that fails | what is left |
+//! | call that fails | effect |
 //! |---|---|
-//! | a write | nothing of it, a half or all of it is in the file, by turns |
-//! | a sync | what was written since the last one is lost, as where the kernel drops dirty pages |
-//! | any other, or one that is interrupted or not supported | nothing was done |
+//! | a write | none, half or all of its bytes are in the file, in rotation |
+//! | a sync | writes since the last one are lost, as where the kernel drops dirty pages |
+//! | any other, or a call that is interrupted or not supported | none |
 //!
-//! So a sync that fails and is tried again with success has lost something, and a write that failed
-//! may still be found. Three things fail in no test by this: `fcntl` of an open file (only a closed
-//! one makes it fail), the look at what became of a file's name (its failures are taken for none),
-//! and io_uring, whose writes no call of ours carries out. Groups of the log go by `pwritev2` here;
-//! limits of the process make them fail on both paths.
+//! So a sync that fails and then succeeds on retry has lost data, and the bytes of a failed write
+//! may be in the file. Three things never fail here:
+//! - `fcntl` of an open file, because only a closed file makes it fail.
+//! - The check of a file's name, whose failures are ignored.
+//! - io_uring, whose writes are not calls of ours. Groups of the log use `pwritev2` here; limits of
+//!   the process make them fail on both paths.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,7 +40,7 @@ pub enum Call {
     Rename,
     /// `link`.
     Link,
-    /// `rename` over what is there.
+    /// `rename` over an existing name.
     Replace,
     /// `unlink`.
     Unlink,
@@ -104,7 +104,7 @@ pub struct Faults {
     passed: Mutex<BTreeMap<Call, u64>>,
 }
 
-/// What is left of a write that fails.
+/// Effect of a write that fails.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Nothing,
@@ -147,14 +147,14 @@ impl Faults {
         lock(&self.passed).get(&call).copied().unwrap_or(0)
     }
 
-    /// Counts a call; whether it fails, and what would be left of a write.
+    /// Counts a call; returns its fault, if any, and the effect of a failed write.
     fn fault(&self, call: Call) -> Option<(Fault, Left)> {
         let concerned = match self.fault {
             Fault::Io | Fault::NoSpace => true,
             Fault::Short => call == Call::Write,
             Fault::Interrupted => CAN_BE_INTERRUPTED.contains(&call),
             Fault::NoAllocation => call == Call::Allocate,
-            // `write` asks, which knows what kind of a write it is.
+            // `write` decides, because it knows the kind of the write.
             Fault::NoDirectWrites | Fault::NoDurableWrites => false,
         };
         self.fault_if(concerned, call)
@@ -162,7 +162,7 @@ impl Faults {
 
     fn fault_if(&self, concerned: bool, call: Call) -> Option<(Fault, Left)> {
         if concerned {
-            // Relaxed: a number, whoever comes first.
+            // Relaxed: a counter; any order of the threads is valid.
             let number = self.calls.fetch_add(1, Ordering::Relaxed);
             if number == self.nth || self.sticky && number > self.nth {
                 lock(&self.failed).push(call);
@@ -292,7 +292,7 @@ struct FailingFile {
     faults: Arc<Faults>,
     /// Written past the page cache: in whole blocks.
     direct: bool,
-    /// What was there before it was written by this description and not yet synced.
+    /// Bytes that this description's writes replaced and has not synced yet.
     unsynced: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
@@ -306,7 +306,7 @@ impl FailingFile {
         self.faults.check(call).map(|()| &*self.file)
     }
 
-    /// Writes the first bytes of what was to be written.
+    /// Writes the first bytes of a write.
     fn write_part(
         &self,
         slices: &[IoSlice<'_>],
@@ -327,7 +327,7 @@ impl FailingFile {
         self.file.write(&part, offset, flags)
     }
 
-    /// Keeps what a write that is not durable by itself is about to replace.
+    /// Saves the bytes that a write without its own durability will replace.
     fn remember(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) {
         if flags.contains(ReadWriteFlags::DSYNC) {
             return;
@@ -340,7 +340,7 @@ impl FailingFile {
         lock(&self.unsynced).push((offset, old));
     }
 
-    /// A sync: when it fails, the file is what it was after the last one.
+    /// Syncs; on failure the file reverts to its state after the last sync.
     fn sync(&self, call: Call) -> Result<&dyn Handle> {
         let checked = self.faults.check(call);
         if checked == Err(Errno::INTR) {
@@ -473,7 +473,7 @@ impl Handle for FailingFile {
     }
 }
 
-/// Half of a write in whole blocks, but at least one; all of what has no two.
+/// Returns half of a write in whole blocks, but at least one; all of it if it has no two blocks.
 fn half(bytes: usize, block: usize) -> usize {
     (bytes / 2 / block * block).max(block).min(bytes)
 }

@@ -1,11 +1,12 @@
-//! The kernel: a method, a system call.
+//! Kernel system: one system call for each method.
 //!
 //! Invariants:
-//! - No descriptor that a pool keeps is 0, 1 or 2. A process may start with these closed; then the
-//!   kernel gives their numbers to the next files that it opens, and what the process prints is
-//!   written into them. So every file comes from [`open`] or [`above_standard`], which also close
-//!   it in programs that the process starts.
+//! - No descriptor that a pool keeps is 0, 1 or 2. A process may start with these closed. The
+//!   kernel then gives their numbers to the next files that it opens, and the process's output
+//!   would be written into them. So every file comes from [`open`] or [`above_standard`], which
+//!   also close it in programs that the process starts.
 //! - No call relies on a file's offset, which all descriptors of one description share: reads and
+//!   writes pass their position. `SEEK_DATA` and `SEEK_HOLE` move the offset; nothing reads it.
 //!   writes name their place. `SEEK_DATA` and `SEEK_HOLE` move the offset; nothing reads it.
 
 use std::fs::File;
@@ -139,7 +140,7 @@ fn stat(stat: &rustix::fs::Stat) -> Stat {
     }
 }
 
-/// The path of an open file that leads to it whatever its name.
+/// Returns a path to an open file that is valid whatever its name.
 fn descriptor(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -215,9 +216,10 @@ impl Handle for File {
         let _ = rustix::fs::fadvise(self, 0, None, Advice::DontNeed);
     }
 
-    /// By `/proc`, so that it is this very file whatever its name leads to meanwhile. Where that
-    /// is not mounted, as in some containers, by its name, if that leads to this file. (A flag set
-    /// by `fcntl` would not do: it is the description's, which the page cache's writes go by.)
+    /// Reopens by `/proc`, so that it is this very file whatever its name leads to meanwhile. Where
+    /// `/proc` is not mounted, as in some containers, it uses the name, if that leads to this file.
+    /// A flag set by `fcntl` would not do: it applies to the description, which the page cache's
+    /// writes use too.
     fn reopen_direct(&self, name: &Path) -> Result<Box<dyn Handle>> {
         let flags = rustix::fs::fcntl_getfl(self)? & OFlags::RWMODE | OFlags::DIRECT;
         match open(descriptor(self).as_ref(), flags, Mode::empty()) {
@@ -273,7 +275,7 @@ impl Handle for File {
     }
 
     fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping> {
-        // What is not the system's cannot happen: the length was checked to fit.
+        // Only the system can fail here: the length was checked to fit.
         Mapping::of_file(self, offset, bytes, sharing)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
     }

@@ -1,15 +1,15 @@
-//! Who carries out what is asked of files: the one door to the world below.
+//! System layer: the one place through which every file operation passes.
 //!
 //! | system | what it is | for |
 //! |---|---|---|
 //! | [`System::kernel`] | the system calls, one by one | real pools |
-//! | [`System::failing`] | another system whose n-th call fails | what a bad disk does |
-//! | [`Recorder::system`] | a machine in memory whose power can be cut | what a crash leaves |
+//! | [`System::failing`] | another system whose n-th call fails | faults of a bad disk |
+//! | [`Recorder::system`] | a machine in memory whose power can be cut | states after a crash |
 //!
-//! [`PoolFile`](crate::PoolFile) and everything above it run on any of them unchanged, so what is
-//! tested on a recorded machine is the code that runs on real ones. A call costs a virtual call
-//! more than the system call alone, which takes a hundred times as long. Mapped memory has no
-//! calls: there the seam is `mapped::stores`, at no cost for real memory.
+//! [`PoolFile`](crate::PoolFile) and everything above it run on any of them unchanged, so a test on
+//! a recorded machine runs the code of real pools. Each call costs a virtual call besides the
+//! system call, which takes a hundred times as long. Mapped memory has no calls: there the seam is
+//! `mapped::stores`, at no cost for real memory.
 //!
 //! [`Recorder::system`]: crate::recording::Recorder::system
 
@@ -34,7 +34,7 @@ pub use self::failing::{Call, Fault, Faults};
 pub(crate) use self::kernel::{FIRST_FD, above_standard};
 pub(crate) use self::retry::{ATTEMPTS_MAX, uninterrupted, write_durably};
 
-/// Where files are: the kernel's file systems unless told otherwise. Cheap to clone.
+/// Provider of files: the kernel's file systems by default. Cheap to clone.
 #[derive(Clone)]
 pub struct System(Arc<dyn Files>);
 
@@ -75,7 +75,7 @@ impl fmt::Debug for System {
     }
 }
 
-/// What a name or an open file is.
+/// Kind of a name or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) is_regular: bool,
@@ -84,7 +84,7 @@ pub(crate) struct Stat {
     pub(crate) bytes: u64,
 }
 
-/// Names and what is behind them.
+/// Operations on names.
 pub(crate) trait Files: fmt::Debug + Send + Sync {
     /// `open(2)`.
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<Box<dyn Handle>>;
@@ -95,7 +95,7 @@ pub(crate) trait Files: fmt::Debug + Send + Sync {
     /// Renames, but never over a name that is there.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// Renames, over whatever has the name.
+    /// Renames, over an existing name.
     fn replace(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// `link(2)`.
@@ -121,8 +121,8 @@ pub(crate) trait Directory: fmt::Debug + Send + Sync {
     /// Makes the names in it durable.
     fn sync(&self) -> Result<()>;
 
-    /// What keeps names from being made or changed in it: the attribute's letter, as `lsattr` has
-    /// it. No failure of the system is taken for one.
+    /// Returns the attribute that keeps names from being made or changed in it, by its character in
+    /// `lsattr`. A failure of the system is not reported as an attribute.
     fn is_fixed(&self) -> Option<char> {
         None
     }
@@ -133,7 +133,7 @@ pub(crate) trait Directory: fmt::Debug + Send + Sync {
     }
 }
 
-/// What has become of the name that a file was opened by.
+/// State of the name that a file was opened by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The file has it, or another that it was renamed to.
@@ -196,8 +196,8 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
         None
     }
 
-    /// What has become of the file's name, and the file's length by the same `fstat(2)`. No failure
-    /// of the system is taken for a loss.
+    /// Returns the state of the file's name, and the file's length by the same `fstat(2)`. A
+    /// failure of the system is not reported as a loss.
     fn fate(&self, _name: &Path) -> (Fate, Option<u64>) {
         (Fate::Kept, None)
     }
@@ -234,13 +234,13 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The recorded machine's file, for what plays mapped memory.
+    /// Returns the recorded machine's file, for simulated mapped memory.
     fn recorded(&self) -> Option<&RecordedFile> {
         None
     }
 }
 
-/// What to look for in a file.
+/// Kind of range to seek in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seek {
     /// The first byte from here on that may be other than zero.

@@ -1,14 +1,14 @@
-//! Calls that are repeated: with a bound, so that each of them ends whatever the system returns.
+//! Retried system calls, with a bound, so that each of them ends whatever the system returns.
 //!
 //! | result | action |
 //! |---|---|
 //! | interrupted, or not now | the call again, [`ATTEMPTS_MAX`] times at most |
 //! | no durable writes (`RWF_DSYNC`) | a plain write and an `fdatasync` |
-//! | fewer bytes than asked for | the rest, by the caller; no bytes at all are an error there |
+//! | fewer bytes than requested | the rest, by the caller; no bytes at all are an error there |
 //!
-//! Local file systems let only fatal signals interrupt a transfer. FUSE and network file systems
-//! may let any, and then a signal that comes more often than a call takes (a profiler's timer)
-//! would interrupt every attempt.
+//! On local file systems only fatal signals interrupt a transfer. On FUSE and network file systems
+//! any signal may. A signal that arrives faster than the call completes (a profiler's timer) would
+//! then interrupt every attempt.
 
 use std::io::IoSlice;
 
