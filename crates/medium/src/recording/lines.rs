@@ -1,15 +1,15 @@
-//! Mapped memory of a recorded machine: what its cache lines may hold after a crash.
+//! Mapped memory of a recorded machine: the possible contents of its cache lines after a crash.
 //!
 //! ```text
 //!   line      | durable words | store | store | past the cache | store | ...
 //!   evicted   any prefix of the stores, at any time                                          (A1)
 //!   past it   each word by itself, at any time                                               (A2)
-//!   barrier   of a thread: what this thread has written back, or stored past the cache       (A3)
+//!   barrier   of a thread: its write-backs and its stores past the cache                     (A3)
 //!   crash     a prefix, and a subset, chosen when the line is read
 //! ```
 //!
-//! Lines are independent of each other. A line's stores keep their order, because the processor
-//! keeps it; stores past the cache keep none.
+//! Lines are independent of each other. A line's stores keep their order, as on the processor;
+//! stores past the cache have no order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -63,7 +63,7 @@ struct Line {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     lines: BTreeMap<Place, Line>,
-    /// What the next fence of a thread covers.
+    /// Stores that the next fence of each thread covers.
     unfenced: BTreeMap<u64, BTreeSet<Place>>,
 }
 
@@ -107,7 +107,7 @@ impl Line {
         words
     }
 
-    /// What a thread's fence covers becomes durable; answers which words that are.
+    /// Makes the stores that a thread's fence covers durable; returns the affected words.
     fn fence(&mut self, thread: u64) -> Vec<usize> {
         let covered = self.written_back.iter().filter(|(by, _)| *by == thread);
         let covered = covered.map(|(_, stores)| *stores).max().unwrap_or(0);
@@ -136,8 +136,8 @@ impl Line {
         words
     }
 
-    /// The process that stored ends: what was past the cache has got there, or is behind a prefix
-    /// of the stores like any other, and no fence of the next process covers it by itself.
+    /// Ends the process that stored. Its stores past the cache have reached memory, or follow a
+    /// prefix of the stores like any other; no fence of the next process covers them by itself.
     fn exit(&mut self) {
         self.written_back.clear();
         self.stores.iter_mut().for_each(|store| store.streamed = false);
@@ -160,7 +160,7 @@ impl Line {
         if cached.len() == self.stores.len() {
             return words;
         }
-        // A2. A word that was streamed several times holds any of what got there.
+        // A2. A word that was streamed several times holds any of the values that reached memory.
         let streamed = |number: usize, store: &Store, kept: &dyn Fn(usize) -> bool| {
             if store.streamed { kept(store.word) } else { number < end }
         };
@@ -226,7 +226,7 @@ impl Machine {
         self.changed();
     }
 
-    /// A thread starts to write a line back: what was stored to it so far.
+    /// Starts a thread's write-back of a line, which covers the stores so far.
     pub(super) fn write_back(&mut self, number: usize, at: u64, thread: u64) {
         let place = (number, at / LINE_BYTES);
         if let Some(line) = self.lines.lines.get_mut(&place) {
@@ -235,7 +235,7 @@ impl Machine {
         }
     }
 
-    /// A thread's fence: what it has written back or stored past the cache is durable.
+    /// Fences a thread: its write-backs and stores past the cache are durable.
     pub(super) fn fence(&mut self, thread: u64) -> Result<(), Halt> {
         self.before_barrier()?;
         for place in self.lines.unfenced.remove(&thread).unwrap_or_default() {
@@ -255,7 +255,7 @@ impl Machine {
         Ok(())
     }
 
-    /// `fsync` of a mapped file covers what was stored to it.
+    /// Makes stores to a mapped file durable, as `fsync` of the file does.
     pub(super) fn settle_lines(&mut self, number: usize) {
         let all = (number, 0)..(number + 1, 0);
         let known = self.lines.lines.range(all).filter(|(_, line)| !line.lost);
@@ -272,7 +272,7 @@ impl Machine {
             let Some(line) = self.lines.lines.remove(&place) else { return };
             inode.decide(self, place.1 * LINE_BYTES..(place.1 + 1) * LINE_BYTES);
             let words = line.decide(self);
-            self.tell(|say| {
+            self.trace(|say| {
                 let at = place.1 * LINE_BYTES;
                 let lost = (0..LINE_WORDS).filter(|&w| words[w] != line.with(|_, _| true)[w]);
                 let lost: Vec<usize> = lost.collect();

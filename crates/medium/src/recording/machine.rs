@@ -1,4 +1,4 @@
-//! The machine: boots, names, and everything that is asked.
+//! Recorded machine: boots, names, crash points and choices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,39 +11,39 @@ use super::Choose;
 use super::lines::Lines;
 use super::sectors::Inode;
 
-/// What is asked.
+/// Subject of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ask {
     /// Whether the power goes here. 1: it does. 2, where that is asked: the process is killed.
     Crash,
-    /// What a sector, a line or a length that was read holds: one of its possible contents, the
+    /// Contents of a sector, a line or a length that was read: one of its possible contents, the
     /// oldest first.
     Content,
-    /// What a word holds that was stored past the cache: 0: what it held; else what was stored, in
+    /// Value of a word that was stored past the cache: 0: the old value; else a stored value, in
     /// order.
     Word,
     /// Whether the creation, renaming or removal of a name is durable. 1: it is.
     Name,
     /// Whether a call fails. 1: it does; 2, for a write: it ends early.
     Fault,
-    /// Which of the writes under way completes; the last option, for who does not wait: none.
+    /// Next of the writes in flight to complete; for a caller that does not wait, the last is none.
     Completion,
-    /// What the tester itself leaves open: which step is next, what a transaction does.
+    /// Choices of the tester itself: the next step, the operations of a transaction.
     Tester,
 }
 
-/// A question with at least two answers.
+/// Choice with at least two options.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// What is asked.
+    /// Subject of the choice.
     pub ask: Ask,
-    /// How many answers there are.
+    /// Number of options.
     pub options: usize,
-    /// It is about what was written last before the power went.
+    /// Whether it concerns the last write before the power failure.
     pub newest: bool,
 }
 
-/// What is asked about, beyond crashes before barriers and contents after them.
+/// Choices to explore, beyond crashes before barriers and contents after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
     /// Crashes that may still come.
@@ -62,7 +62,7 @@ pub struct Model {
     pub sticky: bool,
     /// Sectors that were being written durably may hold garbage (A7).
     pub garbage: bool,
-    /// Whether files are written by several writes under way, as io_uring does it.
+    /// Whether files are written by several writes in flight, as io_uring does it.
     pub queue: bool,
     /// Whether the file system takes direct writes (it takes direct reads).
     pub direct: bool,
@@ -111,7 +111,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// Why a call does not do what it should.
+/// Reason that a call fails.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// The power went.
@@ -184,9 +184,9 @@ impl Machine {
     }
 
     pub(super) fn image(&self) -> Image {
-        assert!(self.namings.is_empty(), "a name is on its way");
-        assert!(self.inodes.iter().all(Inode::is_settled), "something of a file is on its way");
-        assert!(self.lines.is_settled(), "a line is on its way");
+        assert!(self.namings.is_empty(), "a name is in flight");
+        assert!(self.inodes.iter().all(Inode::is_settled), "a write to a file is in flight");
+        assert!(self.lines.is_settled(), "a store to a line is in flight");
         let mut inodes = self.inodes.clone();
         inodes.iter_mut().for_each(Inode::exit);
         Image { names: self.names.clone(), inodes, digest: self.digest }
@@ -211,7 +211,7 @@ impl Machine {
         }
     }
 
-    /// A number that another machine on the same way draws too.
+    /// Returns a number that is the same on another machine with the same execution.
     pub(super) fn random(&mut self) -> u64 {
         self.randoms += 1;
         hash((self.randoms, "random"))
@@ -239,10 +239,10 @@ impl Machine {
         chosen
     }
 
-    /// Tells, when somebody listens.
-    pub(super) fn tell(&mut self, what: impl FnOnce(&mut dyn FnMut(fmt::Arguments<'_>))) {
+    /// Reports an event, if the chooser listens.
+    pub(super) fn trace(&mut self, message: impl FnOnce(&mut dyn FnMut(fmt::Arguments<'_>))) {
         if self.chooser.listens() {
-            what(&mut |text| self.chooser.hear(text));
+            message(&mut |text| self.chooser.hear(text));
         }
     }
 
@@ -257,13 +257,13 @@ impl Machine {
         self.changed = true;
     }
 
-    /// After a store or a write: a crash point for who wants every one of them.
+    /// Crash point after a store or a write, for models that explore every one of them.
     pub(super) fn after_store(&mut self) -> Result<(), Halt> {
         if self.model.every_store { self.before_barrier() } else { Ok(()) }
     }
 
-    /// Before a barrier: between two such points what a crash may leave only grows, so none in
-    /// between is needed.
+    /// Crash point before a barrier. Between two of these the set of possible states only grows, so
+    /// none in between is needed.
     pub(super) fn before_barrier(&mut self) -> Result<(), Halt> {
         if self.changed && self.crash_point() { Err(Halt::Crash) } else { Ok(()) }
     }
@@ -303,9 +303,9 @@ impl Machine {
         if self.fault(2) == 0 { Ok(()) } else { Err(Errno::IO) }
     }
 
-    /// Cuts the power: what was certain stays, the rest is decided when it is read.
+    /// Cuts the power: durable contents stay; the rest is chosen when it is read.
     pub(super) fn crash(&mut self) {
-        self.tell(|say| say(format_args!("the power goes")));
+        self.trace(|say| say(format_args!("the power goes")));
         self.boot += 1;
         self.cuts += 1;
         self.last_written = self.writes;
@@ -314,7 +314,9 @@ impl Machine {
         // A9: each naming by itself. Few, so at once.
         for naming in std::mem::take(&mut self.namings) {
             let kept = self.choose(Ask::Name, 2) == 1;
-            self.tell(|say| say(format_args!("{} {naming:?}", if kept { "kept" } else { "lost" })));
+            self.trace(|say| {
+                say(format_args!("{} {naming:?}", if kept { "kept" } else { "lost" }))
+            });
             if kept {
                 apply(&mut self.durable_names, &naming);
             }
@@ -331,7 +333,7 @@ impl Machine {
 
     /// The process ends.
     pub(super) fn exit(&mut self) {
-        self.tell(|say| say(format_args!("the process ends")));
+        self.trace(|say| say(format_args!("the process ends")));
         self.boot += 1;
         self.broken = false;
         self.inodes.iter_mut().for_each(Inode::exit);
@@ -375,7 +377,7 @@ impl Machine {
         self.replace(from, to)
     }
 
-    /// Renames, over whatever has the name.
+    /// Renames, over an existing name.
     pub(super) fn replace(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
         let number = self.find(from).ok_or(Errno::NOENT)?;
         self.name(Naming::Rename(from.into(), to.into(), number));
@@ -401,7 +403,7 @@ impl Machine {
     }
 
     fn name(&mut self, naming: Naming) {
-        self.tell(|say| say(format_args!("{naming:?}")));
+        self.trace(|say| say(format_args!("{naming:?}")));
         apply(&mut self.names, &naming);
         self.namings.push(naming);
         self.changed();

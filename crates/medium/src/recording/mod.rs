@@ -3,27 +3,26 @@
 //! ```text
 //!   FileHome, FileLog, PoolFile          MappedHome, MappedLog
 //!        | system calls                       | stores, write-backs, fences
-//!   [ names | lengths | sectors ]        [ lines ]          what is durable, and what may be
+//!   [ names | lengths | sectors ]        [ lines ]          durable and possible contents
 //! ```
 //!
-//! It stands below the back ends, in place of the kernel and of memory, so that the code that is
-//! tested is the code that runs. Every sector and every line knows what is certainly durable and
-//! what may be; when the power goes, a [`Choose`]r says which of it is, but only of what is read
-//! afterwards, and only where there is a difference. docs/internals/crash-model.md numbers the
-//! assumptions (A1 to A12); the files here cite them.
+//! It stands below the back ends, in place of the kernel and of memory, so tests run the code of
+//! real pools. Every sector and every line keeps its durable content and its possible contents.
+//! After a power failure, a [`Choose`]r picks one of them, but only for data that is read, and only
+//! where they differ. docs/crash-model.md numbers the assumptions (A1 to A12); the files here cite
+//! them.
 //!
-//! | file | what it models |
+//! | file | models |
 //! |---|---|
-//! | `machine` | one boot after the other; names; crash points and questions |
-//! | `sectors` | files: contents by sector, lengths, syncs, writes under way |
+//! | `machine` | consecutive boots; names; crash points and choices |
+//! | `sectors` | files: contents by sector, lengths, syncs, writes in flight |
 //! | `lines` | mapped memory: contents by cache line, write-backs, fences of threads |
-//! | `system` | the calls, as [`System`] wants them |
+//! | `system` | the system calls, as [`System`] requires them |
 //!
 //! Invariants:
-//! - A handle, a mapping or a name belongs to one boot: after the crash every call on it fails,
-//!   what is stored is lost, and who fences or reads is unwound.
-//! - Whoever reads what a crash has left undecided has it decided first; so what was read once
-//!   stays so.
+//! - A handle, a mapping or a name belongs to one boot. After the crash every call on it fails, its
+//!   stores are lost, and a thread that fences or reads is unwound.
+//! - A read of undecided contents decides them first, so later reads return the same.
 
 mod lines;
 mod machine;
@@ -42,24 +41,24 @@ use machine::Machine;
 pub use machine::{Ask, Image, Model, Question};
 pub(crate) use system::{Queue, RecordedArea, RecordedFile};
 
-/// Who decides what the world does. Everything that is not the program's doing is asked here.
+/// Chooser of the machine's behaviour: decides everything that the program does not.
 pub trait Choose: Send {
-    /// One of the question's options: a number below `question.options`, which is at least 2. 0 is
-    /// always the quietest: no crash, no fault, nothing of what was not yet durable.
+    /// Returns one of the question's options: a number below `question.options`, which is at least
+    /// 2. 0 is always the quietest: no crash, no fault, no content that was not yet durable.
     fn choose(&mut self, question: Question) -> usize;
 
-    /// Whether it wants to be told what happens.
+    /// Returns whether it wants reports of events.
     fn listens(&self) -> bool {
         false
     }
 
-    /// Is told what happens, for traces.
+    /// Receives an event, for traces.
     fn hear(&mut self, what: fmt::Arguments<'_>) {
         let _ = what;
     }
 }
 
-/// What the thread that runs unwinds with when the power goes: catch it and [boot again].
+/// Payload with which the running thread unwinds at a power failure: catch it and [boot again].
 ///
 /// [boot again]: Recorder::system
 #[derive(Debug)]
@@ -91,10 +90,10 @@ impl Recorder {
         Recorder { machine: Arc::new(Mutex::new(Machine::new(image, model, chooser))) }
     }
 
-    /// The machine's files as they are durable; nothing may be on its way.
+    /// Returns the machine's durable files; no write may be in flight.
     ///
     /// # Panics
-    /// When something is.
+    /// If a write is in flight.
     pub fn image(&self) -> Image {
         lock(&self.machine).image()
     }
@@ -120,7 +119,7 @@ impl Recorder {
         }
     }
 
-    /// A moment at which the power may go, for who looks whether it did.
+    /// Crash point; returns whether the power failed there.
     pub fn may_crash(&self) -> bool {
         lock(&self.machine).crash_point()
     }
@@ -135,8 +134,8 @@ impl Recorder {
         lock(&self.machine).crash();
     }
 
-    /// The process ends, without closing anything; the machine goes on. What it has written stays,
-    /// as durable as it is; a call that goes on failing works again.
+    /// Ends the process without closing anything; the machine goes on. Its writes stay, as durable
+    /// as they are. Calls that were set to keep failing work again.
     pub fn exit(&self) {
         lock(&self.machine).exit();
     }
@@ -151,12 +150,12 @@ impl Recorder {
         lock(&self.machine).boot()
     }
 
-    /// A number that differs, but for chance, between two states of what is durable.
+    /// Returns a digest of the durable state; different states differ except by chance.
     pub fn digest(&self) -> u64 {
         lock(&self.machine).digest()
     }
 
-    /// Changes what is asked about from here on.
+    /// Changes the choices to explore from here on.
     pub fn set_model(&self, change: impl FnOnce(&mut Model)) {
         change(&mut lock(&self.machine).model);
     }
@@ -168,7 +167,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// Unwinds, without what a panic says.
+/// Unwinds without a panic's message.
 fn cut() -> ! {
     std::panic::resume_unwind(Box::new(PowerCut))
 }

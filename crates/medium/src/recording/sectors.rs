@@ -1,16 +1,16 @@
-//! A file of a recorded machine: what its sectors may hold after a crash.
+//! File of a recorded machine: the possible contents of its sectors after a crash.
 //!
 //! ```text
-//!   sector    | durable content | written since | written since | ...     the last is what is read
+//!   sector    | durable content | written since | written since | ...     the last is the current
 //!   sync      the last becomes the durable one                                               (A5)
 //!   failed    all of them stay possible, until it is written again and synced                (A8)
 //!   crash     one of them, chosen when the sector is read                                (A5, A6)
 //! ```
 //!
 //! Invariants:
-//! - A sector without an entry holds for certain what the page says.
-//! - `versions` has no two equal neighbours, and its last is what the page says, unless `lost`.
-//! - After a crash every entry is `lost`: its page is not looked at before one version is chosen.
+//! - A sector without an entry certainly holds the page's bytes.
+//! - `versions` has no two equal neighbours, and its last equals the page, unless `lost`.
+//! - After a crash every entry is `lost`: its page is not read before one version is chosen.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use super::machine::{Ask, Machine, distinct};
 use crate::sync::Arc;
 
-/// What is written whole or not at all (A5).
+/// Unit that is written whole or not at all (A5).
 pub(super) const SECTOR_BYTES: u64 = 512;
 pub(super) const PAGE_BYTES: u64 = 4096;
 
@@ -42,16 +42,16 @@ struct Sector {
     lost: bool,
     /// When it was written last.
     written: u64,
-    /// Durable writes of it that have not come back, by who knows a torn write from a whole one.
-    under_way: u32,
+    /// Durable writes of it in flight, by tests that distinguish a torn write from a whole one.
+    in_flight: u32,
     /// Several of them at the same time: which one is the last is not known (A6).
     raced: bool,
-    /// Its process ended meanwhile: nobody has seen which of the versions is there.
+    /// Its process ended meanwhile: no read has chosen one of the versions yet.
     unseen: bool,
 }
 
-/// A private mapping of a part: what is written to the file appears in it, where it was not
-/// written itself.
+/// Private mapping of a part: writes to the file appear in it, where the mapping itself was not
+/// written.
 #[derive(Clone, Debug)]
 struct Mirror {
     offset: u64,
@@ -63,14 +63,14 @@ struct Mirror {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
     number: usize,
-    /// The lengths that a crash may leave, the oldest first (A10); the last is what is seen.
+    /// The lengths that a crash may leave, the oldest first (A10); the last is the current one.
     lengths: Vec<u64>,
-    /// The next sync makes the last length durable; not so after one that failed (A8).
+    /// The next sync makes the last length durable; not so after a failed sync (A8).
     grown: bool,
     pages: Vec<Option<Arc<Page>>>,
     sectors: BTreeMap<u64, Sector>,
     mirrors: Vec<Mirror>,
-    /// Who holds the lock: handles, and whether for themselves alone.
+    /// Holders of the lock: handles, and whether each is exclusive.
     locks: Vec<(u64, bool)>,
 }
 
@@ -106,8 +106,8 @@ impl Inode {
         self.locks.clear();
         self.mirrors.clear();
         for sector in self.sectors.values_mut() {
-            // What was sent and has not come back is carried out, or in part, or not at all (A6).
-            sector.unseen |= std::mem::take(&mut sector.under_way) > 0;
+            // A write in flight is carried out, or in part, or not at all (A6).
+            sector.unseen |= std::mem::take(&mut sector.in_flight) > 0;
             sector.raced = false;
         }
     }
@@ -128,18 +128,18 @@ impl Inode {
             .unwrap_or(&ZEROS)
     }
 
-    /// What is read at `at`, up to the page's end.
+    /// Returns the current bytes at `at`, up to the page's end.
     fn piece(&self, at: u64, bytes: usize) -> &[u8] {
         let first = (at % PAGE_BYTES) as usize;
         &self.page(at)[first..(first + bytes).min(PAGE_BYTES as usize)]
     }
 
-    /// The bytes at `at`, inside a page, whatever is certain of them.
+    /// Returns the page's bytes at `at`, certain or not.
     pub(super) fn peek(&self, at: u64, bytes: usize) -> &[u8] {
         &self.piece(at, bytes)[..bytes]
     }
 
-    /// Changes bytes inside a page, and what is mapped of them.
+    /// Changes bytes inside a page, and in mappings of them.
     pub(super) fn poke(&mut self, at: u64, bytes: &[u8]) {
         if self.peek(at, bytes.len()) == bytes {
             return; // a page of zeros needs no memory
@@ -155,7 +155,7 @@ impl Inode {
         }
     }
 
-    /// A word that was stored through a mapping is durable, whatever becomes of writes around it.
+    /// Makes a word that was stored through a mapping durable, independent of writes around it.
     pub(super) fn overlay(&mut self, at: u64, word: u64) {
         let first = (at % SECTOR_BYTES) as usize;
         if let Some(sector) = self.sectors.get_mut(&(at / SECTOR_BYTES)) {
@@ -170,8 +170,8 @@ impl Inode {
         content.try_into().expect("sectors do not cross pages")
     }
 
-    /// Decides what a range holds: what it has lost for good, and what was under way when a process
-    /// ended for now.
+    /// Decides the contents of a range: lost contents for good, and writes in flight at the end of
+    /// a process for the current boot.
     pub(super) fn decide(&mut self, machine: &mut Machine, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         while let Some((&sector, _)) =
@@ -182,15 +182,15 @@ impl Inode {
             let mut contents = distinct(entry.versions.iter().copied());
             let chosen = machine.choose_about(Ask::Content, contents.len(), entry.written);
             let kept = contents.remove(chosen);
-            machine.tell(|say| {
+            machine.trace(|say| {
                 let (at, number) = (sector * SECTOR_BYTES, self.number);
                 say(format_args!("file {number}, sector at {at}: version {chosen} was there"));
             });
             if entry.lost {
                 machine.digested((self.number, sector), before, kept);
             } else {
-                // It is what is read, and no more durable than before (A11). What would have
-                // replaced it was not carried out, and will not be.
+                // The chosen version is the current one, and no more durable than before (A11).
+                // Later versions were not carried out, and never will be.
                 let last = entry.versions.iter().rposition(|version| *version == kept);
                 entry.versions.truncate(1 + last.expect("it was one of them"));
                 entry.unseen = false;
@@ -202,7 +202,7 @@ impl Inode {
         }
     }
 
-    /// Reads; answers how many bytes.
+    /// Reads; returns the number of bytes.
     pub(super) fn read(&mut self, machine: &mut Machine, at: u64, out: &mut [u8]) -> usize {
         let bytes = self.bytes().saturating_sub(at).min(out.len() as u64) as usize;
         let (mut at, end) = (at, at + bytes as u64);
@@ -215,7 +215,7 @@ impl Inode {
         bytes
     }
 
-    /// Writes to the page cache, or past it: not durable yet, though it may be on its way there.
+    /// Writes to the page cache, or past it. Not durable yet, though it may be in flight to disk.
     /// Makes the file longer.
     pub(super) fn write(
         &mut self,
@@ -243,7 +243,7 @@ impl Inode {
             self.decide(machine, at..at + 1);
         }
         if !self.sectors.contains_key(&sector) {
-            // Whatever a crash leaves is the same then; not where it leaves garbage (A7).
+            // A crash leaves the same bytes either way, except where it leaves garbage (A7).
             let garbage = durable && machine.model.garbage;
             if self.peek(at, bytes.len()) == bytes && !garbage {
                 return;
@@ -257,8 +257,8 @@ impl Inode {
         (entry.dirty, entry.lost, entry.written) = (true, false, machine.tick());
         entry.unseen = false;
         if durable {
-            entry.raced |= entry.under_way > 0;
-            entry.under_way += 1;
+            entry.raced |= entry.in_flight > 0;
+            entry.in_flight += 1;
         }
         if entry.versions.last() != Some(&content) {
             entry.versions.push(content);
@@ -269,18 +269,18 @@ impl Inode {
     pub(super) fn land(&mut self, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         for (_, entry) in self.sectors.range_mut(sectors) {
-            entry.under_way = entry.under_way.saturating_sub(1);
-            if entry.under_way == 0 && std::mem::take(&mut entry.raced) {
+            entry.in_flight = entry.in_flight.saturating_sub(1);
+            if entry.in_flight == 0 && std::mem::take(&mut entry.raced) {
                 entry.dirty = false; // any of them may have been the last
             }
         }
     }
 
-    /// What was written to this range and has come back is durable; with the length that it needs.
+    /// Makes completed writes to this range durable, with the file length that they need.
     pub(super) fn settle(&mut self, machine: &mut Machine, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         let durable =
-            |entry: &Sector| entry.dirty && !entry.lost && !entry.unseen && entry.under_way == 0;
+            |entry: &Sector| entry.dirty && !entry.lost && !entry.unseen && entry.in_flight == 0;
         let settled: Vec<u64> = self
             .sectors
             .range(sectors)
@@ -289,7 +289,7 @@ impl Inode {
             .collect();
         for sector in settled {
             let entry = self.sectors.remove(&sector).expect("it was found");
-            let last = *entry.versions.last().expect("there is one");
+            let last = *entry.versions.last().expect("an entry has a version");
             machine.digested((self.number, sector), entry.versions[0], last);
         }
         if self.grown {
@@ -299,7 +299,7 @@ impl Inode {
         }
     }
 
-    /// Decides what was under way when a process ended: for a sync, which comes after all of that.
+    /// Decides writes in flight at the end of a process, for a sync, which comes after all of them.
     pub(super) fn see(&mut self, machine: &mut Machine) {
         let unseen = self.sectors.iter().filter(|(_, sector)| sector.unseen && !sector.lost);
         let unseen: Vec<u64> = unseen.map(|(sector, _)| *sector).collect();
@@ -309,7 +309,7 @@ impl Inode {
         }
     }
 
-    /// A sync of this range failed: what it should have made durable is so or not, for ever (A8).
+    /// Fails a sync of this range: its writes are durable or not, for good (A8).
     pub(super) fn fail_sync(&mut self, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         for (_, sector) in self.sectors.range_mut(sectors) {
@@ -318,7 +318,7 @@ impl Inode {
         self.grown = false;
     }
 
-    /// The page cache forgets what it takes for clean: the disk says what is there.
+    /// Drops the pages that the page cache treats as clean; reads then return the disk's bytes.
     pub(super) fn forget(&mut self, machine: &mut Machine) {
         for sector in self.sectors.values_mut() {
             sector.lost |= !sector.dirty;
@@ -329,8 +329,8 @@ impl Inode {
     /// The power goes.
     pub(super) fn crash(&mut self, machine: &mut Machine) {
         for sector in self.sectors.values_mut() {
-            if machine.model.garbage && sector.under_way > 0 && !sector.lost {
-                let last = *sector.versions.last().expect("there is one");
+            if machine.model.garbage && sector.in_flight > 0 && !sector.lost {
+                let last = *sector.versions.last().expect("an entry has a version");
                 sector.versions.push(last.map(|byte| byte ^ 0xa5)); // A7
             }
             (sector.lost, sector.dirty) = (true, false);

@@ -1,4 +1,4 @@
-//! The calls of a recorded machine.
+//! System calls of a recorded machine.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -158,7 +158,7 @@ impl RecordedFile {
         RecordedArea { boot, inode, offset, words: bytes / 8, durable_cache }
     }
 
-    /// What the file system says about a write that it does not know; nothing of it is done.
+    /// Returns the file system's error for an unsupported write, which has no effect.
     fn refusal(&self, model: &Model, durable: bool) -> Option<Errno> {
         match () {
             () if self.direct && !model.direct => Some(Errno::INVAL),
@@ -170,7 +170,7 @@ impl RecordedFile {
     fn sync(&self) -> Result<()> {
         self.boot.with(|machine| -> std::result::Result<(), Halt> {
             machine.before_barrier()?;
-            machine.tell(|say| say(format_args!("sync file {}", self.inode)));
+            machine.trace(|say| say(format_args!("sync file {}", self.inode)));
             let failed = machine.may_fail();
             machine.with_inode(self.inode, |machine, inode| match failed {
                 Ok(()) => {
@@ -243,7 +243,7 @@ impl Handle for RecordedFile {
                 bytes.truncate(left[machine.choose(Ask::Content, left.len())]);
             }
             let end = offset + bytes.len() as u64;
-            machine.tell(|say| {
+            machine.trace(|say| {
                 let how = if durable { "durably " } else { "" };
                 say(format_args!("{how}write file {}, {offset}..{end}", self.inode));
             });
@@ -360,7 +360,7 @@ impl Handle for RecordedFile {
             can_write: true,
             direct: self.direct,
         };
-        Some(Queue { file, under_way: Mutex::default() })
+        Some(Queue { file, in_flight: Mutex::default() })
     }
 
     fn recorded(&self) -> Option<&RecordedFile> {
@@ -373,7 +373,7 @@ fn half(bytes: usize) -> usize {
     bytes / 1024 * 512
 }
 
-/// A write that is under way.
+/// Write in flight.
 #[derive(Debug)]
 struct Write {
     number: u64,
@@ -387,7 +387,7 @@ struct Write {
 #[derive(Debug)]
 pub(crate) struct Queue {
     file: RecordedFile,
-    under_way: Mutex<VecDeque<Write>>,
+    in_flight: Mutex<VecDeque<Write>>,
 }
 
 impl Queue {
@@ -401,7 +401,7 @@ impl Queue {
             if refusal.is_some() {
                 return Ok(());
             }
-            machine.tell(|say| {
+            machine.trace(|say| {
                 let end = offset + bytes.len() as u64;
                 say(format_args!("send write {number} to file {inode}, {offset}..{end}"));
             });
@@ -409,31 +409,31 @@ impl Queue {
             machine.after_store()
         });
         let bytes = bytes.len() as u64;
-        lock(&self.under_way).push_back(Write { number, offset, bytes, refusal });
+        lock(&self.in_flight).push_back(Write { number, offset, bytes, refusal });
     }
 
-    /// A write that has completed: its number, and how many bytes are durable. `None` when none
-    /// has and nobody waits, or none is under way.
+    /// Returns a completed write: its number, and its durable bytes. `None` when none has
+    /// completed and the caller does not wait, or none is in flight.
     pub(crate) fn completion(&self, wait: bool) -> Option<(u64, Result<usize>)> {
-        let mut under_way = lock(&self.under_way);
-        let oldest = under_way.front()?.number;
+        let mut in_flight = lock(&self.in_flight);
+        let oldest = in_flight.front()?.number;
         let RecordedFile { boot, inode, .. } = &self.file;
         let completed = boot.with(|machine| -> std::result::Result<_, Halt> {
             machine.before_barrier()?;
-            let options = under_way.len() + usize::from(!wait);
+            let options = in_flight.len() + usize::from(!wait);
             let which = machine.choose(Ask::Completion, options);
-            let Some(write) = under_way.get(which) else { return Ok(None) };
+            let Some(write) = in_flight.get(which) else { return Ok(None) };
             let number = write.number;
             if let Some(errno) = write.refusal {
-                under_way.remove(which);
+                in_flight.remove(which);
                 return Ok(Some((number, Err(errno))));
             }
             let fault = machine.fault(if write.bytes < 1024 { 2 } else { 3 });
-            let Some(write) = under_way.get(which) else { return Ok(None) };
-            machine.tell(|say| say(format_args!("write {number} completes, fault {fault}")));
+            let Some(write) = in_flight.get(which) else { return Ok(None) };
+            machine.trace(|say| say(format_args!("write {number} completes, fault {fault}")));
             let bytes = if fault == 0 { write.bytes } else { half(write.bytes as usize) as u64 };
             let sent = write.offset..write.offset + write.bytes;
-            under_way.remove(which);
+            in_flight.remove(which);
             machine.with_inode(*inode, |machine, inode| {
                 inode.land(sent.clone());
                 match fault {
@@ -449,13 +449,13 @@ impl Queue {
 }
 
 impl Drop for Queue {
-    /// What is still under way comes back, and nobody is told.
+    /// Completes the writes in flight; nothing is reported.
     fn drop(&mut self) {
-        let under_way = std::mem::take(&mut *lock(&self.under_way));
+        let in_flight = std::mem::take(&mut *lock(&self.in_flight));
         let RecordedFile { boot, inode, .. } = &self.file;
         let _ = boot.with(|machine| -> Result<()> {
             machine.with_inode(*inode, |_, inode| {
-                for Write { offset, bytes, refusal, .. } in under_way {
+                for Write { offset, bytes, refusal, .. } in in_flight {
                     if refusal.is_some() {
                         continue;
                     }
@@ -497,9 +497,10 @@ impl RecordedArea {
         self.offset + 8 * first as u64
     }
 
-    /// Answers whether the machine is on; unwinds who has the power go. Memory answers no errors:
-    /// what is stored on a machine that is off is lost; that others still see it there is as in a
-    /// processor whose power is going. Nobody takes it for durable: nobody comes past a fence.
+    /// Checks that the machine is on; unwinds the thread that cuts the power. Memory returns no
+    /// errors: a store on a machine that is off is lost. Other threads may still see the store, as
+    /// on a processor whose power is failing. No thread takes it for durable, because none returns
+    /// from a fence.
     fn with<H: Into<Halt>>(
         &self,
         call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>,
@@ -507,7 +508,7 @@ impl RecordedArea {
         self.boot.with(call).is_ok()
     }
 
-    /// The same, where nobody goes on when it is off. Destructors do nothing, which is answered.
+    /// The same for destructors, which cannot unwind. Returns whether the machine is on.
     fn with_power<H: Into<Halt>>(
         &self,
         call: impl FnOnce(&mut Machine) -> std::result::Result<(), H>,
@@ -522,7 +523,7 @@ impl RecordedArea {
     fn put(&self, first: usize, words: &[u64], way: Way) {
         let at = self.at(first, words.len());
         self.with(|machine| {
-            machine.tell(|say| {
+            machine.trace(|say| {
                 let end = at + 8 * words.len() as u64;
                 say(format_args!("{way:?} store to file {}, {at}..{end}", self.inode));
             });
@@ -557,15 +558,15 @@ impl RecordedArea {
         self.has_fenced();
     }
 
-    /// Orders the thread's stores; answers whether the power was on.
+    /// Orders the thread's stores; returns whether the power was on.
     pub(crate) fn has_fenced(&self) -> bool {
         self.with_power(|machine| {
-            machine.tell(|say| say(format_args!("fence")));
+            machine.trace(|say| say(format_args!("fence")));
             machine.fence(thread())
         })
     }
 
-    /// Whether the power went: what is called then does nothing.
+    /// Returns whether the power is off; later calls do nothing.
     pub(crate) fn is_off(&self) -> bool {
         self.boot.with(|_| Ok::<(), Errno>(())).is_err()
     }

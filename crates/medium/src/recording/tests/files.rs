@@ -1,11 +1,11 @@
-//! Files: A5 to A10.
+//! Tests of files: A5 to A10.
 
 use super::*;
 use crate::recording::Queue;
 
 const PLAIN: ReadWriteFlags = ReadWriteFlags::empty();
 
-/// What the first sectors of a file of zeros may hold after this.
+/// Returns the possible first sectors of a file of zeros after this.
 fn may_be<const N: usize>(model: Model, work: impl Fn(&dyn Handle)) -> BTreeSet<[u8; N]> {
     every(model, |recorder| {
         let file = durable(recorder, 4096);
@@ -88,8 +88,8 @@ fn submit(queue: &Queue, number: u64, first: u64, fill: &[u8]) {
     queue.submit(number, 512 * first, &bytes);
 }
 
-/// What is acknowledged of two writes of two sectors each, and what is left.
-fn two_under_way(asked: usize, wait: bool) -> BTreeSet<(Vec<u64>, [u8; 4])> {
+/// Returns the acknowledged of two writes of two sectors each, and the contents after a crash.
+fn two_in_flight(asked: usize, wait: bool) -> BTreeSet<(Vec<u64>, [u8; 4])> {
     every(calm(), |recorder| {
         let file = durable(recorder, 4096);
         let queue = queue(&*file);
@@ -112,8 +112,8 @@ fn some_of(must: u32) -> impl Iterator<Item = [u8; 4]> {
 }
 
 #[test]
-fn a6_writes_under_way_are_there_in_any_pieces() {
-    assert_eq!(two_under_way(0, true), set(some_of(0).map(|left| (vec![], left))));
+fn a6_writes_in_flight_are_kept_in_any_pieces() {
+    assert_eq!(two_in_flight(0, true), set(some_of(0).map(|left| (vec![], left))));
 }
 
 #[test]
@@ -121,16 +121,16 @@ fn a6_writes_complete_in_any_order_and_are_durable_then() {
     let first = some_of(3).map(|left| (vec![7], left));
     let second = some_of(12).map(|left| (vec![8], left));
     let one = set(first.chain(second));
-    assert_eq!(two_under_way(1, true), one);
+    assert_eq!(two_in_flight(1, true), one);
     let none = some_of(0).map(|left| (vec![], left));
-    assert_eq!(two_under_way(1, false), set(one.into_iter().chain(none)));
+    assert_eq!(two_in_flight(1, false), set(one.into_iter().chain(none)));
     let both = [vec![7, 8], vec![8, 7]].map(|told| (told, [1, 1, 2, 2]));
-    assert_eq!(two_under_way(2, true), set(both));
-    assert_eq!(two_under_way(3, true), two_under_way(2, true), "nothing is left to wait for");
+    assert_eq!(two_in_flight(2, true), set(both));
+    assert_eq!(two_in_flight(3, true), two_in_flight(2, true), "nothing is left to wait for");
 }
 
 #[test]
-fn a6_a_sync_does_not_cover_what_is_under_way() {
+fn a6_sync_does_not_cover_writes_in_flight() {
     let found = may_be(calm(), |file| {
         let queue = queue(file);
         write(file, 0, &[1], PLAIN);
@@ -180,8 +180,8 @@ fn a6_a_write_that_comes_back_short_is_durable_as_far_as_it_says() {
 const GARBAGE: u8 = 1 ^ 0xa5;
 
 #[test]
-fn a7_garbage_is_where_a_durable_write_was_under_way_and_only_if_asked_for() {
-    let under_way = |garbage| {
+fn a7_garbage_replaces_durable_write_in_flight_if_enabled() {
+    let in_flight = |garbage| {
         may_be(Model { garbage, ..calm() }, |file| {
             write(file, 1, &[1], PLAIN);
             let queue = queue(file);
@@ -190,8 +190,8 @@ fn a7_garbage_is_where_a_durable_write_was_under_way_and_only_if_asked_for() {
         })
     };
     let first = |all: &[u8]| set(all.iter().flat_map(|a| [[*a, 0], [*a, 1]]));
-    assert_eq!(under_way(false), first(&[0, 1]));
-    assert_eq!(under_way(true), first(&[0, 1, GARBAGE]));
+    assert_eq!(in_flight(false), first(&[0, 1]));
+    assert_eq!(in_flight(true), first(&[0, 1, GARBAGE]));
     // A write that is interrupted in the middle of its call is no other.
     let model = Model { garbage: true, crashes: 1, ..calm() };
     let found = every(model, |recorder| {
@@ -363,7 +363,7 @@ fn a9_names_without_a_directory_are_in_the_current_one() {
     assert_eq!(found, set([[true]]));
 }
 
-/// The file's length after the power went, and what its first sector holds if it is there.
+/// Returns the file's length after a power failure, and its first sector, if any.
 fn length(recorder: &Recorder) -> u64 {
     recorder.crash();
     open(&recorder.system()).stat().unwrap().bytes

@@ -1,4 +1,4 @@
-//! Mapped memory: A1 to A4.
+//! Tests of mapped memory: A1 to A4.
 
 use super::*;
 use crate::cpu::LineWriteBack;
@@ -25,7 +25,7 @@ fn words<const N: usize>(recorder: &Recorder) -> [u64; N] {
     words
 }
 
-/// What the first words may be after this.
+/// Returns the possible first words after this.
 fn may_be<const N: usize>(work: impl Fn(&RecordedArea)) -> BTreeSet<[u64; N]> {
     every(calm(), |recorder| {
         work(&area(recorder));
@@ -34,7 +34,7 @@ fn may_be<const N: usize>(work: impl Fn(&RecordedArea)) -> BTreeSet<[u64; N]> {
 }
 
 #[test]
-fn what_is_stored_on_a_machine_that_is_off_is_lost_and_nobody_fences_there() {
+fn store_after_power_failure_is_lost_and_fence_unwinds() {
     let recorder = quiet(calm());
     let area = area(&recorder);
     recorder.crash();
@@ -186,7 +186,7 @@ fn a3_a_fence_of_another_thread_completes_nothing() {
 }
 
 #[test]
-fn a3_who_writes_a_line_back_covers_what_others_have_stored_into_it() {
+fn a3_write_back_covers_other_threads_stores() {
     let found = may_be::<1>(|area| {
         area.store(0, &[1]);
         elsewhere(|| {
@@ -260,7 +260,7 @@ fn a4_where_the_cache_is_kept_a_store_is_durable_with_the_next_fence_of_its_thre
     assert_eq!(kept(RecordedArea::fence), set([[3, 2]]));
 }
 
-/// The home of a recorded file, and the file.
+/// Returns the heap image in a recorded file.
 fn home(recorder: &Recorder, domain: &Domain) -> MappedHome {
     let file = Disk::of(recorder.system()).pool();
     MappedHome::new(file, HEAP_OFFSET, HEAP_BYTES, domain).unwrap()
@@ -275,7 +275,7 @@ fn heap_word(recorder: &Recorder, word: u64) -> u64 {
 }
 
 #[test]
-fn a3_home_written_by_one_thread_is_durable_behind_the_barrier_of_another() {
+fn a3_heap_image_is_durable_after_another_threads_barrier() {
     let dax = Domain::dax_over_dram(LineWriteBack::detect());
     for combining in [Combining::Never, Combining::Always, Combining::WhenSkewed] {
         let found = |barrier: bool| {
@@ -295,7 +295,7 @@ fn a3_home_written_by_one_thread_is_durable_behind_the_barrier_of_another() {
     }
 }
 
-/// What `write_back` would leave without the fence at its end: the twin of the test above.
+/// Mutant of the test above: `write_back` without the fence at its end.
 #[test]
 fn a3_the_barrier_alone_would_come_from_the_wrong_thread() {
     let found = may_be::<1>(|area| {
@@ -318,7 +318,7 @@ fn what_a_crash_has_left_is_the_next_boots_base() {
     let found = every(calm(), |recorder| {
         area(recorder).store(0, &[1]);
         recorder.crash();
-        // Not read: a store to the line decides what is beside it.
+        // Not read: a store to the line decides the words beside it.
         let area = open(&recorder.system()).recorded().unwrap().area(0, 4096, false);
         area.store(1, &[2]);
         words::<2>(recorder)

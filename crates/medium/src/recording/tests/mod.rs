@@ -1,5 +1,5 @@
-//! What a crash of a recorded machine may leave, and what it may not: for each assumption of
-//! docs/internals/crash-model.md all choices are made, and what was read then is compared with the
+//! Tests of the states that a crash of a recorded machine may leave. For each assumption of
+//! docs/crash-model.md every choice is explored, and the set of contents read is compared with the
 //! set that the assumption allows.
 
 mod back_ends;
@@ -21,7 +21,7 @@ use crate::system::{Handle, System};
 const PATH: &str = "/file";
 const DSYNC: ReadWriteFlags = ReadWriteFlags::DSYNC;
 
-/// Nothing goes wrong but what a test does itself.
+/// Model without faults other than those of the test itself.
 fn calm() -> Model {
     Model { crashes: 0, ..Model::default() }
 }
@@ -40,7 +40,7 @@ impl Choose for LaidDown {
     }
 }
 
-/// A machine on which nobody chooses anything but the first.
+/// Returns a machine whose chooser always picks the first option.
 fn quiet(model: Model) -> Recorder {
     Recorder::new(model, Box::new(LaidDown { ahead: Vec::new(), made: Arc::default() }))
 }
@@ -71,7 +71,7 @@ fn set<T: Ord>(all: impl IntoIterator<Item = T>) -> BTreeSet<T> {
     all.into_iter().collect()
 }
 
-/// Does something; answers whether the power went meanwhile.
+/// Runs `work`; returns whether the power failed meanwhile.
 fn power_goes(work: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(()) => false,
@@ -116,7 +116,7 @@ fn write(file: &dyn Handle, first: u64, fill: &[u8], flags: ReadWriteFlags) -> b
     file.write(&[std::io::IoSlice::new(&bytes)], 512 * first, flags).is_ok()
 }
 
-/// What the file's first sectors are filled with. A sector is whole, always.
+/// Returns the fill bytes of the file's first sectors. A sector is always whole.
 fn sectors<const N: usize>(file: &dyn Handle) -> [u8; N] {
     let mut bytes = vec![0; 512 * N];
     assert_eq!(file.read(&mut bytes, 0).unwrap(), bytes.len());

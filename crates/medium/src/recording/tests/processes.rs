@@ -1,4 +1,4 @@
-//! Processes and boots: A11, A12, and what every boot keeps to.
+//! Tests of processes and boots: A11, A12, and the properties of every boot.
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -57,7 +57,7 @@ fn a11_no_fence_of_the_next_process_covers_stores_of_the_last_by_itself() {
             area.fence();
         };
         assert_eq!(found(stream, written_back), set([(1, 1)]));
-        // What the next one puts over it is not taken back by it.
+        // It does not undo the next process's stores over it.
         let stored_again = |area: &crate::recording::RecordedArea| {
             area.stream(0, &[2]);
             area.fence();
@@ -79,7 +79,7 @@ fn a11_names_that_were_not_durable_are_not_so_in_the_next_process() {
 }
 
 #[test]
-fn a11_what_was_under_way_when_the_process_ended_is_there_in_part_and_not_durable() {
+fn a11_writes_in_flight_at_exit_are_kept_in_part() {
     let found = every(calm(), |recorder| {
         let file = durable(recorder, 4096);
         let queue = file.queue().unwrap();
@@ -91,7 +91,7 @@ fn a11_what_was_under_way_when_the_process_ended_is_there_in_part_and_not_durabl
         (seen, left::<2>(recorder))
     });
     let any = || [[0, 0], [0, 1], [1, 0], [1, 1]].into_iter();
-    // What was not carried out never will be.
+    // A write that was not carried out never will be.
     let pairs = any().flat_map(|seen| any().map(move |left| (seen, left)));
     let expected = pairs.filter(|(seen, left)| left[0] <= seen[0] && left[1] <= seen[1]);
     assert_eq!(found, set(expected));
@@ -209,7 +209,7 @@ fn what_a_crash_has_left_is_chosen_once_and_stays_so() {
 }
 
 #[test]
-fn what_nobody_has_read_is_open_until_it_is_written_over() {
+fn unread_contents_stay_undecided_until_overwritten() {
     let found = every(calm(), |recorder| {
         write(&*durable(recorder, 4096), 0, &[1], PLAIN);
         recorder.crash();
