@@ -1,9 +1,9 @@
-//! How many words a second come home in mapped memory, and does combining lines pay?
+//! Measures the words a second that mapped memory stores, and whether combining lines pays.
 //!
 //! Each batch is 1 MiB of log in groups of 64 KiB, each transaction four words: four runs of one,
 //! or one run of four. The device is memory, or takes 1 GB/s. Writes are uniform, or zipf 0.99 with
 //! hot words scattered or side by side, or nine of ten go to 1000 lines. One thread; rounds of the
-//! ways to write are interleaved.
+//! store modes are interleaved.
 //!
 //!     cargo run --release -p lastword-medium --example write_back [DIRECTORY]
 

@@ -1,12 +1,11 @@
-//! The back end for any disk: pages of the heap by way of the page cache, groups of the log past
-//! it.
+//! File back end for any disk: the heap goes through the page cache, log groups bypass it.
 
 mod blocking;
 mod home;
+mod in_flight;
 mod log;
 mod queued;
 mod target;
-mod under_way;
 mod uring;
 
 pub use self::home::FileHome;

@@ -1,24 +1,25 @@
-//! What makes bytes durable.
+//! Back ends that make bytes durable.
 //!
-//! Two small traits stand between the designs and the world: a [`HomeMedium`] takes words home and
-//! makes them durable there, a [`LogMedium`] takes groups of the log and acknowledges them.
+//! The designs access storage through two small traits. A [`HomeMedium`] stores words into the heap
+//! image and makes them durable there. A [`LogMedium`] appends groups to the log and acknowledges
+//! them.
 //!
-//! | back end | home | log | write back | persist barrier |
+//! | back end | heap image | log | write back | persist barrier |
 //! |---|---|---|---|---|
 //! | `file` | [`FileHome`] | [`FileLog`] | gathered pages; direct groups | one sync |
 //! | `dax` | [`MappedHome`] | [`MappedLog`] | past the cache, or lines | a fence |
 //! | `persistent_cache` | [`MappedHome`] | [`MappedLog`] | nothing | a fence |
 //! | `emulated` | [`MappedHome`] | [`MappedLog`] | as on `dax` | a fence and a delay |
 //!
-//! The last three map their file and differ in their [`Domain`]; a design that runs on the mapping
-//! itself takes an [`InPlace`].
+//! The last three map their file and differ in their [`Domain`]. A design that runs on the mapping
+//! itself uses an [`InPlace`].
 //!
-//! Another back end is a folder beside these, a row here, and a run of the tests in `suite`.
+//! Adding a back end takes a folder beside these, a row here, and a run of the tests in `suite`.
 //!
-//! Both are parts of a [`PoolFile`], which is locked, allocated and of constant length. [`Memory`]
-//! is what a pool runs on meanwhile, a [`Buffer`] what a group of the log is built in, and [`cpu`]
-//! has what the processor offers beyond loads and stores. The unsafe code is in `mapping`,
-//! `memory`, `cpu` and `stdio`, behind functions that are sound under any input.
+//! Heap image and log are areas of a [`PoolFile`], which is locked, allocated and of constant
+//! length. [`Memory`] is the DRAM that a pool runs on, and a [`Buffer`] holds a log group while it
+//! is built. [`cpu`] has processor operations beyond loads and stores. The unsafe code is in
+//! `mapping`, `memory`, `cpu` and `stdio`, behind functions that are sound under any input.
 
 pub mod cpu;
 pub mod mutants;
@@ -61,21 +62,23 @@ pub use system::{Call, Fault, Faults, System};
 ///
 /// One thread at a time uses it. Nothing is durable before [`barrier`](HomeMedium::barrier).
 pub trait HomeMedium: Send {
-    /// Starts moving a batch of writes home; see [`writes`] for its encoding. Writes of one word
-    /// take effect in the order given. May be read again (by recovery) only after a barrier.
+    /// Starts to apply a batch of writes to the heap image; see [`writes`] for its encoding. Writes
+    /// of one word take effect in the order given. Recovery may read them again only after a
+    /// barrier.
     ///
     /// # Errors
-    /// A write that leaves the heap, or the medium's own; after the latter the pool must not go on.
+    /// A write outside the heap, or the medium's own error. After the latter the pool must not go
+    /// on.
     fn write_back(&mut self, writes: &[u64]) -> Result<(), Error>;
 
     /// Persist barrier: everything written back before is durable when it returns.
     ///
     /// # Errors
-    /// The medium's own; then nothing is known about what was written since the last barrier.
+    /// The medium's own; then the state of all writes since the last barrier is unknown.
     fn barrier(&mut self) -> Result<(), Error>;
 
-    /// The first half of a barrier, for a home in [`Parts`]: what this part has in hand leaves it.
-    /// On memory, where a fence is each thread's own, it is the barrier, and nothing is left.
+    /// First half of a barrier, for a heap image in [`Parts`]: writes out the writes that this part
+    /// has gathered. On memory, where each thread has its own fence, it is the whole barrier.
     ///
     /// # Errors
     /// As [`barrier`](HomeMedium::barrier).
@@ -83,8 +86,8 @@ pub trait HomeMedium: Send {
         self.barrier()
     }
 
-    /// The second half: what every part has written out before is durable when one of them
-    /// returns from this. A file is synced once, however many parts it has.
+    /// Second half of a barrier: makes durable the writes that every part has written out before.
+    /// One call covers all parts, so a file is synced once.
     ///
     /// # Errors
     /// As [`barrier`](HomeMedium::barrier).
@@ -92,58 +95,60 @@ pub trait HomeMedium: Send {
         Ok(())
     }
 
-    /// What it has cost.
+    /// Returns the operations since the medium was opened.
     fn counts(&self) -> Counts;
 }
 
-/// A log area that can be read back, by recovery or by who only looks.
+/// Log area that can be read back, by recovery or by inspection tools.
 pub trait ReadLog {
     /// Bytes of the log area.
     fn bytes(&self) -> u64;
 
-    /// The unit that groups are padded to: what one append writes shares no such unit with another,
-    /// so that no later write can tear an acknowledged record.
+    /// Unit to which groups are padded. No two appends write to the same unit, so no later write
+    /// can tear an acknowledged record.
     fn block_bytes(&self) -> usize;
 
-    /// Reads back what was written at `at`; what is under way may be read or not.
+    /// Reads the bytes at `at`; groups in flight may be included or not.
     ///
     /// # Errors
     /// The medium's own, or a range outside the area.
     fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error>;
 }
 
-/// Takes groups of the log, several at a time where the device can, and tells in their order when
-/// they are durable.
+/// Appends groups to the log, several at a time where the device can, and acknowledges them in
+/// order when they are durable.
 ///
-/// To a device one thread at a time appends, and one at a time asks for acknowledgements; others
-/// wait inside. To memory, where nothing is under way, any number append at the same time.
-/// Positions are bytes in the log area, multiples of [`block_bytes`](ReadLog::block_bytes).
+/// On a device, one thread at a time appends and one at a time asks for acknowledgements; other
+/// threads wait inside. On memory, where no group is ever in flight, any number of threads append
+/// at the same time. Positions are bytes in the log area, multiples of
+/// [`block_bytes`](ReadLog::block_bytes).
 pub trait LogMedium: ReadLog + Send + Sync {
-    /// Most groups that may be under way. Where bytes are durable as soon as they are written there
-    /// are none, and [`append`](LogMedium::append) gives each group straight back.
+    /// Maximum number of groups in flight. It is 0 where bytes are durable as soon as they are
+    /// written; there [`append`](LogMedium::append) returns each group at once.
     fn depth(&self) -> usize;
 
     /// Sends the first `words` words of `group` to `at`: whole blocks, inside the area, apart from
-    /// everything that is under way. A device is not waited for: its group is under way on return,
-    /// and its memory comes back with the acknowledgement. Memory gives it back at once, durable.
+    /// all groups in flight. A device does not block the caller: the group is in flight on return,
+    /// and its buffer comes back with the acknowledgement. Memory returns the buffer at once, and
+    /// its bytes are durable.
     ///
     /// # Errors
     /// The medium's own; then the pool must not go on.
     ///
     /// # Panics
-    /// When as many groups are under way as can be.
+    /// If [`depth`](LogMedium::depth) groups are already in flight.
     fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error>;
 
-    /// The oldest group under way, once it is durable, whatever became of later ones; `wait` says
-    /// whether to wait for that. `None` when it is not durable yet, or nothing is under way. The
-    /// persist barrier of a group is here.
+    /// Returns the oldest group in flight once it is durable, whatever became of later groups. This
+    /// is a group's persist barrier. `wait` selects whether to block for it. `None`: it is not
+    /// durable yet, or no group is in flight.
     ///
     /// # Errors
-    /// The medium's own; then nothing is known about any group that was under way, and none is
+    /// The medium's own; then the state of every group in flight is unknown, and no group is
     /// acknowledged any more.
     fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, Error>;
 
-    /// What it has cost.
+    /// Returns the operations since the medium was opened.
     fn counts(&self) -> Counts;
 
     /// How groups get to the file; `None` where the log is mapped.
@@ -152,7 +157,7 @@ pub trait LogMedium: ReadLog + Send + Sync {
     }
 }
 
-/// What a medium has done since it was opened.
+/// Operations of a medium since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bytes sent to the device, padding included.

@@ -1,9 +1,9 @@
-//! The back ends that map their file: home is stored to, the log is stored to, and no call of the
-//! system stands between a word and its durability.
+//! Memory-mapped back ends: the heap image and the log are stored through the mapping, and no
+//! system call stands between a word and its durability.
 //!
-//! They are one [`MappedHome`] and one [`MappedLog`] over a [`Domain`], the persistence domain:
-//! what a store has to reach to be durable. What tells the three apart is data, one row each in
-//! `domain`. An [`InPlace`] is for who runs on the mapping itself.
+//! The three back ends share one [`MappedHome`] and one [`MappedLog`] over a [`Domain`], the
+//! persistence domain: the level that a store must reach to be durable. Their differences are
+//! data, one row each in `domain`. Designs that run on the mapping itself use an [`InPlace`].
 //!
 //! ```text
 //!   words -> cache -> write back -> memory       dax: durable in memory

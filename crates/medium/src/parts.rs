@@ -1,18 +1,18 @@
-//! A home in parts, so that several threads bring words home at the same time.
+//! Heap image in parts, so that several threads write words to it at the same time.
 //!
 //! ```text
 //!   heap    | piece 0 | piece 1 | piece 2 | piece 3 | ...     64 pages each
 //!   part         0         1         0         1              by a hash of the piece's number
 //! ```
 //!
-//! Each part is a home of its own over the same area: it is handed every batch and takes the words
+//! Each part is a medium of its own over the same area. It receives every batch and takes the words
 //! of its own pieces. A run that crosses from one piece to the next is split there.
 //!
 //! Invariants:
-//! - Every word has one part, and a page has the part of its words. So no two parts write one
-//!   place, and the order of two writes to a word is the order in which its part takes them: none
-//!   is needed between parts. On files a page is read, patched and written; were it of two parts,
-//!   one would write back what the other has just overwritten.
+//! - Every word has one part, and a page has the part of its words. So no two parts write the same
+//!   place, and the order of two writes to a word is the order in which its part takes them. Parts
+//!   need no order among each other. On files a page is read, patched and written: if two parts
+//!   shared it, one would overwrite the other's latest write with stale words.
 //! - A piece is many pages, so that neighbours are still written together.
 
 use crate::mutants::{Mutant, planted};
@@ -22,22 +22,22 @@ use crate::{Counts, Error, HomeMedium};
 /// Words of a page, the least that a piece has.
 const PAGE_WORDS: u64 = 512;
 
-/// Most words of a piece: 64 pages, twice what a file's home writes at once.
+/// Maximum words of a piece: 64 pages, twice the most that a file's heap image writes at once.
 const PIECE_WORDS: u64 = 64 * PAGE_WORDS;
 
 /// Pieces that each part has at least, if the heap has the pages: a small heap is dealt out in
 /// smaller pieces.
 const PIECES_MIN: u64 = 4;
 
-/// A longer stretch of another part's words is skipped, a shorter one is copied and then
-/// overwritten: a branch that nobody can foresee costs as much as copying so many words.
+/// A longer stretch of another part's words is skipped; a shorter one is copied and then
+/// overwritten. An unpredictable branch costs as much as copying this many words.
 const COPIED_WORDS: usize = 16;
 
-/// All parts of a home. As one home it does what each of them does, in turn.
+/// All parts of a heap image. As one medium, it performs each operation on every part in order.
 pub struct Parts(Vec<Box<dyn HomeMedium>>);
 
 impl Parts {
-    /// A home in one part.
+    /// Wraps a heap image as a single part.
     pub fn whole(home: impl HomeMedium + 'static) -> Parts {
         Parts(vec![Box::new(home)])
     }
@@ -91,7 +91,7 @@ pub(crate) struct Share {
     heap_words: u64,
     /// A piece has two to the power of this words.
     shift: u32,
-    /// What was picked from a batch.
+    /// Runs picked from a batch.
     picked: Vec<u64>,
 }
 
@@ -145,7 +145,7 @@ impl Share {
         Ok(&self.picked[..end])
     }
 
-    /// Splits a run where pieces meet; answers where what was picked ends.
+    /// Splits a run at the borders of pieces; returns the end of the picked runs.
     #[inline]
     fn pick_run(
         &self,

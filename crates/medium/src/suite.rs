@@ -1,4 +1,4 @@
-//! What every back end must do, as tests that each of them runs.
+//! Tests of the requirements on every back end; each back end runs them.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -76,13 +76,13 @@ pub(crate) fn domains() -> Vec<Domain> {
     dax.chain([Domain::persistent_cache(), emulated]).collect()
 }
 
-pub(crate) fn home_keeps_every_write<H: HomeMedium>(
+pub(crate) fn heap_image_keeps_every_write<H: HomeMedium>(
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
-    home_keeps_every_write_on(Disk::kernel, new);
+    heap_image_keeps_every_write_on(Disk::kernel, new);
 }
 
-pub(crate) fn home_keeps_every_write_on<H: HomeMedium>(
+pub(crate) fn heap_image_keeps_every_write_on<H: HomeMedium>(
     disk: impl Fn() -> Disk,
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
@@ -109,7 +109,7 @@ pub(crate) fn home_keeps_every_write_on<H: HomeMedium>(
     }
 }
 
-/// A batch of runs of all lengths, some over the same words, and what it makes of the file.
+/// Returns a batch of runs of all lengths, some overlapping, and applies it to `model`.
 fn random_batch(random: &mut impl Rng, model: &mut [u64]) -> Vec<u64> {
     let mut batch = Vec::new();
     for _ in 0..random.random_range(0..40) {
@@ -133,13 +133,13 @@ fn random_batch(random: &mut impl Rng, model: &mut [u64]) -> Vec<u64> {
     batch
 }
 
-pub(crate) fn home_refuses_wrong_batches<H: HomeMedium>(
+pub(crate) fn heap_image_refuses_wrong_batches<H: HomeMedium>(
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
-    home_refuses_wrong_batches_on(Disk::kernel, new);
+    heap_image_refuses_wrong_batches_on(Disk::kernel, new);
 }
 
-pub(crate) fn home_refuses_wrong_batches_on<H: HomeMedium>(
+pub(crate) fn heap_image_refuses_wrong_batches_on<H: HomeMedium>(
     disk: impl Fn() -> Disk,
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
@@ -190,9 +190,9 @@ pub(crate) fn log_keeps_every_group_on<L: LogMedium>(
         let block_words = log.block_bytes() / 8;
         let blocks = HEAP_WORDS as usize / block_words;
         let mut model = vec![0; FILE_BYTES as usize / 8];
-        let mut under_way = VecDeque::new();
+        let mut in_flight = VecDeque::new();
         for _ in 0..60 {
-            // Behind one another, so that nothing under way is written over.
+            // At increasing positions, so that no group in flight is overwritten.
             let mut first = random.random_range(0..blocks / 2);
             for _ in 0..random.random_range(1..=log.depth().max(1)) {
                 let length = random.random_range(0..=9.min(blocks - first));
@@ -205,10 +205,10 @@ pub(crate) fn log_keeps_every_group_on<L: LogMedium>(
                 let expected = group.words()[..words].to_vec();
                 let durable = log.append(at as u64 * 8, group, words).unwrap();
                 assert_eq!(durable.is_some(), log.depth() == 0);
-                under_way.push_back((at, expected, durable));
+                in_flight.push_back((at, expected, durable));
             }
             // In the order in which they came.
-            while let Some((at, expected, durable)) = under_way.pop_front() {
+            while let Some((at, expected, durable)) = in_flight.pop_front() {
                 let early = durable.or_else(|| log.acknowledge(false).unwrap());
                 let group = early.or_else(|| log.acknowledge(true).unwrap()).unwrap();
                 assert!(group.words()[..expected.len()] == expected, "seed {seed}");
@@ -270,8 +270,8 @@ pub(crate) fn log_refuses_wrong_ranges_on<L: LogMedium>(
     assert!(disk.reopened_words().iter().all(|&word| word == 0));
 }
 
-/// What a test needs; where it is not to be had, says so past the capture of the test's output, by
-/// the test's name.
+/// Returns a test's prerequisite. If it is missing, reports the skipped test by name, past the
+/// capture of its output.
 pub(crate) fn or_skip<T, E: std::fmt::Display>(found: Result<T, E>, what: &str) -> Option<T> {
     use std::io::Write;
     found

@@ -1,4 +1,4 @@
-//! What stands in the way of a new file: names, directories and locks. Nothing stays behind.
+//! Obstacles to a new file: names, directories and locks. A failed creation leaves nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;

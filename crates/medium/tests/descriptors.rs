@@ -1,6 +1,6 @@
-//! Descriptors that a pool's files may not have: those of standard input, output and errors.
+//! Descriptors that a pool's files must not have: standard input, output and errors.
 //!
-//! A test closes descriptor 0 of its process, so there is one, in a process of its own.
+//! A test closes descriptor 0 of its process, so this is one test in a process of its own.
 
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::path::Path;
 use medium::sync::Arc;
 use medium::{Buffer, FileLog, LogMedium, LogPath, PoolFile, Prewrite};
 
-/// What descriptor 0 is, if it is open.
+/// Returns the path behind descriptor 0, if it is open.
 fn standard_input() -> Option<std::path::PathBuf> {
     std::fs::read_link("/proc/self/fd/0").ok()
 }

@@ -1,6 +1,6 @@
-//! The log in a file under limits of its process, so each test in a process of its own. Not beside
-//! the unit tests: a process that is just starting has a copy of every descriptor, and with it
-//! every lock, of whoever starts it.
+//! Log in a file under process limits; each test runs in a process of its own. It is separate from
+//! the unit tests, because a process that is just starting has a copy of every descriptor of its
+//! parent, and with it every lock.
 
 use std::fs::File;
 use std::io;
@@ -31,8 +31,8 @@ fn in_child(test: &str, limits: &str, pool: &Path) {
         .env(CHILD, pool)
         .output()
         .expect("a shell");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn without_threads() {
     setrlimit(Resource::Nproc, Rlimit { current: Some(0), maximum: Some(0) })
         .expect("a limit can be lowered");
     if rustix::process::geteuid().is_root() {
-        // The limit does not bind root. What is open stays open.
+        // The limit does not bind root. Open descriptors stay open.
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root can become nobody");
     }

@@ -1,32 +1,32 @@
-//! Groups by way of `pwritev2`: one at a time, written by the thread that waits for it.
+//! Group writes by `pwritev2`: one group in flight, written by the thread that waits for it.
 
-use super::under_way::{Failure, GroupFile, Taken, UnderWay};
+use super::in_flight::{Failure, GroupFile, InFlight, Taken};
 use crate::Buffer;
 use crate::sync::{Mutex, lock};
 
-/// Groups under way at most.
+/// Maximum number of groups in flight.
 pub(super) const DEPTH: usize = 1;
 
 /// The group that is to be written.
 #[derive(Debug)]
 pub(super) struct Blocking {
     /// Locked while it is written, so that one thread at a time does.
-    under_way: Mutex<UnderWay>,
+    in_flight: Mutex<InFlight>,
 }
 
 impl Blocking {
     pub(super) fn new() -> Blocking {
-        Blocking { under_way: Mutex::new(UnderWay::new(DEPTH)) }
+        Blocking { in_flight: Mutex::new(InFlight::new(DEPTH)) }
     }
 
-    /// Takes the first `words` words of a group that goes to `offset` of the file.
+    /// Accepts the first `words` words of a group for `offset` of the file.
     ///
     /// # Panics
-    /// When a group is under way.
+    /// If a group is already in flight.
     pub(super) fn append(&self, offset: u64, group: Buffer, words: usize) {
-        let mut under_way = lock(&self.under_way);
-        assert!(under_way.len() < DEPTH, "{DEPTH} group is under way at most");
-        under_way.add(offset, group, words);
+        let mut in_flight = lock(&self.in_flight);
+        assert!(in_flight.len() < DEPTH, "{DEPTH} group is in flight at most");
+        in_flight.add(offset, group, words);
     }
 
     /// The group, written, if the caller waits.
@@ -38,9 +38,9 @@ impl Blocking {
         if !wait {
             return Ok(None);
         }
-        let mut under_way = lock(&self.under_way);
-        let number = under_way.oldest();
-        under_way.write(number, file);
-        under_way.take()
+        let mut in_flight = lock(&self.in_flight);
+        let number = in_flight.oldest();
+        in_flight.write(number, file);
+        in_flight.take()
     }
 }

@@ -1,4 +1,4 @@
-//! Home in a file: writes are gathered by page, pages are built and written at the barrier.
+//! Heap image in a file: writes are gathered by page; the barrier builds and writes the pages.
 //!
 //! ```text
 //!   write_back   run -> page number -> slot -> page buffer and mask of the words that are in it
@@ -9,30 +9,38 @@
 //! ```
 //!
 //! Invariants:
-//! - `slots[page]` is 0, or 1 + the place in `dirty` that holds `page`; `dirty` and `masks` are as
+//! - `slots[page]` is 0, or 1 + the index in `dirty` that holds `page`. `dirty` and `masks` are as
 //!   long as the page buffers in use.
-//! - A page buffer holds, where its mask has a bit, the last value of the word written since the
-//!   page was last written, and nothing elsewhere.
-//! - Once something failed, in any part of home, nothing is written any more: a failed sync may
-//!   have dropped pages that the kernel takes for clean, so the next one would succeed and mean
-//!   nothing.
+//! - Where its mask has a bit, a page buffer holds the last value of that word written since the
+//!   page was last written. Other words of the buffer are undefined.
+//! - After a failure in any part, no part writes again. A failed sync may have dropped pages that
+//!   the kernel then treats as clean, so the next sync would succeed without making them durable.
 //!
-//! In [parts](crate::Parts) each writes its own pages, and one sync is for all of them.
+//! In [parts](crate::Parts), each part writes its own pages and one sync covers all parts.
 //!
-//! Why the file is not read before the barrier: CPU for 20 000 pages of 1 GiB in the page cache, us
-//! a page: reading in the order of the writes 3.9, in order of the pages 1.4; writing a page 4.3, a
-//! word of it 3.5, so that a page with one run is not read at all. The sync adds 2.7. Batches of 32
-//! by io_uring take as long for reads and more than twice as long for writes, which go to workers;
-//! reading sparse neighbours together does not pay either.
+//! The file is not read before the barrier, because reads in page order are cheaper. CPU time in us
+//! a page, for 20 000 pages of 1 GiB in the page cache:
 //!
-//! Why pages may be written before the barrier when memory runs short: what comes home is durable
-//! in the log already, and stays there until the barrier and then the reproduced ID are durable.
-//! Replay writes these words again whatever the page holds, and the other words of the page are
-//! written with the values they had, so even a torn page loses nothing (assuming that a sector is
-//! torn between old and new bytes only).
+//! | operation | us a page |
+//! |---|---|
+//! | read, in order of the writes | 3.9 |
+//! | read, in order of the pages | 1.4 |
+//! | write a page | 4.3 |
+//! | write one word of a page | 3.5 |
+//! | sync | 2.7 more |
 //!
-//! Why not a shared mapping and `msync`: the page cache works in folios of up to 1 MiB, and one
-//! dirty byte in a mapping writes all of one.
+//! One word is cheaper to write than a page, so a page with a single run is never read. Batches of
+//! 32 by io_uring take as long for reads. For writes they take more than twice as long, because
+//! io_uring passes them to kernel workers. Reading sparse neighbours together does not pay either.
+//!
+//! When memory runs short, pages may be written before the barrier. Their words are already durable
+//! in the log and stay there until the barrier, and then the reproduced ID, are durable. Replay
+//! writes these words again whatever the page holds. The page's other words are written with their
+//! old values, so even a torn page loses nothing (assuming that a torn sector mixes only old and
+//! new bytes).
+//!
+//! A shared mapping with `msync` is not used: the page cache works in folios of up to 1 MiB, and
+//! one dirty byte in a mapping writes the whole folio.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -75,7 +83,7 @@ const PIECE_PAGES: usize = 16;
 #[derive(Debug)]
 pub struct FileHome {
     area: Area,
-    /// What it takes of each batch; `None`: everything.
+    /// Subset of each batch that this part writes; `None`: all of it.
     share: Option<Share>,
     /// Per page of the heap, 0 or 1 + its slot.
     slots: Vec<u32>,
@@ -86,14 +94,14 @@ pub struct FileHome {
     /// The page buffers, slot by slot; pieces are allocated when first used and kept.
     pieces: Vec<Buffer>,
     dirty_max: usize,
-    /// What pages are built in that are read first.
+    /// Buffer for pages that are read before they are written.
     scratch: Buffer,
     state: Arc<State>,
     counts: Counts,
 }
 
-/// What the parts of one home have in common. Relaxed throughout: a part is used by one thread at a
-/// time, and whoever syncs for all parts has waited for them.
+/// State shared by the parts of one heap image. All accesses are relaxed: one thread at a time
+/// uses a part, and the thread that syncs for all parts has waited for them.
 #[derive(Debug, Default)]
 struct State {
     /// Pages were written since the last sync.
@@ -102,9 +110,9 @@ struct State {
 }
 
 impl FileHome {
-    /// Memory for gathered pages unless told otherwise. A batch that touches more pages than fit
-    /// writes some of them many times. Measured with `lastword run hashtable` (uniform writes to
-    /// 68 MiB, a log of 64 MiB): 1 540 bytes home a transaction with 64 MiB of memory, 71 with
+    /// Default memory for gathered pages. A batch that touches more pages than fit writes some of
+    /// them many times. Measured with `lastword run hashtable` (uniform writes to 68 MiB, a log of
+    /// 64 MiB): 1 540 bytes a transaction written to the heap image with 64 MiB of memory, 71 with
     /// enough.
     pub const GATHER_BYTES: u64 = 256 << 20;
 
@@ -138,8 +146,8 @@ impl FileHome {
         }
     }
 
-    /// The same home in parts, for a thread each, which share its memory for gathered pages. For a
-    /// home to which nothing was written yet.
+    /// Splits this heap image into parts, one for each thread, that share its memory for gathered
+    /// pages. Nothing may have been written to it yet.
     pub fn in_parts(self, parts: usize) -> Parts {
         let dirty_max = (self.dirty_max / parts.max(1)).max(1);
         let part = |share| FileHome::part(&self.area, share, dirty_max, &self.state);
@@ -385,7 +393,7 @@ fn one_run<'a>(masks: impl ExactSizeIterator<Item = &'a Mask>) -> Option<usize> 
     Some(start)
 }
 
-/// Writes to a place in the heap; answers how many system calls it took.
+/// Writes to an offset of the heap; returns the number of system calls.
 fn write(area: &Area, at: u64, slices: &mut [IoSlice<'_>]) -> Result<u64, Error> {
     let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
     write_all(area.handle(), slices, area.offset(at), ReadWriteFlags::empty())
@@ -412,33 +420,33 @@ mod tests {
     }
 
     #[test]
-    fn every_write_comes_home() {
-        suite::home_keeps_every_write(FileHome::new);
+    fn heap_image_keeps_every_write() {
+        suite::heap_image_keeps_every_write(FileHome::new);
     }
 
     #[test]
-    fn every_write_comes_home_when_memory_runs_short() {
-        suite::home_keeps_every_write(small);
-        suite::home_keeps_every_write(|file, offset, bytes| {
+    fn heap_image_short_of_memory_keeps_every_write() {
+        suite::heap_image_keeps_every_write(small);
+        suite::heap_image_keeps_every_write(|file, offset, bytes| {
             FileHome::new(file, offset, bytes).map(|home| home.with_gather_bytes_max(0))
         });
     }
 
     #[test]
-    fn every_write_comes_home_in_parts() {
+    fn heap_image_in_parts_keeps_every_write() {
         for parts in [2, 5] {
             let in_parts = |home: FileHome| home.in_parts(parts);
-            suite::home_keeps_every_write(|file, offset, bytes| {
+            suite::heap_image_keeps_every_write(|file, offset, bytes| {
                 FileHome::new(file, offset, bytes).map(in_parts)
             });
-            suite::home_keeps_every_write(|file, offset, bytes| {
+            suite::heap_image_keeps_every_write(|file, offset, bytes| {
                 small(file, offset, bytes).map(in_parts)
             });
         }
     }
 
     #[test]
-    fn parts_are_synced_once_and_one_that_fails_ends_all() {
+    fn parts_share_one_sync_and_one_failure() {
         let (_dir, file) = suite::pool();
         let all: Vec<u64> =
             (0..HEAP_BYTES / PAGE_BYTES).flat_map(|page| [run(page * 512, 1), page + 1]).collect();
@@ -459,9 +467,9 @@ mod tests {
 
     #[test]
     fn a_wrong_batch_writes_nothing() {
-        suite::home_refuses_wrong_batches(FileHome::new);
-        suite::home_refuses_wrong_batches(small);
-        suite::home_refuses_wrong_batches(|file, offset, bytes| {
+        suite::heap_image_refuses_wrong_batches(FileHome::new);
+        suite::heap_image_refuses_wrong_batches(small);
+        suite::heap_image_refuses_wrong_batches(|file, offset, bytes| {
             small(file, offset, bytes).map(|home| home.in_parts(3))
         });
     }
@@ -484,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_runs_short_of_memory_writes_early_and_syncs_at_the_barrier() {
+    fn gather_memory_exhausted_writes_early_syncs_at_barrier() {
         let (_dir, file) = suite::pool();
         let mut home = small(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
         for page in 0..7 {

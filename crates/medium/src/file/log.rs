@@ -1,35 +1,35 @@
-//! The log in a file: each group is written past the page cache and durable when it is written.
+//! Log in a file: each group bypasses the page cache and is durable when its write completes.
 //!
-//! | [`LogPath`] | groups under way | where |
+//! | [`LogPath`] | groups in flight | used when |
 //! |---|---|---|
-//! | io_uring, direct | 8 | file systems of disks |
-//! | pwritev2, direct | 1 | no io_uring for us, or no thread for it, or its file system blocks it |
-//! | pwritev2, page cache | 1 | the file system refuses direct writes, or is memory |
-//! | io_uring, page cache | 8 | where it is asked for: the kernel still writes one at a time |
+//! | io_uring, direct | 8 | the file system is on a disk |
+//! | pwritev2, direct | 1 | io_uring is denied, may start no thread, or blocks on the file system |
+//! | pwritev2, page cache | 1 | the file system refuses direct writes, or is in memory |
+//! | io_uring, page cache | 8 | requested explicitly: the kernel still writes one at a time |
 //!
 //! Invariants:
-//! - Groups are acknowledged in the order in which they came, each when it is durable.
-//! - A group is written from whole blocks to whole blocks: no block of an acknowledged record is
-//!   written again before the log is recycled.
-//! - The file's lock is held by the description that io_uring writes through: it lasts as long as
-//!   anything is under way, whatever becomes of the process.
-//! - After the first failure nothing is taken any more. What was sent before that may still be
-//!   written, as after a crash.
+//! - Groups are acknowledged in the order of their appends, each once it is durable.
+//! - A group covers whole blocks. No block of an acknowledged record is written again before the
+//!   log is recycled.
+//! - The description that io_uring writes through holds the file's lock. The lock lasts as long as
+//!   any group is in flight, even if the process is killed.
+//! - After the first failure no group is accepted. Groups sent before it may still be written, as
+//!   after a crash.
 //!
-//! `RWF_DSYNC` makes the write itself durable (by the device's forced unit access, or a flush),
-//! which saves the second system call and, on a file that was prewritten, every write of metadata.
+//! `RWF_DSYNC` makes the write itself durable (by the device's forced unit access, or a flush).
+//! This saves the second system call. On a prewritten file it also saves every metadata write.
 //!
-//! Why io_uring is not used through the page cache by itself: its workers write one group of a file
-//! at a time. Measured, 4 KiB, one / eight under way, ext4 on a virtual disk: 5 900 / 5 500
-//! groups/s, `pwritev2` 5 600; on tmpfs 77 us a group, `pwritev2` 0.6.
+//! io_uring is not the default through the page cache, because its workers write one group of a
+//! file at a time. Measured with 4 KiB, one / eight in flight, ext4 on a virtual disk: 5 900 /
+//! 5 500 groups/s, `pwritev2` 5 600. On tmpfs: 77 us a group, `pwritev2` 0.6.
 
 use std::fmt;
 use zerocopy::IntoBytes;
 
 use super::blocking::{self, Blocking};
+use super::in_flight::{Failure, Taken};
 use super::queued::Queued;
 use super::target::Target;
-use super::under_way::{Failure, Taken};
 use super::uring::{self, Uring};
 use crate::area::{Area, PAGE_BYTES, group_words};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
@@ -57,11 +57,11 @@ const BLOCK_BYTES: u64 = PAGE_BYTES;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Any number of threads may append and ask for acknowledgements; who appends never waits for who
-/// waits for the device. Dropping it waits for what is under way.
+/// Any number of threads may append and request acknowledgements. An append never waits for a
+/// thread that waits for the device. Dropping the log waits for groups in flight.
 #[derive(Debug)]
 pub struct FileLog {
-    /// First, because dropping it waits for what is under way.
+    /// First field, because dropping it waits for groups in flight.
     writer: Writer,
     target: Target,
     counts: Mutex<Counts>,
@@ -140,8 +140,9 @@ impl FileLog {
         if self.target.handle().kernel().is_none() {
             return Ok(self); // a system that stands for the kernel has no io_uring
         }
-        // What a killed process has given to io_uring is written after its end. Were the lock gone
-        // by then, it could fall on what the next opener has acknowledged.
+        // io_uring writes that a killed process has submitted may complete after its end. If
+        // the lock were released by then, such a write could overwrite data that the next
+        // opener has acknowledged.
         let is_safe = match self.target.direct() {
             Some(direct) => self.area().file().move_lock(direct)?,
             None => true,
@@ -261,9 +262,10 @@ fn can_read_direct(direct: &dyn Handle, area: &Area) -> bool {
     direct.read(block.words_mut().as_mut_bytes(), area.offset(0)).is_ok()
 }
 
-/// Whether the file system starts a transfer without waiting for its end. One that cannot blocks a
-/// thread of the kernel for each group, which is slower than blocking ours. Asked by a read: the
-/// kernel keeps one flag for both (`FMODE_NOWAIT`), and a wrong result costs time only.
+/// Returns whether the file system starts a transfer without waiting for its end. A file system
+/// that cannot blocks a kernel thread for each group, which is slower than blocking the caller.
+/// A read tests this: the kernel keeps one flag for both directions (`FMODE_NOWAIT`), and a wrong
+/// result costs only time.
 fn can_skip_waiting(direct: &dyn Handle, area: &Area) -> bool {
     let mut block = Buffer::new(BLOCK_BYTES as usize / 8);
     direct.can_skip_waiting(area.offset(0), block.words_mut().as_mut_bytes())
@@ -380,7 +382,7 @@ mod tests {
                     group.words_mut().fill(lap * 100 + at as u64);
                     log.append(at as u64 * 32768, group, 4096).unwrap();
                 };
-                // It ends with its writes under way; some systems cancel those then.
+                // The thread ends with its writes in flight; some systems cancel them then.
                 thread::scope(|scope| scope.spawn(|| (0..log.depth()).for_each(send)).join())
                     .unwrap();
                 for at in 0..log.depth() {
@@ -393,7 +395,8 @@ mod tests {
         }
     }
 
-    /// A log on a system that refuses something from its first write on; what it has written.
+    /// Returns a log on a system that refuses a fault's calls from the first write on, and the
+    /// system's counters.
     fn refused(fault: Fault, path: LogPath) -> (FileLog, Arc<Faults>) {
         let (dir, file) = suite::pool();
         drop(file);
@@ -452,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_dropped_with_groups_under_way_leaves_them_whole() {
+    fn dropped_log_leaves_groups_in_flight_whole() {
         for path in PATHS {
             let (_dir, file) = suite::pool();
             let log = by(path)(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
@@ -472,17 +475,17 @@ mod tests {
         }
     }
 
-    /// A killed process's last writes come after its end: whoever gets the lock must come after
-    /// them.
+    /// A killed process's last writes may complete after its end. The next owner of the lock must
+    /// come after them.
     #[test]
-    fn the_lock_lasts_as_long_as_what_is_under_way() {
+    fn lock_lasts_until_writes_complete() {
         let (_dir, file) = suite::pool();
         let log = FileLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
         let relock = || {
             let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
             rustix::fs::flock(file.handle().kernel().unwrap(), lock)
         };
-        // The one that writes has it, and not the one that the file was opened by.
+        // The description that writes holds the lock, not the one that opened the file.
         let elsewhere = log.path() == LogPath { io_uring: true, direct: true };
         assert_eq!(relock().is_err(), elsewhere, "{}", log.path());
         drop(log);
@@ -494,14 +497,14 @@ mod tests {
         for path in PATHS {
             let (_dir, file) = suite::pool();
             let log = by(path)(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-            let under_way = Mutex::new(0);
+            let in_flight = Mutex::new(0);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     for number in 0..400_u64 {
-                        while *lock(&under_way) == log.depth() {
+                        while *lock(&in_flight) == log.depth() {
                             thread::yield_now();
                         }
-                        *lock(&under_way) += 1;
+                        *lock(&in_flight) += 1;
                         let mut group = Buffer::new(512);
                         group.words_mut()[0] = number;
                         log.append(number % 16 * 4096, group, 512).unwrap();
@@ -518,7 +521,7 @@ mod tests {
                         }
                     };
                     assert_eq!(group.words()[0], number);
-                    *lock(&under_way) -= 1;
+                    *lock(&in_flight) -= 1;
                 }
             });
             assert_eq!(log.counts().persist_barriers, 400);

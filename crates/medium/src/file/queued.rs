@@ -1,33 +1,33 @@
-//! Groups by way of a queue that a recorded machine plays: several under way, completed in any
-//! order and in pieces, as io_uring does it.
+//! Group writes by a queue that a recorded machine simulates: several in flight, completed in any
+//! order and in pieces, as io_uring does.
 
-use super::under_way::{Failure, GroupFile, Next, Taken, UnderWay};
+use super::in_flight::{Failure, GroupFile, InFlight, Next, Taken};
 use super::uring::DEPTH;
 use crate::Buffer;
 use crate::recording::Queue;
 use crate::sync::{Mutex, lock};
 
-/// The groups that are under way.
+/// Groups in flight.
 #[derive(Debug)]
 pub(super) struct Queued {
     queue: Queue,
-    under_way: Mutex<UnderWay>,
+    in_flight: Mutex<InFlight>,
 }
 
 impl Queued {
     pub(super) fn new(queue: Queue) -> Queued {
-        Queued { queue, under_way: Mutex::new(UnderWay::new(DEPTH)) }
+        Queued { queue, in_flight: Mutex::new(InFlight::new(DEPTH)) }
     }
 
     /// Sends the first `words` words of a group to `offset` of the file.
     ///
     /// # Panics
-    /// When [`DEPTH`] groups are under way.
+    /// If [`DEPTH`] groups are already in flight.
     pub(super) fn append(&self, file: &dyn GroupFile, offset: u64, group: Buffer, words: usize) {
-        let mut under_way = lock(&self.under_way);
-        assert!(under_way.len() < DEPTH, "{DEPTH} groups are under way at most");
-        let number = under_way.add(offset, group, words);
-        self.send(file, &mut under_way, number);
+        let mut in_flight = lock(&self.in_flight);
+        assert!(in_flight.len() < DEPTH, "{DEPTH} groups are in flight at most");
+        let number = in_flight.add(offset, group, words);
+        self.send(file, &mut in_flight, number);
     }
 
     /// The oldest group, once it is durable.
@@ -36,31 +36,31 @@ impl Queued {
         file: &dyn GroupFile,
         wait: bool,
     ) -> Result<Option<Taken>, Failure> {
-        let mut under_way = lock(&self.under_way);
+        let mut in_flight = lock(&self.in_flight);
         loop {
-            let oldest = under_way.take()?;
-            if oldest.is_some() || under_way.len() == 0 {
+            let oldest = in_flight.take()?;
+            if oldest.is_some() || in_flight.len() == 0 {
                 return Ok(oldest);
             }
             let Some((number, result)) = self.queue.completion(wait) else { return Ok(None) };
-            match under_way.complete(number, result) {
+            match in_flight.complete(number, result) {
                 Next::Nothing => {}
-                Next::Submit => self.send(file, &mut under_way, number),
-                Next::Write => under_way.write(number, file),
+                Next::Submit => self.send(file, &mut in_flight, number),
+                Next::Write => in_flight.write(number, file),
             }
         }
     }
 
     /// Whether groups are written by blocking calls, because the queue did not write one.
     pub(super) fn is_blocking(&self) -> bool {
-        lock(&self.under_way).is_blocking()
+        lock(&self.in_flight).is_blocking()
     }
 
-    fn send(&self, file: &dyn GroupFile, under_way: &mut UnderWay, number: u64) {
-        if under_way.is_blocking() {
-            return under_way.write(number, file);
+    fn send(&self, file: &dyn GroupFile, in_flight: &mut InFlight, number: u64) {
+        if in_flight.is_blocking() {
+            return in_flight.write(number, file);
         }
-        if let Some((rest, offset)) = under_way.rest(number) {
+        if let Some((rest, offset)) = in_flight.rest(number) {
             self.queue.submit(number, offset, rest);
         }
     }

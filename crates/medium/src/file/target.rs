@@ -1,20 +1,20 @@
-//! The file that groups of the log are written to: past the page cache while its file system takes
-//! such writes, else through it.
+//! Target file of the log's groups: written directly while its file system accepts direct writes,
+//! and through the page cache afterwards.
 //!
-//! Direct reads work on some file systems that refuse direct writes (mergerfs, other FUSE), and no
-//! write can be tried when a pool is opened: rewriting a block that holds something could tear it.
-//! So the first direct write decides. A write refused with EINVAL has written nothing; it is
-//! repeated through the page cache with `RWF_DSYNC`, and so is every later one.
+//! The first direct write decides. A read is no test: some file systems (mergerfs, other FUSE)
+//! accept direct reads and refuse direct writes. A trial write at open is not possible, because
+//! rewriting a block in use could tear it. A write refused with EINVAL has written nothing. It is
+//! repeated through the page cache with `RWF_DSYNC`, and so is every later write.
 //!
-//! Direct writes that are in flight meanwhile do no harm: no two groups share a page, and a direct
-//! write of other pages neither reads nor drops those that the page cache has.
+//! Direct writes in flight during the switch are harmless. No two groups share a page, and a
+//! direct write neither reads nor drops other pages in the page cache.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
 
-use super::under_way::GroupFile;
+use super::in_flight::GroupFile;
 use crate::area::Area;
 use crate::mutants::{Mutant, planted};
 use crate::sync::{AtomicBool, Ordering};

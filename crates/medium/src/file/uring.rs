@@ -1,24 +1,25 @@
-//! Groups by way of io_uring: several at a time, and nobody waits for the device who need not.
+//! Group writes by io_uring: several groups in flight, and an append does not wait for the device.
 //!
 //! ```text
-//!   append        groups under way -> submission queue -> the kernel        locks `under_way`
-//!   acknowledge   completion queue -> groups under way -> the oldest        locks both, in turns
+//!   append        groups in flight -> submission queue -> the kernel        locks `in_flight`
+//!   acknowledge   completion queue -> groups in flight -> the oldest        locks both, in turns
 //!                 asleep in the kernel until something completes            locks `completions`
 //! ```
 //!
 //! Invariants:
-//! - The holder of `under_way`'s lock has the submission queue to itself, and leaves it empty,
-//!   unless the kernel refused what is in it; then nothing is submitted any more, and groups are
-//!   written by blocking calls (see `under_way`).
-//! - Who has locked `completions` has the completion queue to himself. It is locked first.
+//! - The holder of `in_flight`'s lock has exclusive use of the submission queue, and leaves it
+//!   empty unless the kernel refused its entry. Then nothing more is submitted, and groups are
+//!   written by blocking calls (see `in_flight`).
+//! - The holder of `completions` has exclusive use of the completion queue. It is locked first.
 //! - At most [`DEPTH`] writes are in both queues and the kernel together, so neither overflows.
-//! - The kernel reads a group's memory from submission to completion: its buffer is in `under_way`
-//!   for so long, whoever sent it and whatever became of him, and dropping waits for it.
+//! - The kernel reads a group's memory from submission to completion. Its buffer stays in
+//!   `in_flight` for that time, even if the sending thread ends, and dropping waits for it.
 //!
-//! Measured without gain, 4 and 64 KiB, one to eight in flight, on ext4 on a virtual disk, five
-//! rounds, interleaved: a registered file, registered buffers, cooperative task running (within
-//! 3 % of the median, where rounds differ by 10). Cooperative task running also lets a thread that
-//! appended and then computes hold back everybody's completions.
+//! Several variants gained nothing: a registered file, registered buffers, cooperative task
+//! running. They were within 3 % of the median, where rounds differ by 10. Measured with 4 and
+//! 64 KiB, one to eight in flight, on ext4 on a virtual disk, five rounds, interleaved.
+//! Cooperative task running has another drawback: a thread that appends and then computes delays
+//! every thread's completions.
 
 use std::fmt;
 use std::io;
@@ -27,28 +28,36 @@ use std::os::fd::AsRawFd;
 use io_uring::{EnterFlags, IoUring, opcode, types};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::under_way::{Failure, GroupFile, Next, Taken, UnderWay};
+use super::in_flight::{Failure, GroupFile, InFlight, Next, Taken};
 use crate::Buffer;
 use crate::sync::{Mutex, MutexGuard, TryLockError, lock, thread};
 use crate::system::FIRST_FD;
 
-/// Groups under way at most. One durable 4 KiB write at a time: 6 300/s; 8: 28 000/s; 16: 46 000/s
-/// (64 KiB: 5 900, 19 000, 25 000; a virtual disk): 8 keep up with any log that one thread fills,
-/// and what is lost in a crash stays small.
+/// Maximum number of groups in flight.
+///
+/// Durable writes a second on a virtual disk:
+///
+/// | in flight | 4 KiB | 64 KiB |
+/// |---|---|---|
+/// | 1 | 6 300 | 5 900 |
+/// | 8 | 28 000 | 19 000 |
+/// | 16 | 46 000 | 25 000 |
+///
+/// 8 keep up with any log that one thread fills, and the loss in a crash stays small.
 pub(super) const DEPTH: usize = 8;
 
-/// Bytes of one write at most: less than what the kernel takes in one call (2 GiB) and what a
-/// submission can say (4 GiB), in whole pages.
+/// Maximum bytes of one write, in whole pages: below the kernel's limit for one call (2 GiB) and
+/// the largest length in a submission (4 GiB).
 const WRITE_BYTES_MAX: usize = 1 << 30;
 
-/// How often the kernel may refuse a call for want of memory or because its queue is full, before
-/// that is an error. Any number would do: what cannot be submitted is written by a blocking call.
+/// Refusals of a call, for lack of memory or because the queue is full, that become an error. Any
+/// number would do: a group that cannot be submitted is written by a blocking call.
 const REFUSALS_MAX: u32 = 100;
 
-/// Queues on a descriptor that is not standard input, output or errors: those numbers are free
-/// where the process started with them closed, and are the program's to open.
+/// Creates queues on a descriptor other than standard input, output or errors. Those numbers are
+/// free if the process started with them closed, but they belong to the program.
 fn ring() -> Option<IoUring> {
-    // Each of the others takes one of the numbers until the last one has its own.
+    // Each unwanted ring occupies a low descriptor until one ring has a number above them.
     let mut others = Vec::new();
     loop {
         let ring = IoUring::new(DEPTH as u32).ok()?;
@@ -59,19 +68,19 @@ fn ring() -> Option<IoUring> {
     }
 }
 
-/// A pair of queues to the kernel, and the groups it may be reading.
+/// Pair of queues to the kernel, and the groups that it may be reading.
 pub(super) struct Uring {
-    /// Before `under_way`, so that the queues are gone before the memory they name.
+    /// Before `in_flight`, so that the queues are dropped before the memory that they reference.
     ring: IoUring,
-    under_way: Mutex<UnderWay>,
+    in_flight: Mutex<InFlight>,
     completions: Mutex<()>,
     write_bytes_max: usize,
 }
 
 impl Uring {
-    /// Queues that were seen to work, where the system lets us have them.
+    /// Returns queues that passed a trial call, if the system permits them.
     pub(super) fn new() -> Option<Uring> {
-        // Any refusal will do: a kernel without it, a filter, a limit, no memory.
+        // Any refusal means no io_uring: an old kernel, a filter, a limit, no memory.
         let ring = ring()?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe).ok()?;
@@ -80,23 +89,23 @@ impl Uring {
         }
         let mut uring = Uring {
             ring,
-            under_way: Mutex::new(UnderWay::new(DEPTH)),
+            in_flight: Mutex::new(InFlight::new(DEPTH)),
             completions: Mutex::new(()),
             write_bytes_max: WRITE_BYTES_MAX,
         };
         uring.can_enter().then_some(uring)
     }
 
-    /// Cuts writes into pieces, so that groups are resumed.
+    /// Splits writes into pieces, so that tests resume groups.
     #[cfg(test)]
     pub(super) fn with_write_bytes_max(mut self, bytes: usize) -> Uring {
         self.write_bytes_max = bytes;
         self
     }
 
-    /// Filters may let us set it up and not use it; ask before it matters.
+    // A filter may permit the setup and refuse the use; test before any group depends on it.
     fn can_enter(&mut self) -> bool {
-        // SAFETY: the entry names no memory.
+        // SAFETY: the entry references no memory.
         let pushed = unsafe { self.ring.submission().push(&opcode::Nop::new().build()) };
         pushed.is_ok()
             && self.ring.submit_and_wait(1).is_ok()
@@ -107,16 +116,16 @@ impl Uring {
     /// [`acknowledge`](Uring::acknowledge) returns the error.
     ///
     /// # Panics
-    /// When [`DEPTH`] groups are under way.
+    /// If [`DEPTH`] groups are already in flight.
     pub(super) fn append(&self, file: &dyn GroupFile, offset: u64, group: Buffer, words: usize) {
-        let mut under_way = lock(&self.under_way);
-        assert!(under_way.len() < DEPTH, "{DEPTH} groups are under way at most");
-        let number = under_way.add(offset, group, words);
-        self.send(file, &mut under_way, number);
+        let mut in_flight = lock(&self.in_flight);
+        assert!(in_flight.len() < DEPTH, "{DEPTH} groups are in flight at most");
+        let number = in_flight.add(offset, group, words);
+        self.send(file, &mut in_flight, number);
     }
 
-    /// The oldest group, once it is durable. Who does not wait is told `None` also while another
-    /// thread waits: that one gets it.
+    /// Returns the oldest group, once it is durable. A caller that does not wait also gets `None`
+    /// while another thread waits: that thread gets the group.
     pub(super) fn acknowledge(
         &self,
         file: &dyn GroupFile,
@@ -131,35 +140,35 @@ impl Uring {
             },
         };
         loop {
-            let mut under_way = lock(&self.under_way);
-            self.complete(&completions, &mut under_way, Some(file));
-            let oldest = under_way.take()?;
-            if oldest.is_some() || !wait || under_way.len() == 0 {
+            let mut in_flight = lock(&self.in_flight);
+            self.complete(&completions, &mut in_flight, Some(file));
+            let oldest = in_flight.take()?;
+            if oldest.is_some() || !wait || in_flight.len() == 0 {
                 return Ok(oldest);
             }
-            let rest = under_way.rest(under_way.oldest());
+            let rest = in_flight.rest(in_flight.oldest());
             let (bytes, offset) = rest.map_or((0, 0), |(rest, at)| (rest.len() as u64, at));
-            // Asleep without `under_way`: others append meanwhile. No completion is missed: only
-            // the holder of `completions` takes any, and the kernel looks before it sleeps. One
-            // will come: the oldest group is sent, or it would be durable or failed. So the loop
-            // ends: each turn takes a completion, and each group has a bounded number of them.
-            drop(under_way);
+            // Sleep without `in_flight`, so that others can append. No completion is missed: only
+            // the holder of `completions` takes any, and the kernel checks before it sleeps. A
+            // completion will come: the oldest group is sent, or it would be durable or failed. The
+            // loop ends: each pass takes a completion, and a group has a bounded number of them.
+            drop(in_flight);
             let asleep = self.sleep(&completions);
             asleep.map_err(|error| Failure { offset, bytes, source: Some(error) })?;
         }
     }
 
-    /// Whether groups are written by blocking calls, because the kernel did not write one.
+    /// Returns whether groups are written by blocking calls, because the kernel did not write one.
     pub(super) fn is_blocking(&self) -> bool {
-        lock(&self.under_way).is_blocking()
+        lock(&self.in_flight).is_blocking()
     }
 
-    /// Gives what is left of a group to the kernel.
-    fn send(&self, file: &dyn GroupFile, under_way: &mut MutexGuard<'_, UnderWay>, number: u64) {
-        if under_way.is_blocking() {
-            return under_way.write(number, file);
+    /// Submits the unwritten rest of a group to the kernel.
+    fn send(&self, file: &dyn GroupFile, in_flight: &mut MutexGuard<'_, InFlight>, number: u64) {
+        if in_flight.is_blocking() {
+            return in_flight.write(number, file);
         }
-        let Some((rest, offset)) = under_way.rest(number) else { return };
+        let Some((rest, offset)) = in_flight.rest(number) else { return };
         let bytes = rest.len().min(self.write_bytes_max) as u32;
         let write = opcode::Write::new(types::Fd(file.fd().as_raw_fd()), rest.as_ptr(), bytes)
             .offset(offset)
@@ -167,26 +176,26 @@ impl Uring {
             .build()
             .user_data(number);
         let pushed = {
-            // SAFETY: `under_way` is locked, and nobody looks at the submission queue without it.
+            // SAFETY: `in_flight` is locked, and its holder alone accesses the submission queue.
             let mut queue = unsafe { self.ring.submission_shared() };
-            // What is in it was refused, and names memory that is kept, but may not be submitted.
-            // SAFETY: `bytes` bytes from `rest` on are a part of a buffer in `under_way`, where
-            // nothing writes to it. It leaves when it is durable, so when this write has
-            // completed; `drop` waits for completion or leaks it. A buffer's memory does not
-            // move when the buffer does.
+            // A refused entry references memory that is kept, but it must never be submitted.
+            // SAFETY: `bytes` bytes from `rest` on are a part of a buffer in `in_flight`, where
+            // nothing writes to it. The buffer leaves when the group is durable, so after this
+            // write has completed; `drop` waits for completion or leaks it. A buffer's memory does
+            // not move when the buffer does.
             queue.is_empty() && unsafe { queue.push(&write) }.is_ok()
         };
-        // An entry that the kernel did not take stays in the queue and is never submitted: from
-        // here on nothing is. So it can name memory that is freed, and the group is not written
-        // twice at a time.
+        // An entry that the kernel did not take stays in the queue, and nothing is submitted from
+        // here on. So the entry may reference freed memory, and the group is never written by two
+        // writes at a time.
         if !pushed || !self.submit() {
-            under_way.give_queue_up();
-            under_way.write(number, file);
+            in_flight.give_queue_up();
+            in_flight.write(number, file);
         }
     }
 
-    /// Submits the one entry in the submission queue; `under_way` is locked. Returns whether the
-    /// kernel has taken it: on any error, and when it returns 0, it has not.
+    /// Submits the one entry in the submission queue; `in_flight` is locked. Returns whether the
+    /// kernel has taken it: it has not on any error, nor when it returns 0.
     fn submit(&self) -> bool {
         for _ in 0..REFUSALS_MAX {
             match self.enter(1, 0, EnterFlags::empty()) {
@@ -198,42 +207,42 @@ impl Uring {
         false
     }
 
-    /// Notes what has completed; sends what is left of short writes, if there is a file for it.
+    /// Records completions; resubmits the rest of short writes, if `file` is given.
     fn complete(
         &self,
         _completions: &MutexGuard<'_, ()>,
-        under_way: &mut MutexGuard<'_, UnderWay>,
+        in_flight: &mut MutexGuard<'_, InFlight>,
         file: Option<&dyn GroupFile>,
     ) {
-        // SAFETY: `completions` is locked, and nobody looks at the completion queue without it.
+        // SAFETY: `completions` is locked, and its holder alone accesses the completion queue.
         for entry in unsafe { self.ring.completion_shared() } {
             let (number, written) = (entry.user_data(), usize::try_from(entry.result()));
             let result = written.map_err(|_| Errno::from_raw_os_error(-entry.result()));
-            match (under_way.complete(number, result), file) {
+            match (in_flight.complete(number, result), file) {
                 (Next::Nothing, _) => {}
-                (Next::Submit, Some(file)) => self.send(file, under_way, number),
-                // By this thread, with both locks: others wait for the device as well as this one,
-                // where the queue would have let them go on. That is slower, and no different.
-                (Next::Write, Some(file)) => under_way.write(number, file),
-                (_, None) => under_way.refuse(number, Errno::CANCELED.into()),
+                (Next::Submit, Some(file)) => self.send(file, in_flight, number),
+                // This thread writes with both locks held, so other threads wait for the device
+                // where the queue would let them continue. That is slower, and equally correct.
+                (Next::Write, Some(file)) => in_flight.write(number, file),
+                (_, None) => in_flight.refuse(number, Errno::CANCELED.into()),
             }
         }
     }
 
-    /// Waits until something completes; only the holder of `completions` takes it.
+    /// Waits until something completes; only the holder of `completions` takes completions.
     fn sleep(&self, _completions: &MutexGuard<'_, ()>) -> io::Result<()> {
         self.enter(0, 1, EnterFlags::GETEVENTS).map(drop)
     }
 
-    /// Enters the kernel. It ends: refusals are counted. Signals that interrupt a thread that waits
-    /// are not, for the device goes on meanwhile, and the kernel looks for a completion before it
-    /// sleeps again; how often that happens is for the sender of the signals to decide.
+    /// Enters the kernel. It ends: refusals are counted. Interruptions by signals are not counted,
+    /// because the device goes on meanwhile and the kernel checks for a completion before it sleeps
+    /// again. Their number depends only on the sender of the signals.
     fn enter(&self, submit: u32, complete: u32, flags: EnterFlags) -> io::Result<usize> {
         let submitter = self.ring.submitter();
         let mut refusals = 0;
         loop {
-            // SAFETY: no memory is passed beside the queues', and what an entry in them names
-            // stays for as long as it must (see `send`).
+            // SAFETY: no memory is passed besides the queues, and the memory that their entries
+            // reference outlives them (see `send`).
             let error = match unsafe { submitter.enter::<()>(submit, complete, flags.bits(), None) }
             {
                 Ok(submitted) => return Ok(submitted),
@@ -252,18 +261,18 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Waits for the kernel to let go of the groups. Ends: nothing is submitted any more, so each
-    /// turn takes one of at most [`DEPTH`] completions.
+    /// Waits until the kernel no longer reads any group. It ends: nothing more is submitted, so
+    /// each pass takes one of at most [`DEPTH`] completions.
     fn drop(&mut self) {
         let completions = lock(&self.completions);
-        let mut under_way = lock(&self.under_way);
+        let mut in_flight = lock(&self.in_flight);
         loop {
-            self.complete(&completions, &mut under_way, None);
-            if !under_way.any_sent() {
+            self.complete(&completions, &mut in_flight, None);
+            if !in_flight.any_sent() {
                 return;
             }
             if self.sleep(&completions).is_err() {
-                return under_way.leak();
+                return in_flight.leak();
             }
         }
     }
@@ -271,7 +280,7 @@ impl Drop for Uring {
 
 impl fmt::Debug for Uring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Uring").field("under_way", &self.under_way).finish_non_exhaustive()
+        f.debug_struct("Uring").field("in_flight", &self.in_flight).finish_non_exhaustive()
     }
 }
 
@@ -288,7 +297,7 @@ mod tests {
     use crate::suite::or_skip;
     use crate::sync::Arc;
 
-    /// Any file; what falls back to a blocking write is written with `pwritev2`.
+    /// Any file; fallback writes use `pwritev2`.
     impl<T: AsFd> GroupFile for T {
         fn fd(&self) -> BorrowedFd<'_> {
             self.as_fd()
@@ -303,8 +312,8 @@ mod tests {
         or_skip(Uring::new().ok_or("it is not to be had here"), "io_uring")
     }
 
-    // A write into a full pipe completes when somebody reads, and not before: a device that the
-    // tests control. What the pipe was filled with are zeros.
+    // A write into a full pipe completes only once it is read, so tests control this device. The
+    // pipe is filled with zeros.
     fn full_pipe() -> (PipeReader, PipeWriter, usize) {
         let (reader, mut writer) = io::pipe().unwrap();
         rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
@@ -330,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Runs it on another thread, until that sleeps in the kernel.
+    /// Runs it on another thread, and waits until that thread sleeps in the kernel.
     fn asleep<T: Send + 'static>(
         run: impl FnOnce() -> T + Send + 'static,
     ) -> thread::JoinHandle<T> {
@@ -348,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn one_appends_while_another_sleeps_and_a_later_completion_waits_for_its_turn() {
+    fn append_proceeds_while_acknowledge_sleeps() {
         let Some(uring) = uring().map(Arc::new) else { return };
         let (mut reader, writer, filled) = full_pipe();
         let writer = Arc::new(writer);
@@ -357,8 +366,8 @@ mod tests {
         let (its_uring, its_writer) = (uring.clone(), writer.clone());
         let sleeper = asleep(move || its_uring.acknowledge(&its_writer, true));
         uring.append(&file, 4096, group(2), 512);
-        // The sleeper notes that the second is durable and goes on waiting for the first.
-        while lock(&uring.under_way).rest(1).is_some() {
+        // The sleeping thread records that the second is durable, and still waits for the first.
+        while lock(&uring.in_flight).rest(1).is_some() {
             thread::yield_now();
         }
         assert!(uring.acknowledge(&writer, false).unwrap().is_none());
@@ -392,7 +401,7 @@ mod tests {
     #[test]
     fn a_write_that_ends_early_is_resumed_where_it_ended() {
         let Some(uring) = uring() else { return };
-        // Some kernels end the write when the pipe is full, others wait for room for all of it.
+        // Some kernels end the write when the pipe is full; others wait for room for all of it.
         let uring = Arc::new(uring.with_write_bytes_max(300 << 10));
         let (mut reader, writer) = io::pipe().unwrap();
         let mut group = Buffer::new(1 << 17);
@@ -413,8 +422,8 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         uring.append(&file, 0, group(1), 512);
         assert!(!uring.is_blocking());
-        // As if an earlier one had been refused: it stands in the queue for good.
-        // SAFETY: no other queue exists here, and the entry names no memory.
+        // As if an earlier entry had been refused: it stays in the queue for good.
+        // SAFETY: no other queue exists here, and the entry references no memory.
         unsafe { uring.ring.submission_shared().push(&opcode::Nop::new().build()).unwrap() };
         uring.append(&file, 4096, group(2), 512);
         assert!(uring.is_blocking());
@@ -436,13 +445,13 @@ mod tests {
         let send = |i| uring.append(&file, 4096 * i as u64, group(1), 512);
         (0..DEPTH).for_each(send);
         let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| send(DEPTH)));
-        let panic = panic.expect_err("there is no room");
-        let told = panic.downcast_ref::<String>().map_or("", String::as_str);
-        let told = panic.downcast_ref::<&str>().copied().unwrap_or(told);
-        assert!(told.contains("8 groups are under way at most"), "{told}");
+        let panic = panic.expect_err("the queue is full");
+        let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+        let text = panic.downcast_ref::<&str>().copied().unwrap_or(text);
+        assert!(text.contains("8 groups are in flight at most"), "{text}");
     }
 
-    /// Direct writes that begin between blocks are refused, as all are by some file systems.
+    /// Refuses direct writes that begin inside a block, as some file systems refuse all of them.
     #[test]
     fn refused_direct_write_falls_back_to_blocking() {
         struct Half {

@@ -1,9 +1,8 @@
-//! Lines that are stored to and not written back yet, so that a line that is stored to again soon
-//! is written back once.
+//! Write combining: a line that is stored to again soon is written back once.
 //!
-//! Combining pays where few lines take most of the writes, and costs where each write has its own:
-//! figures in [`home`](super::home). So each batch says what it would have saved, and the next one
-//! goes by it.
+//! Combining pays where few lines take most of the writes, and costs where each write has its own
+//! line ([`home`](super::home) has the figures). Each batch therefore counts the write-backs that
+//! combining would save, and the next batch follows that count.
 
 use crate::cpu::LINE_WORDS;
 
@@ -27,16 +26,17 @@ pub enum Combining {
 struct Rules {
     /// Begin when this many of 100 lines of a batch were waiting already.
     begin_percent: u64,
-    /// Stop when fewer were. Less than what begins, so that a batch in between changes nothing.
+    /// Percentage of saved lines below which combining stops. It is less than the starting
+    /// percentage, so a batch in between changes nothing.
     stop_percent: u64,
-    /// While not combining, every so many batches one is combined, to see what it saves.
+    /// While not combining, one batch in this many is combined to measure its savings.
     probe_batches: u32,
     /// A batch of fewer lines says nothing about the next, which is not combined.
     lines_min: u64,
 }
 
-/// Combining saves lines, not time on memory: a tenth is lost where four of five lines are saved, a
-/// quarter where not quite half are, and a device of 1 GB/s is twice as fast in the first case
+/// Combining saves lines, not time on memory. It loses a tenth where four of five lines are saved,
+/// and a quarter where not quite half are. A device of 1 GB/s is twice as fast in the first case
 /// (figures in `home`). A combined batch of uniform writes costs half more, so one in 64 costs less
 /// than a hundredth.
 const WHEN_SKEWED: Rules =
@@ -85,7 +85,7 @@ impl Combiner {
         }
     }
 
-    /// Another that combines by the same rules, for another part of home.
+    /// Returns an empty combiner with the same rules, for another part of the heap image.
     pub(super) fn anew(&self) -> Combiner {
         Combiner::new(self.kind)
     }
@@ -100,7 +100,7 @@ impl Combiner {
         self.lines == 0
     }
 
-    /// That a line was stored to. Answers the line that must be written back for it, if one must.
+    /// Records a store to a line. Returns the line that it evicts, which must be written back.
     #[inline(always)]
     pub(super) fn touch(&mut self, line: usize) -> Option<usize> {
         let hash = (line as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

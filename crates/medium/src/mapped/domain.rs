@@ -1,6 +1,6 @@
-//! The persistence domain: what a store to mapped memory has to reach to be durable.
+//! Persistence domain: the level that a store to mapped memory must reach to be durable.
 //!
-//! | | mapping | home and log | persist barrier |
+//! | | mapping | heap image and log | persist barrier |
 //! |---|---|---|---|
 //! | [`dax`](Domain::dax) | synchronous | past the cache, or lines written back | a fence |
 //! | [`persistent_cache`](Domain::persistent_cache) | synchronous if it can be | stores | a fence |
@@ -17,8 +17,8 @@ use crate::mutants::{Mutant, planted};
 use crate::sync::Arc;
 use crate::{Counts, Error, PoolFile};
 
-/// What a store to mapped memory has to reach to be durable: one of the three back ends that map
-/// their file. Cheap to clone; home and log of a pool share one, and so the emulated device.
+/// Persistence domain of a back end that maps its file. Cheap to clone. The heap image and the log
+/// of a pool share one, and thereby the emulated device.
 #[derive(Clone, Debug)]
 pub struct Domain {
     /// How the file is mapped, tried in this order.
@@ -78,7 +78,7 @@ impl Domain {
     }
 
     /// For experiments: memory (a file on tmpfs, or any other) with the latency and bandwidth of
-    /// persistent memory. What it keeps survives the process, not the machine.
+    /// persistent memory. Its contents survive the process, not the machine.
     pub fn emulated(device: Arc<Emulation>) -> Domain {
         let write_back = Some(LineWriteBack::detect());
         Domain { sharing: &[Sharing::Shared], write_back, emulation: Some(device) }
@@ -115,12 +115,12 @@ impl Domain {
                 self.write_back.is_none(),
             )));
         }
-        let (last, before) = self.sharing.split_last().expect("there is a way to map");
+        let (last, before) = self.sharing.split_last().expect("a domain has a way to map");
         let mapped = before.iter().find_map(|&way| area.map(way).ok());
         mapped.map_or_else(|| area.map(*last), Ok).map(Mapped::Real)
     }
 
-    /// Waits as long as a barrier behind so many lines takes; answers how many cycles it was.
+    /// Waits as long as a barrier after this many lines takes; returns the cycles waited.
     pub(super) fn wait(&self, lines: u64) -> u64 {
         let bytes = lines * LINE_BYTES as u64;
         self.emulation.as_ref().map_or(0, |device| device.wait(bytes))
@@ -135,7 +135,7 @@ impl Domain {
             Some(_) => to.stream(first, group),
             None => to.store(first, group),
         }
-        // Durable is what has left the store buffer.
+        // A store is durable once it has left the store buffer.
         if !planted(Mutant::GroupNotFenced) {
             to.fence();
         }
@@ -154,7 +154,7 @@ fn half(to: &(impl Stores + ?Sized), first: usize, group: &[u64], head_past: boo
     }
 }
 
-/// What one medium has stored, and waited for the device.
+/// Stores of one medium, and its waits for the device.
 #[derive(Debug)]
 pub(super) struct Account {
     emulation: Option<Arc<Emulation>>,
@@ -175,7 +175,7 @@ impl Account {
         Account { emulation, lines: 0, lines_before: 0, persist_barriers: 0, delay_cycles: 0 }
     }
 
-    /// One for another part of the same home.
+    /// Returns an empty account for another part of the same heap image.
     pub(super) fn anew(&self) -> Account {
         Account::over(self.emulation.clone())
     }
@@ -184,7 +184,7 @@ impl Account {
         self.lines += lines;
     }
 
-    /// Waits as long as a barrier behind what was sent since the last one takes.
+    /// Waits as long as a barrier takes for the lines sent since the last one.
     pub(super) fn barrier(&mut self) {
         let bytes = (self.lines - self.lines_before) * LINE_BYTES as u64;
         self.lines_before = self.lines;
@@ -228,7 +228,7 @@ mod tests {
         let path = file.path().display().to_string();
         let error = error.to_string();
         assert!(error.starts_with(&path) && error.contains("-o dax"), "{error}");
-        // Neither does a home or a log without one.
+        // A heap image or a log without synchronous mappings fails too.
         let dax = Domain { sharing: &[Sharing::Synchronous], ..Domain::persistent_cache() };
         let home = MappedHome::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &dax);
         assert!(matches!(home, Err(Error::NoDax { .. })), "{home:?}");
@@ -237,7 +237,9 @@ mod tests {
     }
 
     fn runs_the_suite(domain: &Domain) {
-        suite::home_keeps_every_write(|file, at, bytes| MappedHome::new(file, at, bytes, domain));
+        suite::heap_image_keeps_every_write(|file, at, bytes| {
+            MappedHome::new(file, at, bytes, domain)
+        });
         suite::log_keeps_every_group(|file, at, bytes| MappedLog::new(file, at, bytes, domain));
     }
 
@@ -250,7 +252,7 @@ mod tests {
             let log = MappedLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain);
             assert!(matches!(log, Err(Error::ReadOnly { .. })), "{log:?}");
         }
-        // Which of the two answers depends on what the file system looks at first.
+        // The file system's order of checks decides which of the two errors it returns.
         let dax = Domain::dax(&file);
         assert!(matches!(dax, Err(Error::ReadOnly { .. } | Error::NoDax { .. })), "{dax:?}");
     }

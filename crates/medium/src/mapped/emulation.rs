@@ -1,7 +1,7 @@
-//! A device that we lack: its latency and bandwidth, spun on the cycle counter.
+//! Emulated persistent memory: latency and bandwidth, spun on the cycle counter.
 //!
-//! Each persist barrier waits as long as the device would have taken: max(latency, bytes /
-//! bandwidth), where the bandwidth is one budget for all threads, home and log alike (DudeTM,
+//! Each persist barrier waits as long as the device would take: max(latency, bytes / bandwidth).
+//! The bandwidth is one budget for all threads, shared by the heap image and the log (DudeTM,
 //! section 5.1).
 
 use crate::cpu;
@@ -53,7 +53,7 @@ impl Emulation {
         self.bandwidth_bytes_per_second
     }
 
-    /// Spins as long as a barrier behind `bytes` bytes takes; answers how many cycles it was.
+    /// Spins as long as a barrier after `bytes` bytes takes; returns the cycles spun.
     pub fn wait(&self, bytes: u64) -> u64 {
         let start = cpu::cycles();
         let end = start.saturating_add(self.latency_cycles).max(self.reserve(start, bytes));
@@ -68,8 +68,8 @@ impl Emulation {
         }
     }
 
-    /// Takes the device's time for `bytes` bytes, behind what others have taken; answers when it
-    /// will be done.
+    /// Reserves the device's time for `bytes` bytes after earlier reservations; returns the cycle
+    /// at which the transfer ends.
     fn reserve(&self, now: u64, bytes: u64) -> u64 {
         if self.bandwidth_bytes_per_second == 0 || bytes == 0 {
             return 0;
@@ -129,7 +129,7 @@ mod tests {
                 scope.spawn(|| (0..10).map(|_| device.wait(50_000)).sum::<u64>());
             }
         });
-        // A million bytes at 1 GB/s: at least a millisecond for whoever comes last.
+        // A million bytes at 1 GB/s: at least a millisecond for the last thread.
         assert!(device.free_at.load(Ordering::Relaxed) - start >= device.cycles_per_second / 1001);
     }
 }

@@ -1,6 +1,6 @@
-//! Home in mapped memory: words are stored through the mapping and leave the cache.
+//! Heap image in mapped memory: words are stored through the mapping and leave the cache.
 //!
-//! A batch goes one of three ways, the same from one barrier to the next:
+//! A batch is stored in one of three modes, which is the same from one barrier to the next:
 //!
 //! | | when | how |
 //! |---|---|---|
@@ -18,16 +18,17 @@
 //! | combining | 16.7 (1.00) | 39.5 (.34) | 17.2 (.69) | 18.4 (.56) | 21.4 (.18) |
 //! | in cache | 20.6 | 58.9 | 24.7 | 27.6 | 30.0 |
 //!
-//! Past the cache, because a store into it must bring its line first. Storing and writing back line
-//! by line (CLWB) took a fifth to two thirds longer in a throw-away program, but 4 to 15 % less in
-//! the last column. A partial line is cheap for DRAM; media that write whole lines only were not
-//! measured.
+//! The straight mode bypasses the cache, because a store into it must fetch its line first. Storing
+//! and writing back line by line (CLWB) took a fifth to two thirds longer in a throw-away program,
+//! but 4 to 15 % less in the last column. A partial line is cheap for DRAM; media that write whole
+//! lines only were not measured.
 //!
-//! What did not pay there: writing lines back 16 to 256 lines behind the stores (as slow as at
-//! once); a map of all lines touched, written back at the barrier (half as fast as straight);
-//! prefetching lines 4 to 64 runs ahead on the straight way (0 to 10 % slower: the store buffer
-//! looks ahead far enough). While combining, prefetching 16 runs ahead gains up to a quarter on
-//! runs of four.
+//! Three alternatives did not pay in that program:
+//! - Writing lines back 16 to 256 lines after their stores: as slow as at once.
+//! - A map of all lines touched, written back at the barrier: half as fast as straight.
+//! - Prefetching lines 4 to 64 runs ahead in straight mode: 0 to 10 % slower, since the store
+//!   buffer looks ahead far enough. While combining, prefetching 16 runs ahead gains up to a
+//!   quarter on runs of four.
 
 use crate::area::Area;
 use crate::cpu::{LINE_WORDS, LineWriteBack};
@@ -62,7 +63,7 @@ pub struct MappedHome {
     /// Keeps the file locked, and so its length, while it is mapped.
     area: Area,
     mapped: Arc<Mapped>,
-    /// What it takes of each batch; `None`: everything.
+    /// Subset of each batch that this part writes; `None`: all of it.
     share: Option<Share>,
     write_back: Option<LineWriteBack>,
     combiner: Combiner,
@@ -92,10 +93,11 @@ impl MappedHome {
         })
     }
 
-    /// Whether lines are combined (default [`Combining::WhenSkewed`]). For a home to which
-    /// nothing was written since the last barrier.
+    /// Selects whether lines are combined (default [`Combining::WhenSkewed`]). Nothing may have
+    /// been written since the last barrier.
     ///
     /// # Panics
+    /// If something was written since the last barrier: its lines may wait.
     /// When something was: its lines may wait.
     pub fn with_combining(mut self, combining: Combining) -> MappedHome {
         assert!(self.combiner.is_idle(), "the rules change between batches");
@@ -103,8 +105,8 @@ impl MappedHome {
         self
     }
 
-    /// The same home in parts, for a thread each, over one mapping. Each part decides by itself
-    /// whether its lines are combined. For a home to which nothing was written yet.
+    /// Splits this heap image into parts, one for each thread, over one mapping. Each part decides
+    /// by itself whether to combine lines. Nothing may have been written yet.
     pub fn in_parts(self, parts: usize) -> Parts {
         let part = |share| MappedHome {
             area: self.area.clone(),
@@ -152,7 +154,7 @@ impl HomeMedium for MappedHome {
     }
 }
 
-/// Stores a batch; answers how many lines leave the cache.
+/// Stores a batch; returns the number of lines that leave the cache.
 #[inline(always)]
 fn put(
     heap: &(impl Stores + ?Sized),
@@ -178,7 +180,7 @@ fn put(
     }
 }
 
-/// Writes back the lines that wait, and waits for all; answers how many lines they were.
+/// Writes back the pending lines and waits for all of them; returns their number.
 fn finish(
     heap: &(impl Stores + ?Sized),
     combiner: &mut Combiner,
@@ -191,14 +193,14 @@ fn finish(
             lines += 1;
         });
     }
-    // What was written back, or needs not be, is durable from here on.
+    // Everything written back is durable from here on, and so is what needs no write-back.
     if !planted(Mutant::HomeBarrierSkipped) {
         heap.fence();
     }
     lines
 }
 
-/// Puts each run in its place; answers how many lines they touched, neighbours in one line once.
+/// Stores each run; returns the lines touched, adjacent words of one line counted once.
 #[inline(always)]
 fn straight(writes: &[u64], put: impl Fn(usize, &[u64])) -> u64 {
     let mut lines = 0;
@@ -217,8 +219,8 @@ fn straight(writes: &[u64], put: impl Fn(usize, &[u64])) -> u64 {
     lines as u64
 }
 
-/// Stores each run, and writes a line back when another needs its place among those that wait;
-/// answers how many lines that were.
+/// Stores each run, and writes a pending line back when another line needs its slot; returns the
+/// number of lines written back.
 #[inline(always)]
 fn combining(
     heap: &(impl Stores + ?Sized),
@@ -265,18 +267,18 @@ mod tests {
     use crate::writes::run;
 
     #[test]
-    fn every_write_comes_home() {
+    fn mapped_heap_image_keeps_every_write() {
         for domain in suite::domains() {
-            suite::home_keeps_every_write(|file, offset, bytes| {
+            suite::heap_image_keeps_every_write(|file, offset, bytes| {
                 MappedHome::new(file, offset, bytes, &domain)
             });
         }
     }
 
     #[test]
-    fn every_write_comes_home_when_lines_are_combined() {
+    fn combined_lines_keep_every_write() {
         for domain in suite::domains() {
-            suite::home_keeps_every_write(|file, offset, bytes| {
+            suite::heap_image_keeps_every_write(|file, offset, bytes| {
                 let home = MappedHome::new(file, offset, bytes, &domain)?;
                 Ok(home.with_combining(Combining::Always))
             });
@@ -284,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn every_write_comes_home_in_parts() {
+    fn mapped_parts_keep_every_write() {
         for domain in suite::domains() {
             for parts in [2, 5] {
-                suite::home_keeps_every_write(|file, offset, bytes| {
+                suite::heap_image_keeps_every_write(|file, offset, bytes| {
                     let home = MappedHome::new(file, offset, bytes, &domain)?;
                     Ok(home.with_combining(Combining::Always).in_parts(parts))
                 });
@@ -298,10 +300,10 @@ mod tests {
     #[test]
     fn a_wrong_batch_writes_nothing() {
         for domain in suite::domains() {
-            suite::home_refuses_wrong_batches(|file, offset, bytes| {
+            suite::heap_image_refuses_wrong_batches(|file, offset, bytes| {
                 MappedHome::new(file, offset, bytes, &domain).map(|home| home.in_parts(3))
             });
-            suite::home_refuses_wrong_batches(|file, offset, bytes| {
+            suite::heap_image_refuses_wrong_batches(|file, offset, bytes| {
                 MappedHome::new(file, offset, bytes, &domain)
             });
         }

@@ -1,7 +1,7 @@
-//! Mapped memory that transactions run on in place, and that slots of a log are stored to.
+//! Mapped memory for transactions that run in place and for log slots that are stored to.
 //!
 //! A [`MappedHome`](super::MappedHome) takes batches from one thread. Here many threads load, store
-//! and wait for what they have stored themselves; who stores what when is theirs to arrange.
+//! and wait for their own stores. The callers arrange the order of stores to each word.
 //!
 //! ```text
 //!   load           what was stored last, durable or not
@@ -10,8 +10,8 @@
 //!   stream         past the cache                               } thread's next barrier (A2, A3)
 //! ```
 //!
-//! On a recorded machine loads are answered by a copy of the words in ordinary memory: a load takes
-//! no decision about what a crash leaves, and costs the same everywhere.
+//! On a recorded machine, loads read a copy of the words in ordinary memory. A load does not affect
+//! the state after a crash, so it costs the same everywhere.
 
 use crate::area::Area;
 use crate::cpu::{LINE_BYTES, LineWriteBack};
@@ -40,7 +40,7 @@ use crate::{Error, Memory, PoolFile};
 /// ```
 #[derive(Debug)]
 pub struct InPlace {
-    /// What loads see: the mapping itself, or a recorded machine's copy of it.
+    /// Memory that loads read: the mapping itself, or a recorded machine's copy of it.
     view: Arc<Memory>,
     /// With its place, for errors.
     recorded: Option<(RecordedArea, Area)>,
@@ -77,19 +77,19 @@ impl InPlace {
         Ok(InPlace { view: Arc::new(view), recorded, write_back, emulation })
     }
 
-    /// The words, to be loaded. Whoever stores to them past [`store`](InPlace::store) is not seen
-    /// by a recorded machine.
+    /// Returns the words for loads. A recorded machine does not see stores that bypass
+    /// [`store`](InPlace::store).
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64] {
         self.view.words()
     }
 
-    /// The memory that has the words, for who loads them most of the time.
+    /// Returns the memory that has the words, for callers that mostly load.
     pub fn memory(&self) -> Arc<Memory> {
         Arc::clone(&self.view)
     }
 
-    /// Stores a word into the cache. Relaxed: what orders it for other threads is the caller's.
+    /// Stores a word into the cache. Relaxed: the caller orders it for other threads.
     #[inline(always)]
     pub fn store(&self, index: usize, value: u64) {
         self.words()[index].store(value, Ordering::Relaxed);
@@ -98,11 +98,11 @@ impl InPlace {
         }
     }
 
-    /// Stores a word into the cache if `current` is there; answers what was. Orders as a lock: what
-    /// was stored before it is seen by who loads the new word, if it does with Acquire.
+    /// Stores a word into the cache if the word is `current`; returns the old value. Orders as a
+    /// lock does: a thread that loads the new word with Acquire sees all stores before this one.
     ///
     /// # Errors
-    /// What is there instead.
+    /// The value found instead.
     #[inline(always)]
     pub fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         let (word, done) = (&self.words()[index], Ordering::AcqRel);
@@ -141,14 +141,14 @@ impl InPlace {
         }
     }
 
-    /// Whether it is a recorded machine's whose power went: what is stored then reaches nothing.
+    /// Returns whether the recorded machine's power is off; stores are lost from then on.
     pub fn is_off(&self) -> bool {
         self.recorded.as_ref().is_some_and(|(recorded, _)| recorded.is_off())
     }
 
-    /// Persist barrier: what this thread has written back or streamed is durable when it returns.
-    /// `lines` of it have gone since the last one, for the emulated device. Answers how many cycles
-    /// that one took.
+    /// Persist barrier: this thread's write-backs and streamed stores are durable when it returns.
+    /// `lines` is their number since the last barrier, for the emulated device. Returns the cycles
+    /// that the emulated device took.
     ///
     /// # Errors
     /// [`Error::Poisoned`] on a recorded machine whose power went while this thread unwinds.
@@ -156,7 +156,7 @@ impl InPlace {
     pub fn barrier(&self, lines: u64) -> Result<u64, Error> {
         self.words().fence();
         if let Some((recorded, area)) = &self.recorded {
-            // Asked of the fence itself: the power may go in another thread behind it.
+            // Ask the fence itself: another thread may cut the power right after it.
             if !recorded.has_fenced() {
                 return Err(area.poisoned());
             }

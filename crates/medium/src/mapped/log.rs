@@ -1,8 +1,7 @@
-//! The log in mapped memory: groups are stored such that they are durable at once, but for the
-//! device's delay if it is emulated.
+//! Log in mapped memory: groups are durable once stored, except for an emulated device's delay.
 //!
-//! Threads store at the same time, each its own lines and with its own fence; they share only the
-//! emulated device's bandwidth, and the account.
+//! Threads store concurrently, each to its own lines with its own fence. They share only the
+//! emulated device's bandwidth and the account.
 
 use crate::area::{Area, group_words};
 use crate::cpu::LINE_BYTES;

@@ -1,7 +1,7 @@
-//! What is done to mapped memory: the seam between the back ends and the processor.
+//! Operations on mapped memory: the seam between the back ends and the processor.
 //!
-//! Real memory does it by instructions, at no cost: everything here is inlined. A recorded machine
-//! ([`recording`](crate::recording)) notes it instead, line by line, and may crash in between.
+//! Real memory executes instructions at no extra cost: all of this is inlined. A recorded machine
+//! ([`recording`](crate::recording)) records each line instead, and may crash in between.
 
 use crate::cpu::{self, LineWriteBack};
 use crate::mapping::Mapping;
@@ -22,7 +22,7 @@ pub(super) trait Stores {
     /// A hint that a word will be stored to.
     fn prefetch(&self, word: usize);
 
-    /// Waits for what this thread has written back or stored past the cache.
+    /// Waits for this thread's write-backs and for its stores past the cache.
     fn fence(&self);
 }
 
@@ -30,7 +30,7 @@ impl Stores for [AtomicU64] {
     #[inline(always)]
     fn store(&self, first: usize, words: &[u64]) {
         for (to, from) in self[first..first + words.len()].iter().zip(words) {
-            // Relaxed: nobody but who writes looks at the mapping before the barrier.
+            // Relaxed: only the writing thread accesses the mapping before the barrier.
             to.store(*from, Ordering::Relaxed);
         }
     }

@@ -1,4 +1,4 @@
-//! The suite of all back ends, on a recorded machine on which nothing goes wrong.
+//! Suite of all back ends on a recorded machine without faults.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,7 +9,7 @@ use crate::mapped::Combining;
 use crate::suite::{self, Disk};
 use crate::{Domain, FileHome, FileLog, LogMedium, LogPath, MappedHome, MappedLog};
 
-/// Whatever is asked, any answer: which write completes next.
+/// Chooser that picks every option at random, such as the next write to complete.
 struct Any(Xoshiro256PlusPlus);
 
 impl Choose for Any {
@@ -31,12 +31,12 @@ fn domains() -> [Domain; 2] {
 }
 
 #[test]
-fn files_keep_every_write_that_comes_home() {
-    suite::home_keeps_every_write_on(disk(true), FileHome::new);
-    suite::home_keeps_every_write_on(disk(true), |file, offset, bytes| {
+fn recorded_file_keeps_every_write() {
+    suite::heap_image_keeps_every_write_on(disk(true), FileHome::new);
+    suite::heap_image_keeps_every_write_on(disk(true), |file, offset, bytes| {
         Ok(FileHome::new(file, offset, bytes)?.with_gather_bytes_max(3 * 4096))
     });
-    suite::home_refuses_wrong_batches_on(disk(true), FileHome::new);
+    suite::heap_image_refuses_wrong_batches_on(disk(true), FileHome::new);
 }
 
 #[test]
@@ -55,15 +55,15 @@ fn files_keep_every_group_one_at_a_time_or_in_a_queue() {
 }
 
 #[test]
-fn memory_keeps_every_write_that_comes_home() {
+fn recorded_memory_keeps_every_write() {
     for domain in domains() {
         for combining in [Combining::WhenSkewed, Combining::Always] {
-            suite::home_keeps_every_write_on(disk(true), |file, offset, bytes| {
+            suite::heap_image_keeps_every_write_on(disk(true), |file, offset, bytes| {
                 let home = MappedHome::new(file, offset, bytes, &domain)?;
                 Ok(home.with_combining(combining))
             });
         }
-        suite::home_refuses_wrong_batches_on(disk(true), |file, offset, bytes| {
+        suite::heap_image_refuses_wrong_batches_on(disk(true), |file, offset, bytes| {
             MappedHome::new(file, offset, bytes, &domain)
         });
     }

@@ -1,4 +1,4 @@
-//! The groups of the log that are under way: sent in order, completed in any, taken in order.
+//! In-flight groups of the log: sent in order, completed in any order, acknowledged in order.
 //!
 //! ```text
 //!   oldest                        latest
@@ -7,23 +7,23 @@
 //! ```
 //!
 //! Invariants:
-//! - A group leaves only when it is durable and all before it have left. One that failed stays,
-//!   and so do all behind it.
-//! - The memory of a group under way neither moves nor changes: the kernel reads it.
+//! - A group leaves only when it is durable and every earlier group has left. A failed group stays
+//!   and blocks all later groups.
+//! - The memory of a group in flight neither moves nor changes: the kernel reads it.
 //!
-//! # When the queue does not write
+//! # Fallback when io_uring cannot write
 //!
-//! io_uring hands a write that has to wait to a thread of its own. Where the process may start no
-//! thread (`ulimit -u`, the limit of a pids cgroup) that write completes with ECANCELED, and so
-//! does every repetition. Some file systems refuse direct writes with EINVAL. So a completion that
-//! says that nothing was begun leads to one more submission, and then to a blocking write; from
-//! then on the queue is not used any more.
+//! io_uring passes a write that has to wait to a thread of its own. Where the process may start no
+//! thread (`ulimit -u`, the limit of a pids cgroup), that write and every repetition complete with
+//! ECANCELED. Some file systems refuse direct writes with EINVAL. A completion that reports that
+//! nothing was begun therefore leads to one resubmission, and then to a blocking write. From then
+//! on the queue is not used.
 //!
-//! Recovery sees no difference. It assumes of groups in flight that any of them is written, in any
-//! order, whole or in part, and that none is acknowledged before all older ones are durable. A
-//! blocking write is one more such order, and `take` is the same for both. Nothing else can write
-//! the group's place meanwhile: its completion says that the kernel is done with the first
-//! attempt, and the log gives the place to a later group only after this one is acknowledged.
+//! Recovery sees no difference. It assumes that groups in flight are written in any order, whole or
+//! in part, and that no group is acknowledged before all older ones are durable. A blocking write
+//! is one such order, and `take` is the same for both paths. Nothing else can write the group's
+//! range meanwhile: the completion shows that the kernel is done with the first attempt, and the
+//! log reuses the range only after this group is acknowledged.
 
 use std::collections::VecDeque;
 use std::io;
@@ -49,27 +49,27 @@ pub(super) trait GroupFile {
     fn write_blocking(&self, bytes: &[u8], offset: u64) -> Result<usize, Errno>;
 }
 
-/// Groups under way.
+/// Groups in flight.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(super) struct InFlight {
     groups: VecDeque<Group>,
-    /// The oldest group's number; each has the one that follows the number of the group before.
+    /// Number of the oldest group; the groups after it are numbered consecutively.
     oldest: u64,
     /// The queue did not write a group: the others are written by blocking calls too.
     blocking: bool,
 }
 
-/// What a completion leaves to be done for its group.
+/// Next action for a group after a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Nothing,
-    /// What is left of it goes to the queue again.
+    /// Submit the rest to the queue again.
     Submit,
-    /// What is left of it is written by a blocking call.
+    /// Write the rest by a blocking call.
     Write,
 }
 
-/// A group under way.
+/// Group in flight.
 #[derive(Debug)]
 struct Group {
     buffer: Buffer,
@@ -89,7 +89,7 @@ enum State {
     /// The kernel may read it.
     Sent,
     Durable,
-    /// With what the system answered, until somebody was told.
+    /// With the system's error, until it is reported once.
     Failed(Option<io::Error>),
 }
 
@@ -107,14 +107,14 @@ pub(super) struct Taken {
 pub(super) struct Failure {
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// What the system answered; nothing when somebody was told already.
+    /// The system's error; `None` if it was already reported.
     pub(super) source: Option<io::Error>,
 }
 
-impl UnderWay {
+impl InFlight {
     /// None, with room for `depth`.
-    pub(super) fn new(depth: usize) -> UnderWay {
-        UnderWay { groups: VecDeque::with_capacity(depth), oldest: 0, blocking: false }
+    pub(super) fn new(depth: usize) -> InFlight {
+        InFlight { groups: VecDeque::with_capacity(depth), oldest: 0, blocking: false }
     }
 
     /// The number that the oldest group has, or the next one will have.
@@ -126,7 +126,7 @@ impl UnderWay {
         self.groups.len()
     }
 
-    /// Takes the first `words` words of a group that is to be sent; answers its number.
+    /// Adds the first `words` words of a group that is to be sent; returns its number.
     pub(super) fn add(&mut self, offset: u64, buffer: Buffer, words: usize) -> u64 {
         let bytes = buffer.words()[..words].as_bytes().len();
         // Nothing to write is written.
@@ -144,17 +144,17 @@ impl UnderWay {
         self.oldest + self.groups.len() as u64 - 1
     }
 
-    /// What is still to be written of a group that is sent, and where.
+    /// Returns the unwritten rest of a sent group, and its offset.
     pub(super) fn rest(&self, number: u64) -> Option<(&[u8], u64)> {
         let group = self.groups.get(number.checked_sub(self.oldest)? as usize)?;
         let rest = &group.buffer.words().as_bytes()[group.written..group.bytes];
         matches!(group.state, State::Sent).then_some((rest, group.offset + group.written as u64))
     }
 
-    /// Notes what the queue says about a write of a group: how many bytes are durable, or an error.
+    /// Records a completion of a group's write: the number of durable bytes, or an error.
     ///
-    /// Each completion brings the group nearer to its end: a byte more, a resubmission less, or the
-    /// blocking write. So a group is submitted at most `2 * bytes` times.
+    /// Each completion makes progress: a byte more, a resubmission less, or the blocking write. So
+    /// a group is submitted at most `2 * bytes` times.
     pub(super) fn complete(&mut self, number: u64, result: Result<usize, Errno>) -> Next {
         let Some(group) = self.sent(number) else { return Next::Nothing };
         match result {
@@ -177,7 +177,7 @@ impl UnderWay {
         }
     }
 
-    /// Writes what is left of a group by blocking calls. Ends: each call writes a byte or fails.
+    /// Writes the rest of a group by blocking calls. It ends: each call writes a byte or fails.
     pub(super) fn write(&mut self, number: u64, file: &dyn GroupFile) {
         while let Some((rest, offset)) = self.rest(number) {
             let result = file.write_blocking(rest, offset);
@@ -228,7 +228,7 @@ impl UnderWay {
         Ok(Some(Taken { buffer, bytes: bytes as u64, writes }))
     }
 
-    /// Whether a planted bug takes the oldest group, durable or not.
+    /// Returns whether an injected bug takes the oldest group before it is durable.
     fn is_taken_early(&self) -> bool {
         let any_durable = || self.groups.iter().any(|group| matches!(group.state, State::Durable));
         planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder) && any_durable()
@@ -240,14 +240,14 @@ impl UnderWay {
         self.groups.iter().any(|group| matches!(group.state, State::Sent))
     }
 
-    /// Never frees what the kernel may still read.
+    /// Leaks memory that the kernel may still read.
     pub(super) fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.groups));
     }
 }
 
 impl Group {
-    /// Notes what one write has done; returns whether some of the group is left to be written.
+    /// Records the result of one write; returns whether part of the group is unwritten.
     fn end_write(&mut self, result: Result<usize, Errno>) -> bool {
         match result {
             Err(errno) => self.state = State::Failed(Some(errno.into())),
@@ -295,64 +295,64 @@ mod tests {
         let mut waited = 0;
         for seed in 0..200 {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-            let mut under_way = UnderWay::new(8);
+            let mut in_flight = InFlight::new(8);
             let (mut sent, mut came, mut taken) = (Vec::new(), 0, 0);
             while taken < 50 {
-                while came < 50 && under_way.len() < 8 && random.random_bool(0.7) {
+                while came < 50 && in_flight.len() < 8 && random.random_bool(0.7) {
                     let words = random.random_range(1..2000);
                     let mut group = Buffer::new(words);
                     group.words_mut()[0] = came;
-                    sent.push(under_way.add(came << 20, group, words));
+                    sent.push(in_flight.add(came << 20, group, words));
                     came += 1;
                 }
                 sent.shuffle(&mut random);
                 if let Some(number) = sent.pop() {
-                    let (rest, _) = under_way.rest(number).unwrap();
+                    let (rest, _) = in_flight.rest(number).unwrap();
                     let result = match random.random_range(0..4) {
                         0 => Err(Errno::AGAIN),
                         1 => Ok(random.random_range(1..=rest.len())),
                         _ => Ok(rest.len()),
                     };
                     let before = rest.len() - result.unwrap_or(0);
-                    let again = under_way.complete(number, result) != Next::Nothing;
+                    let again = in_flight.complete(number, result) != Next::Nothing;
                     assert_eq!(again, before > 0, "seed {seed}");
-                    assert_eq!(again, under_way.rest(number).is_some(), "seed {seed}");
+                    assert_eq!(again, in_flight.rest(number).is_some(), "seed {seed}");
                     if again {
-                        let (rest, at) = under_way.rest(number).unwrap();
+                        let (rest, at) = in_flight.rest(number).unwrap();
                         assert_eq!(rest.len(), before, "seed {seed}");
                         assert_eq!(at >> 20, number, "seed {seed}");
                         sent.push(number);
                     }
                 }
-                while let Some(group) = under_way.take().unwrap() {
+                while let Some(group) = in_flight.take().unwrap() {
                     assert_eq!(group.buffer.words()[0], taken, "seed {seed}");
                     assert!(!sent.contains(&taken), "seed {seed}");
                     taken += 1;
                 }
-                waited += usize::from(under_way.len() > sent.len());
+                waited += usize::from(in_flight.len() > sent.len());
             }
-            assert!(!under_way.any_sent());
+            assert!(!in_flight.any_sent());
         }
         assert!(waited > 100, "no durable group ever waited for an older one");
     }
 
     #[test]
     fn what_came_before_a_failed_group_is_taken_and_nothing_from_there_on() {
-        let mut under_way = UnderWay::new(4);
-        let numbers = [0, 1, 2, 3].map(|at| under_way.add(at, Buffer::new(512), 512));
-        assert_eq!(under_way.complete(numbers[3], Ok(4096)), Next::Nothing);
-        assert_eq!(under_way.complete(numbers[1], Err(Errno::IO)), Next::Nothing);
-        assert!(under_way.take().unwrap().is_none());
-        assert_eq!(under_way.complete(numbers[0], Ok(4096)), Next::Nothing);
-        assert_eq!(under_way.take().unwrap().unwrap().bytes, 4096);
-        let failure = under_way.take().unwrap_err();
+        let mut in_flight = InFlight::new(4);
+        let numbers = [0, 1, 2, 3].map(|at| in_flight.add(at, Buffer::new(512), 512));
+        assert_eq!(in_flight.complete(numbers[3], Ok(4096)), Next::Nothing);
+        assert_eq!(in_flight.complete(numbers[1], Err(Errno::IO)), Next::Nothing);
+        assert!(in_flight.take().unwrap().is_none());
+        assert_eq!(in_flight.complete(numbers[0], Ok(4096)), Next::Nothing);
+        assert_eq!(in_flight.take().unwrap().unwrap().bytes, 4096);
+        let failure = in_flight.take().unwrap_err();
         assert_eq!((failure.offset, failure.bytes), (1, 4096));
         assert_eq!(failure.source.as_ref().and_then(Errno::from_io_error), Some(Errno::IO));
-        assert!(under_way.any_sent());
-        assert_eq!(under_way.complete(numbers[2], Ok(0)), Next::Nothing);
-        assert!(!under_way.any_sent());
-        assert!(under_way.take().unwrap_err().source.is_none(), "told twice");
-        assert_eq!(under_way.len(), 3);
+        assert!(in_flight.any_sent());
+        assert_eq!(in_flight.complete(numbers[2], Ok(0)), Next::Nothing);
+        assert!(!in_flight.any_sent());
+        assert!(in_flight.take().unwrap_err().source.is_none(), "reported twice");
+        assert_eq!(in_flight.len(), 3);
     }
 
     /// A file that takes a block at a time, and fails from some write on.
@@ -380,19 +380,19 @@ mod tests {
     #[test]
     fn cancelled_group_is_submitted_once_more_then_written() {
         for errno in [Errno::CANCELED, Errno::AGAIN, Errno::INTR] {
-            let mut under_way = UnderWay::new(4);
-            let number = under_way.add(4096, Buffer::new(1536), 1536);
-            assert_eq!(under_way.complete(number, Err(errno)), Next::Submit);
+            let mut in_flight = InFlight::new(4);
+            let number = in_flight.add(4096, Buffer::new(1536), 1536);
+            assert_eq!(in_flight.complete(number, Err(errno)), Next::Submit);
             // A byte that was written shows that the queue works.
-            assert_eq!(under_way.complete(number, Ok(4096)), Next::Submit);
-            assert_eq!(under_way.complete(number, Err(errno)), Next::Submit);
-            assert!(!under_way.is_blocking());
-            assert_eq!(under_way.complete(number, Err(errno)), Next::Write);
-            assert!(under_way.is_blocking());
+            assert_eq!(in_flight.complete(number, Ok(4096)), Next::Submit);
+            assert_eq!(in_flight.complete(number, Err(errno)), Next::Submit);
+            assert!(!in_flight.is_blocking());
+            assert_eq!(in_flight.complete(number, Err(errno)), Next::Write);
+            assert!(in_flight.is_blocking());
             let file = Blocks { written: Mutex::default(), fails_at: usize::MAX };
-            under_way.write(number, &file);
+            in_flight.write(number, &file);
             assert_eq!(*lock(&file.written), [(8192, 4096), (12288, 4096)]);
-            let taken = under_way.take().unwrap().unwrap();
+            let taken = in_flight.take().unwrap().unwrap();
             assert_eq!((taken.bytes, taken.writes), (12288, 3));
         }
     }
@@ -400,19 +400,19 @@ mod tests {
     #[test]
     fn unsupported_write_is_blocking_at_once_and_may_fail() {
         for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS] {
-            let mut under_way = UnderWay::new(4);
-            let numbers = [0, 8192].map(|at| under_way.add(at, Buffer::new(1024), 1024));
-            assert_eq!(under_way.complete(numbers[1], Err(errno)), Next::Write);
+            let mut in_flight = InFlight::new(4);
+            let numbers = [0, 8192].map(|at| in_flight.add(at, Buffer::new(1024), 1024));
+            assert_eq!(in_flight.complete(numbers[1], Err(errno)), Next::Write);
             let file = Blocks { written: Mutex::default(), fails_at: 2 };
-            under_way.write(numbers[1], &file);
+            in_flight.write(numbers[1], &file);
             // Durable, and not taken before the older one, which fails: a blocking write is not
             // repeated.
-            assert!(under_way.take().unwrap().is_none());
-            under_way.write(numbers[0], &file);
-            let failure = under_way.take().unwrap_err();
+            assert!(in_flight.take().unwrap().is_none());
+            in_flight.write(numbers[0], &file);
+            let failure = in_flight.take().unwrap_err();
             assert_eq!(failure.source.as_ref().and_then(Errno::from_io_error), Some(Errno::INTR));
             assert_eq!(*lock(&file.written), [(8192, 4096), (12288, 4096)]);
-            assert!(!under_way.any_sent());
+            assert!(!in_flight.any_sent());
         }
     }
 }
