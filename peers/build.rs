@@ -1,9 +1,9 @@
-//! Compiles the C side, once as transactions for libitm and once as plain code, and tells the
-//! program which commit it is built from and with which flags.
+//! Compiles the C side, once as transactions for libitm and once as plain code, and passes its
+//! commit and compiler flags to the program.
 
 use std::process::Command;
 
-/// What both sides have in common; the crate's release profile says the same to rustc.
+/// Optimisation level of both sides; the crate's release profile sets the same for rustc.
 const LEVEL: u32 = 2;
 
 fn output(program: &str, arguments: &[&str]) -> Option<String> {

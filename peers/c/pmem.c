@@ -1,5 +1,5 @@
 /* The hash table and TATP's tables of `structures.h` in a pool of libpmemobj, and the transactions
- * on them: what is written is added to the undo log first, as libpmemobj wants it. It has no
+ * on them. Old values are added to the undo log before a write, as libpmemobj requires. It has no
  * isolation: one thread. */
 #include "structures.h"
 
@@ -65,7 +65,7 @@ struct pmem *pmem_new(const char *path, uint64_t kind, uint64_t size) {
 
 const char *pmem_error(void) { return pmemobj_errormsg(); }
 
-/* Both answer 0 when a transaction was aborted, which nothing here asks for. */
+/* Both return 0 when a transaction was aborted, which does not happen here. */
 
 int pmem_hash(struct pmem *pmem, const struct call *calls, uint64_t count) {
     struct bucket *buckets = pmem->buckets;

@@ -1,9 +1,9 @@
-/* The transactions themselves, compiled twice: with -fgnu-tm and TRANSACTIONAL for libitm, and
- * without as plain code. What a transaction is to do is read into locals before it begins: inside
- * it every access to shared memory costs a call of libitm, and those of the arguments are not what
- * is asked about. Everything else that a transaction reads or writes is shared and instrumented.
+/* Transactions, compiled twice: with -fgnu-tm and TRANSACTIONAL for libitm, and without as
+ * plain code. A transaction's arguments are read into locals before it begins. Inside it every
+ * access to shared memory costs a call of libitm, and reads of arguments are not under test.
+ * Everything else that a transaction reads or writes is shared and instrumented.
  *
- * Like Lastword's `will_write`, a prefetch names what will be written, where that is known
+ * Like Lastword's `will_write`, a prefetch names the words to be written, where they are known
  * beforehand. */
 #include "structures.h"
 
@@ -104,7 +104,7 @@ INLINE struct places load(struct node *node) {
     return (struct places){head->words[0], head->words[1], head->words[2], head->words[3]};
 }
 
-/* Writes what changed. */
+/* Writes the changed words. */
 INLINE void store(struct node *node, struct places before, struct places after) {
     if (after.a != before.a) node->head.words[0] = after.a;
     if (after.b != before.b) node->head.words[1] = after.b;
@@ -189,7 +189,7 @@ INLINE void put(struct node *node, struct places before, struct places order, ui
     store(node, before, OPENED(order, place, slot));
 }
 
-/* There is always one left: `make_tree` has room for more nodes than the keys can fill, for each
+/* One is always left: `make_tree` has room for more nodes than the keys can fill, for each
  * thread. */
 INLINE struct node *allocate(struct arena *arena) {
     struct node *node = arena->next;
@@ -233,7 +233,7 @@ SAFE static struct node *right_half(struct arena *arena, struct node *node, stru
     return right;
 }
 
-/* Splits a full node and puts the entry into one half; answers the right one. */
+/* Splits a full node and puts the entry into one half; returns the right half. */
 SAFE static struct node *split(struct arena *arena, struct node *node, struct places order,
                                uint64_t rank, uint64_t key, uint64_t value) {
     struct node *right = right_half(arena, node, order, rank, key, value);
@@ -259,7 +259,7 @@ SAFE static void grow(struct arena *arena, struct node *root, struct places orde
     root->link = (uint64_t)first;
 }
 
-/* Inserts below a node; answers the node that was split off it, or nothing. */
+/* Inserts below a node; returns the node that was split off it, or null. */
 SAFE static struct node *insert_below(struct arena *arena, struct node *node, uint64_t key,
                                       uint64_t value) {
     struct places order = load(node);

@@ -1,4 +1,4 @@
-//! What keeps a comparison from being made.
+//! Errors that prevent a comparison.
 
 use std::io;
 
@@ -29,12 +29,12 @@ pub(crate) enum Failure {
     /// A file of the comparison itself.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done.
+        /// The attempted operation.
         what: &'static str,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
-    /// What is there at the end is not what was written.
+    /// The final contents differ from those written.
     #[error("{system}: {what}")]
     Wrong {
         /// Whose data are wrong.
@@ -42,10 +42,10 @@ pub(crate) enum Failure {
         /// In which way.
         what: String,
     },
-    /// The run says nothing about what it costs to go round the log.
-    #[error("the log was gone round {laps:.1} times, at least 3 are needed: give more --seconds")]
+    /// The run is too short to include the cost of log wraps.
+    #[error("the log wrapped {laps:.1} times, at least 3 are needed: give more --seconds")]
     ShortRun {
-        /// Times the log was gone round.
+        /// Log wraps.
         laps: f64,
     },
     /// The report cannot be written.

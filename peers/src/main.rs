@@ -1,15 +1,15 @@
-//! `peers`: Lastword beside foreign systems, on the same work, in interleaved rounds.
+//! `peers`: benchmarks of Lastword against other systems, on equal work, in interleaved rounds.
 //!
 //! ```text
 //!   peers stm          `volatile` against GCC's libitm and plain code        stm/
 //!   peers durable      `undo`, `redo`, `decoupled` in memory, against libpmemobj  durable/
-//!   peers disk         `decoupled`, durable behind, against LMDB unsynced    disk/
+//!   peers disk         `decoupled`, asynchronous, against LMDB unsynced      disk/
 //!   peers disk --sync  durable on return, against LMDB and the disk itself   disk/sync.rs
 //! ```
 //!
-//! Every slice of a round works on a structure or store made for it, filled in the same way, and
-//! checks at its end that what is there is what was written. Unsafe code is in `stm/foreign.rs`
-//! (the C side) and `disk/lmdb.rs` (opening LMDB), each block with its reason.
+//! Every slice of a round creates a structure or store, loads it in the same way, and checks its
+//! contents at the end. Unsafe code is in `stm/foreign.rs` (the C side) and `disk/lmdb.rs` (opening
+//! LMDB), each block with its reason.
 
 mod disk;
 mod draw;

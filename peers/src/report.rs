@@ -1,4 +1,4 @@
-//! Medians, tables, and what every output names: machine, commit, compilers.
+//! Medians, tables, and the header of every output: machine, commit, compilers.
 
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
@@ -15,7 +15,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Where and from what the figures are.
+/// Origin of the figures: machine, commit and compilers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Conditions {
     cpu: String,

@@ -1,4 +1,4 @@
-//! The disk itself: what was written to it, and how long one durable write takes.
+//! The disk itself: bytes written to it, and the duration of one durable write.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSlice, Write};
@@ -20,7 +20,7 @@ const BLOCKS: u64 = 16 << 10;
 #[repr(align(4096))]
 struct Block([u8; BLOCK]);
 
-/// The kernel's count of what a block device was sent.
+/// The kernel's counters of a block device.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
     path: Option<std::path::PathBuf>,
@@ -72,7 +72,7 @@ pub(crate) fn write_us(dir: &Path, seconds: f64) -> Result<f64, Failure> {
         Ok(start.elapsed().as_secs_f64() * 1e6 / count as f64)
     };
     let us = probe().map_err(Failure::io("measuring the disk"));
-    // A directory of its own holds it, and goes with what is in it.
+    // The file is in a temporary directory, which is removed with its contents.
     let _ = std::fs::remove_file(&path);
     us
 }

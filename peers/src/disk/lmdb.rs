@@ -1,4 +1,4 @@
-//! LMDB: keys as native integers, its quickest way; records as bytes.
+//! LMDB in its fastest mode: keys as native integers, records as bytes.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ impl Lmdb {
             // one slice and removed, and no second process knows it.
             unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
         }
-        // SAFETY: the directory was made for this store: nobody else maps or changes its files.
+        // SAFETY: the directory was made for this store: nothing else maps or changes its files.
         let env = unsafe { options.open(dir)? };
         let mut tx = env.write_txn()?;
         let records = env

@@ -1,17 +1,17 @@
-//! `peers disk`: how fast is a store that keeps its promises beside the fastest that makes none?
+//! `peers disk`: throughput of an ordered, durable store beside the fastest store without either.
 //!
 //! Lastword's `decoupled` design, asynchronous, on an ordinary file, keeps the order of commits and
-//! tells by tickets what is durable. LMDB with `MDB_NOSYNC | MDB_WRITEMAP` stores into the page
-//! cache and leaves it to the kernel. The work is the same: the same keys and records in the same
-//! order (`records.rs`), one thread, an ordered index on both sides, a store made and loaded for
-//! each slice in one directory, synced before the clock starts.
+//! reports durability by tickets. LMDB with `MDB_NOSYNC | MDB_WRITEMAP` stores into the page cache
+//! and leaves it to the kernel. The work is the same: the same keys and records in the same order
+//! (`records.rs`), one thread, an ordered index on both sides. For each slice a store is created
+//! and loaded in one directory, and synced before the clock starts.
 //!
-//! Lastword's clock runs until all is at home (`bring_home`), and the log of 64 MiB must be gone
-//! round three times. LMDB's rate is taken both ways: until its last commit, with nothing synced,
-//! and until `mdb_env_sync` is through. `by LMDB` is Lastword's rate until all is at home by LMDB's
-//! until the last commit: what is hardest on Lastword.
+//! Lastword's clock runs until everything is reproduced (`bring_home`), and the log of 64 MiB must
+//! wrap three times. LMDB's rate is taken both ways: until its last commit, with nothing synced,
+//! and until `mdb_env_sync` returns. `by LMDB` divides Lastword's rate until everything is
+//! reproduced by LMDB's until the last commit: the comparison hardest on Lastword.
 //!
-//! Bytes written are those that the kernel sent to the device, by all of the machine; Lastword's
+//! Bytes written are those that the kernel sent to the device, from the whole machine; Lastword's
 //! own count is shown beside it. A slice ends with every record read and compared.
 
 mod device;
@@ -37,19 +37,19 @@ use lmdb::{Commit, Lmdb};
 use records::{Put, RECORDS, Record, Script, Work};
 use stalls::Stalls;
 
-/// Times that the log must be gone round.
+/// Minimum number of log wraps.
 const LAPS_LEAST: f64 = 3.0;
 
 /// How many times LMDB's rate DESIGN asks for.
 const MARK: f64 = 3.0;
 
-/// What `peers disk` is told.
+/// Options of `peers disk`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Durable on return instead of behind.
     #[arg(long)]
     pub(crate) sync: bool,
-    /// What to do (not with --sync, which updates).
+    /// Work to run (not with --sync, which runs updates).
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Work::Update, Work::Mixed])]
     work: Vec<Work>,
@@ -93,20 +93,20 @@ pub(crate) trait Store {
     /// Reads a record.
     fn get(&mut self, key: u64) -> Result<Option<Record>, Failure>;
 
-    /// What the store itself counts.
+    /// Returns the store's own counters.
     fn counts(&self) -> Counts;
 }
 
-/// What a store counts since it was opened.
+/// Counters of a store since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Bytes sent to the device.
     pub(crate) bytes: Option<u64>,
-    /// How often the log was gone round.
+    /// Log wraps.
     pub(crate) laps: Option<f64>,
 }
 
-/// What one slice has found.
+/// Results of one slice.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     commit_rate: f64,
@@ -249,7 +249,7 @@ fn slice<S: Store>(
     })
 }
 
-/// Every record is the one that its last writer wrote.
+/// Checks that every record is the last writer's.
 fn check<S: Store>(store: &mut S, stamps: &[u64]) -> Result<(), Failure> {
     for (index, stamp) in (0..).zip(stamps) {
         let key = records::key(index);
@@ -302,7 +302,7 @@ impl Row {
         }
     }
 
-    /// What it says, a line for each figure.
+    /// Returns the printed cells, a line for each figure.
     fn cells(&self) -> Vec<String> {
         let none = || "-".to_owned();
         let option = |figure: Option<Figure>, unit: &str| {
@@ -339,7 +339,7 @@ fn text(report: &Report) -> String {
         "CPU for a transaction",
         "bytes to device / user data",
         "the same, own count",
-        "laps of the log",
+        "log wraps",
         "worst 100 ms, tx",
         "longest stall",
     ];

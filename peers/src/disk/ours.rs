@@ -12,7 +12,7 @@ use super::records::{Put, Record};
 use super::{Counts, Store};
 use crate::failure::Failure;
 
-/// Bytes of the log: what the marks speak of, and Lastword's default.
+/// Bytes of the log, as the targets assume; Lastword's default.
 pub(crate) const LOG_BYTES: u64 = 64 << 20;
 
 /// Bytes of heap for a record: object, header, its share of tree nodes half full.
@@ -59,7 +59,7 @@ impl Store for Session<'_> {
     #[inline]
     fn run(&mut self, puts: &[Put]) -> Result<(), Failure> {
         let tree = self.tree;
-        // The ticket: nobody waits for it when it is asynchronous.
+        // The ticket is dropped: an asynchronous transaction is not waited for.
         let _ = self.worker.run(|tx| puts.iter().try_for_each(|put| write(tree, tx, put)))?;
         Ok(())
     }

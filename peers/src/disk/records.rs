@@ -1,13 +1,13 @@
-//! The records and what is done with them, the same for every store.
+//! Records and transactions, the same for every store.
 //!
 //! | work | transaction |
 //! |---|---|
-//! | `update` | one record of 100 000 replaced, keys drawn evenly |
-//! | `mixed` | 10 records replaced, keys drawn evenly from all there are, and 10 inserted |
+//! | `update` | one record of 100 000 replaced, uniform keys |
+//! | `mixed` | 10 records replaced, keys uniform over all present, and 10 inserted |
 //!
-//! A record is 100 bytes under a key of 8; keys have no pattern, so inserts go everywhere. What is
-//! in a record follows from its key and from the transaction that wrote it: whoever draws the same
-//! script again knows what must be there.
+//! A record is 100 bytes under a key of 8. Keys have no pattern, so inserts go everywhere. A
+//! record's contents follow from its key and the transaction that wrote it, so a second run of the
+//! same script yields the expected contents.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -81,7 +81,7 @@ pub(crate) fn key(index: u64) -> u64 {
     mix(index)
 }
 
-/// What the transaction `stamp` (0: loading) writes under a key.
+/// Returns the record that the transaction `stamp` (0: loading) writes under a key.
 #[inline]
 pub(crate) fn record(key: u64, stamp: u64) -> Record {
     let mut record = [0; 13];
@@ -108,7 +108,7 @@ impl Script {
         Script { draw, work, count: RECORDS, stamp: 0 }
     }
 
-    /// What the next transaction writes.
+    /// Returns the writes of the next transaction.
     #[inline]
     pub(crate) fn next(&mut self, puts: &mut Vec<Put>) {
         self.stamp += 1;
@@ -125,7 +125,7 @@ impl Script {
         self.count += inserts;
     }
 
-    /// Who wrote each record last, after this many transactions.
+    /// Returns each record's last writer, after this many transactions.
     pub(crate) fn stamps_after(mut self, transactions: u64) -> Vec<u64> {
         let mut stamps = vec![0; self.count as usize];
         let (updates, inserts) = self.work.puts();
@@ -140,7 +140,7 @@ impl Script {
     }
 }
 
-/// What is there before anything is timed, in transactions of moderate size.
+/// Loads the initial records before timing, in transactions of moderate size.
 pub(crate) fn load<E>(mut run: impl FnMut(&[Put]) -> Result<(), E>) -> Result<(), E> {
     let new = |index| Put { key: key(index), record: record(key(index), 0), is_new: true };
     let puts: Vec<Put> = (0..RECORDS).map(new).collect();

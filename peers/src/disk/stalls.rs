@@ -1,4 +1,4 @@
-//! How evenly a store goes: the worst 100 ms and the longest time without a commit.
+//! Evenness of a store's throughput: the worst 100 ms and the longest time without a commit.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `peers disk --sync`: what does it cost to be durable on return?
+//! `peers disk --sync`: the cost of durability on return.
 //!
 //! One-record updates (`records.rs`), each durable when its call returns: Lastword's sync mode with
 //! 1, 16 and 64 threads that share flushes, LMDB with its default flags and one thread (it has one
@@ -25,10 +25,10 @@ use crate::draw::Draw;
 use crate::failure::Failure;
 use crate::report::{self, Conditions, Figure, short, times};
 
-/// Who is compared: the disk, LMDB, and Lastword with these threads.
+/// Rows of the comparison: the disk, LMDB, and Lastword with these numbers of threads.
 const THREADS: [usize; 3] = [1, 16, 64];
 
-/// What one slice has found.
+/// Results of one slice.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     rate: f64,
@@ -155,7 +155,7 @@ fn lastword_slice(dir: &Path, scripts: &[Script], seconds: f64) -> Result<Slice,
     Ok(Slice { rate: count as f64 / elapsed, shared })
 }
 
-/// Every record is what one of the first `most` transactions of a thread writes under its key.
+/// Checks that every record is from one of the first `most` transactions of a thread for its key.
 fn check_whole<S: Store>(store: &mut S, most: u64) -> Result<(), Failure> {
     for index in 0..RECORDS {
         let key = records::key(index);

@@ -1,13 +1,13 @@
-//! `peers durable`: what does it cost to be durable on fast memory, beside libpmemobj?
+//! `peers durable`: the cost of durability on fast memory, beside libpmemobj.
 //!
-//! One thread, for libpmemobj has no isolation. Structures and work are those of `peers stm`, in
-//! memory on tmpfs with no delay: lines are written back and fenced for real, by every system, and
-//! the memory answers as DRAM does. libpmemobj's transactions add what they write to its undo log
-//! (`c/pmem.c`); it is told that the mapping is persistent memory, so that it writes back lines
-//! instead of calling `msync`.
+//! One thread, because libpmemobj has no isolation. Structures and work are those of `peers stm`,
+//! in memory on tmpfs with no delay. Every system really writes lines back and fences, at DRAM's
+//! latency. libpmemobj's transactions add old values to its undo log before they write
+//! (`c/pmem.c`). It is configured to treat the mapping as persistent memory, so that it writes back
+//! lines instead of calling `msync`.
 //!
-//! The clock of `decoupled`, which is durable behind, runs until all is at home; all other systems
-//! are durable when each call returns. A slice ends with a check of everything that is there.
+//! The clock of `decoupled`, which persists asynchronously, runs until everything is reproduced.
+//! All other systems are durable when each call returns. A slice ends with a check of all contents.
 
 mod pmem;
 
@@ -25,10 +25,10 @@ use crate::stm::ours::Ours;
 use crate::stm::work::{BATCH, Call, Content, Source, Work};
 use crate::stm::{Runner, Subject};
 
-/// What `peers durable` is told.
+/// Options of `peers durable`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to do: hash, tatp.
+    /// Work to run: hash, tatp.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Work::Hash, Work::Tatp])]
     work: Vec<Work>,
     /// Directory in memory that the pools are made in, and removed from.
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     format: Format,
 }
 
-/// Who is compared.
+/// Systems under comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum System {
@@ -59,7 +59,7 @@ enum System {
     Libpmemobj,
 }
 
-/// The last one is what the others are measured by.
+/// The last one is the baseline of the others.
 const SYSTEMS: [System; 5] = [
     System::Decoupled,
     System::DecoupledSync,

@@ -1,5 +1,5 @@
-//! libpmemobj's side (`c/pmem.c`): the hash table and TATP's tables in a pool of its own, each
-//! transaction between `TX_BEGIN` and `TX_END`, what it writes added to the undo log before.
+//! libpmemobj's side (`c/pmem.c`): the hash table and TATP's tables in a pool of its own. Each
+//! transaction lies between `TX_BEGIN` and `TX_END` and logs old values before it writes.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -49,7 +49,7 @@ impl Pool {
         // SAFETY: the path is a string that ends with a zero; a pool that cannot be made is null.
         let pmem = unsafe { pmem_new(path.as_ptr(), kind, work.size(1)) };
         let Some(pmem) = NonNull::new(pmem) else {
-            // SAFETY: libpmemobj answers a string of this thread, which lives until its next call.
+            // SAFETY: libpmemobj returns a string of this thread, which lives until its next call.
             let text = unsafe { CStr::from_ptr(pmem_error()) };
             return Err(Failure::Pmem { text: text.to_string_lossy().into_owned() });
         };
@@ -66,13 +66,13 @@ impl Pool {
             Work::Hash => pmem_hash,
             _ => pmem_tatp,
         };
-        // SAFETY: the pool holds what `run` works on; the calls are as many as is said, their keys
-        // in range. `Pool` is not `Sync`: no other thread runs on it.
+        // SAFETY: the pool holds the structures that `run` accesses. The length is that of `calls`,
+        // and their keys are in range. `Pool` is not `Sync`: no other thread runs on it.
         let done = unsafe { run(self.pmem.as_ptr(), calls.as_ptr(), calls.len() as u64) };
         if done != 0 { Ok(()) } else { Err(Failure::Pmem { text: "an abort".into() }) }
     }
 
-    /// What is there.
+    /// Returns the contents for the check.
     pub(crate) fn content(&self) -> Content {
         let mut out = [0; 3];
         // SAFETY: `out` has the three words that it fills.

@@ -1,10 +1,10 @@
 //! The C side (`c/`): libitm's transactions and plain code, over the same structures.
 //!
 //! Plain code has no isolation, so each of its threads has a structure of its own, with its share
-//! of the keys; together they are as large as the one that others share. libitm chooses its method
-//! by the number of threads and by the processor: alone it would run without any isolation, and
-//! with hardware transactions where there are some. [`use_ml_wt`] makes it use its software method
-//! (one thread, hash insert, M/s: ml_wt 6.3, serialirr 7.9, htm 15.7).
+//! of the keys; together they are as large as the structure that threads share elsewhere. libitm
+//! chooses its method by the number of threads and by the processor. For one thread it would run
+//! without any isolation, or with hardware transactions where available. [`use_ml_wt`] selects its
+//! software method (one thread, hash insert, M/s: ml_wt 6.3, serialirr 7.9, htm 15.7).
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -65,7 +65,7 @@ impl Structure {
             Work::Tree => 2,
             Work::Writes | Work::Announced => 3,
         };
-        // SAFETY: it only makes; a size that no memory is there for answers null.
+        // SAFETY: it only allocates, and returns null when memory is exhausted.
         let peer = unsafe { peer_new(kind, work.size(shards), threads) };
         let structure = Structure(NonNull::new(peer).ok_or(Failure::NoMemory)?);
         let mut calls = Vec::new();

@@ -1,18 +1,20 @@
-//! `peers stm`: how fast is Lastword's transactional memory beside GCC's libitm and plain code?
+//! `peers stm`: Lastword's transactional memory beside GCC's libitm and plain code.
 //!
-//! The work is the same: the C side has the structures of Lastword's collections word for word
-//! (`c/structures.h`), in huge pages as well; keys and values are drawn by one generator with one
-//! seed; every system runs the same number of transactions on a structure that was made and loaded
-//! for this slice. Each side knows beforehand what it will write and prefetches it, with its own
-//! means, in the same cases. Both sides are compiled with optimisation level 2 for the same
-//! processor.
+//! The work is the same on every side:
+//! - The C side has the structures of Lastword's collections word for word (`c/structures.h`), in
+//!   huge pages as well.
+//! - One generator with one seed supplies keys and values.
+//! - Every system runs the same number of transactions on a structure that is created and loaded
+//!   for this slice.
+//! - Each side knows its writes beforehand in the same cases, and prefetches with its own means.
+//! - Both sides are compiled with optimisation level 2 for the same processor.
 //!
-//! What libitm is spared: its nodes come from a counter of the thread, not from an allocator with
-//! headers and checks, and its pointers are not checked. GCC was kept from adding calls that the
-//! work does not need (`c/work.c`).
+//! Some differences favour libitm. Its nodes come from a counter of the thread, not from an
+//! allocator with headers and checks, and its pointers are not checked. GCC was kept from adding
+//! calls that the work does not need (`c/work.c`).
 //!
-//! A slice ends with a check of everything that is there. Lastword and plain code must pass it, or
-//! the comparison fails; for libitm the report says how many rounds did.
+//! A slice ends with a check of all contents. Lastword and plain code must pass it, or the
+//! comparison fails; for libitm the report counts the rounds that did.
 
 mod foreign;
 pub(crate) mod ours;
@@ -33,10 +35,10 @@ use foreign::Foreign;
 use ours::Ours;
 use work::{BATCH, Call, Content, Source, Work};
 
-/// What `peers stm` is told.
+/// Options of `peers stm`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to do.
+    /// Work to run.
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Work::Hash, Work::Tatp, Work::Tree, Work::Writes, Work::Announced])]
     work: Vec<Work>,
@@ -66,11 +68,11 @@ pub(crate) trait Subject: Sync {
     /// For the thread with this number, made on it.
     fn runner(&self, thread: usize) -> Result<Runner<'_>, Failure>;
 
-    /// What is there, of each structure when threads have their own; no runner lives.
+    /// Returns the contents of each structure (plain code: one a thread); all runners have ended.
     fn contents(&self) -> Result<Vec<Content>, Failure>;
 }
 
-/// Who is compared.
+/// Systems under comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum System {
@@ -117,7 +119,7 @@ struct Row {
     transactions_per_second: Figure,
     /// Rate by libitm's in the same round.
     by_libitm: Figure,
-    /// What DESIGN asks for, on Lastword's rows of one thread.
+    /// Target of the design documents, on Lastword's rows of one thread.
     mark: Option<f64>,
     /// Rounds at whose end something else was there than was written.
     wrong_rounds: usize,
@@ -145,7 +147,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     report::print(options.format, &report, || text(&report))
 }
 
-/// What one slice has found.
+/// Results of one slice.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     rate: f64,
@@ -245,7 +247,7 @@ fn time(subject: &dyn Subject, sources: &[Source], each: u64) -> Result<f64, Fai
     })?;
     let start = times.iter().map(|(start, _)| *start).min();
     let end = times.iter().map(|(_, end)| *end).max();
-    let (start, end) = start.zip(end).expect("there is a thread");
+    let (start, end) = start.zip(end).expect("at least one thread ran");
     Ok(end.duration_since(start).as_secs_f64())
 }
 

@@ -13,7 +13,7 @@ use super::work::{Call, Content, WRITES_EACH, Work, number, word};
 use super::{Runner, Subject};
 use crate::failure::Failure;
 
-/// What one transaction of loading or checking touches at most.
+/// Maximum keys that one transaction of loading or checking accesses.
 const STEP: u64 = 256;
 
 /// A row of 64 bytes, as workload `tatp-hash` has it.
@@ -130,7 +130,7 @@ impl<D: Design> Subject for Ours<D> {
 }
 
 impl<D: Design> Ours<D> {
-    /// Until everything is durable and at home.
+    /// Waits until everything is durable and reproduced.
     pub(crate) fn bring_home(&self) -> Result<(), Error> {
         self.pool.bring_home()
     }
@@ -252,12 +252,12 @@ fn write_words<W: Words>(
     Ok(())
 }
 
-/// Whether it is what a map must be.
+/// Checks the invariants of a map.
 fn check_map<T: Transact>(worker: &mut T, map: HashMap) -> Result<bool, T::Error> {
     Ok(whole(worker, |tx, from| map.check(tx, from, STEP))?.damage.is_empty())
 }
 
-/// Whether it is what a tree must be.
+/// Checks the invariants of a tree.
 fn check_tree<T: Transact>(worker: &mut T, tree: BTreeMap) -> Result<bool, T::Error> {
     Ok(whole(worker, |tx, from| tree.check(tx, from, STEP))?.damage.is_empty())
 }

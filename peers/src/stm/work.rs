@@ -1,4 +1,4 @@
-//! What is done, in which order, and what must be there afterwards.
+//! Work of the comparison: operations, their order, and the expected contents.
 //!
 //! | work | structure | transaction |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | `writes` | 64 MiB of words | write 200 words |
 //! | `announced` | the same | prefetch 200 words, then write them |
 //!
-//! Keys and words are drawn evenly, 256 transactions at a time, and handed to each system alike.
-//! Values depend on the key in their low half, so what must be there follows from the keys drawn,
-//! in whatever order threads committed.
+//! Keys and words are uniform, generated 256 transactions at a time, and passed to each system
+//! alike. The low half of a value depends on its key, so the expected contents follow from the keys
+//! in any order of commits.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -20,12 +20,12 @@ use crate::draw::{Draw, mix};
 /// Words that a transaction of `writes` writes.
 pub(crate) const WRITES_EACH: u64 = 200;
 
-/// Transactions drawn at a time: 4 KiB of them.
+/// Transactions generated at a time: 4 KiB of them.
 pub(crate) const BATCH: usize = 256;
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a transaction is to do. For `writes` the key is a seed; see [`word`].
+/// One transaction. For `writes` the key is a seed; see [`word`].
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Call {
@@ -78,7 +78,7 @@ impl Work {
         }
     }
 
-    /// Transactions for each second asked for, of all threads: about what libitm does on one.
+    /// Transactions for each second of the run, of all threads: about libitm's rate on one.
     pub(crate) fn per_second(self) -> f64 {
         match self {
             Work::Hash => 4e6,
@@ -102,8 +102,8 @@ impl Work {
         matches!(self, Work::Writes | Work::Announced)
     }
 
-    /// What is put in before anything is timed: about every second key, in four rounds of ascending
-    /// keys, which leave a tree's leaves as full as random order would.
+    /// Loads the structure before timing: about every second key, in four rounds of ascending keys,
+    /// which leave a tree's leaves as full as random order would.
     pub(crate) fn load(self, shards: u64, mut put: impl FnMut(Call)) {
         if !matches!(self, Work::Hash | Work::Tree) {
             return;
@@ -141,7 +141,7 @@ fn low(key: u64) -> u64 {
     u64::from(mix(key) as u32) | 1
 }
 
-/// Draws the transactions of one thread.
+/// Generator of one thread's transactions.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     draw: Draw,
@@ -172,10 +172,10 @@ impl Source {
     }
 }
 
-/// What a structure holds, added up; `tatp` and `writes` count what was written to.
+/// Sums of a structure's contents; `tatp` and `writes` count the rows or words written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Whether the structure is what such a structure must be.
+    /// Whether the structure's invariants hold.
     pub(crate) sound: bool,
     pub(crate) count: u64,
     /// Sum of keys.
@@ -194,7 +194,7 @@ impl Content {
         self.values = self.values.wrapping_add(u64::from(value as u32));
     }
 
-    /// What must be there when every source has run `each` transactions on one structure.
+    /// Returns the expected contents after each source has run `each` transactions on a structure.
     pub(crate) fn expected(work: Work, shards: u64, sources: &[Source], each: u64) -> Content {
         let mut there = vec![false; work.keys(shards) as usize];
         work.load(shards, |call| there[call.key as usize - 1] = true);
