@@ -106,7 +106,7 @@ mod tests {
     use crate::Prewrite;
 
     #[test]
-    fn an_area_lies_in_its_file_in_whole_pages() {
+    fn area_is_whole_pages_inside_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = PoolFile::create(dir.path().join("pool"), 16384, Prewrite::No).unwrap();
         let file = Arc::new(file);

@@ -31,7 +31,7 @@ impl Buffer {
     /// At least `words` words, all zero, in whole blocks of 4 KiB.
     ///
     /// # Panics
-    /// When there is no memory, as a `Vec` does.
+    /// If memory is exhausted, as a `Vec` does.
     pub fn new(words: usize) -> Buffer {
         let mut buffer = Buffer { blocks: Vec::new() };
         buffer.grow(words);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_aligned_and_keeps_what_is_in_it_when_it_grows() {
+    fn grown_buffer_is_aligned_and_keeps_contents() {
         fn send<T: Send + Sync>(_: &T) {}
         let mut buffer = Buffer::new(0);
         send(&buffer);

@@ -111,12 +111,12 @@ pub fn thread_cpu_ns() -> u64 {
 pub struct LineWriteBack(arch::LineWriteBack);
 
 impl LineWriteBack {
-    /// The best way there is: CLWB, else CLFLUSHOPT, else CLFLUSH.
+    /// Returns the best instruction available: CLWB, else CLFLUSHOPT, else CLFLUSH.
     pub fn detect() -> LineWriteBack {
         LineWriteBack(arch::LineWriteBack::detect())
     }
 
-    /// Whether there is a way at all; without one, stores become durable when the cache likes.
+    /// Whether any instruction exists; without one, stores become durable only on eviction.
     pub fn is_there(self) -> bool {
         self.0.is_there()
     }

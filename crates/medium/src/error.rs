@@ -43,7 +43,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A file was to be created where there is one.
+    /// The file to create already exists.
     #[error("{} exists already; open it, or remove it first", .path.display())]
     AlreadyExists {
         /// The file.
@@ -55,7 +55,7 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// A file was to be created in a directory that is not there.
+    /// The directory of the file to create does not exist.
     #[error("there is no directory for {}; make it first, or check the path", .path.display())]
     NoDirectory {
         /// The file's path.
@@ -105,7 +105,7 @@ pub enum Error {
     InTheWay {
         /// The file that was to be created.
         path: PathBuf,
-        /// The name that is in use.
+        /// The name in use.
         temporary: PathBuf,
         /// The kind of file found at the path.
         found: String,
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_the_file_the_place_and_what_to_do() {
+    fn error_names_file_place_and_advice() {
         let error =
             Error::Truncated { path: "bank.pool".into(), offset: 4096, expected: 512, found: 8 };
         assert_eq!(

@@ -299,7 +299,7 @@ mod tests {
 
     /// In memory where there is a tmpfs, and in files of the temporary folder.
     #[test]
-    fn a_part_that_begins_at_a_huge_page_of_its_file_lies_at_one_of_memory() {
+    fn mapping_keeps_huge_page_alignment() {
         for folder in [std::path::Path::new("/dev/shm"), &std::env::temp_dir()] {
             let file = tempfile::tempfile_in(folder);
             let Some(file) = or_skip(file, &folder.display().to_string()) else { continue };

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opened_for_reading_can_be_copied_and_its_lock_stays() {
+    fn copy_of_read_only_file_keeps_its_lock() {
         let (dir, file) = numbered_pages(4);
         file.publish().unwrap();
         drop(file);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_outside_of_the_file_or_of_half_a_page_is_not_mapped() {
+    fn mapping_outside_file_or_pages_is_refused() {
         let (_dir, file) = numbered_pages(4);
         for (offset, bytes) in
             [(PAGE, 4 * PAGE), (4 * PAGE, PAGE), (8, PAGE), (0, 8), (u64::MAX - 4095, PAGE)]

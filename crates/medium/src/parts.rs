@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_picked_by_the_one_part_that_its_page_has() {
+    fn each_word_is_picked_by_one_part() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for (parts, heap_words) in [(2, 1 << 14), (2, 1 << 20), (3, 100 * 512), (7, 1 << 13)] {
             let mut shares: Vec<Share> = Share::all(parts, heap_words).flatten().collect();

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_opener_is_refused_while_the_first_is_there() {
+    fn second_opener_is_refused_while_locked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let first = published(&path, 4096);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opener_waits_for_a_copy_of_the_file_that_goes_soon() {
+    fn open_waits_for_brief_lock() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let first = published(&path, 4096);
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opened_for_reading_cannot_be_written() {
+    fn read_only_file_refuses_writes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         drop(published(&path, 4096));

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_longer_than_its_batch_is_noticed() {
+    fn run_longer_than_its_batch_is_detected() {
         let mut pieces = Pieces::new(&[4 << 16 | 3, 1, 2]);
         assert_eq!(pieces.next(), None);
         assert!(!pieces.is_whole());

@@ -36,8 +36,8 @@ fn in_child(test: &str, limits: &str, pool: &Path) {
 }
 
 #[test]
-fn a_failed_write_among_others_lets_through_what_came_before_it() {
-    const NAME: &str = "a_failed_write_among_others_lets_through_what_came_before_it";
+fn failed_group_lets_earlier_groups_through() {
+    const NAME: &str = "failed_group_lets_earlier_groups_through";
     let Some(pool) = std::env::var_os(CHILD) else {
         let _one = lock(&ONE_AT_A_TIME);
         let dir = tempfile::tempdir().unwrap();
@@ -70,8 +70,8 @@ fn a_failed_write_among_others_lets_through_what_came_before_it() {
 }
 
 #[test]
-fn a_process_that_may_open_no_more_files_takes_a_path_that_needs_none() {
-    const NAME: &str = "a_process_that_may_open_no_more_files_takes_a_path_that_needs_none";
+fn descriptor_limit_falls_back_to_blocking_path() {
+    const NAME: &str = "descriptor_limit_falls_back_to_blocking_path";
     if std::env::var_os(CHILD).is_none() {
         let _one = lock(&ONE_AT_A_TIME);
         return in_child(NAME, "ulimit -n 64", Path::new("a pool of its own"));

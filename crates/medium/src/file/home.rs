@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_short_is_noticed_and_not_made_longer() {
+    fn truncated_file_is_detected_and_not_extended() {
         let (dir, file) = suite::pool();
         let path = dir.path().join("pool");
         let mut home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();

@@ -291,7 +291,7 @@ mod tests {
     use crate::sync::{Mutex, lock};
 
     #[test]
-    fn groups_that_complete_in_any_order_and_in_pieces_are_taken_in_the_order_they_came() {
+    fn groups_are_acknowledged_in_append_order() {
         let mut waited = 0;
         for seed in 0..200 {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_back_and_no_other_block_changes() {
+    fn appended_groups_are_read_back_unchanged() {
         PATHS.into_iter().for_each(|path| suite::log_keeps_every_group(by(path)));
         suite::log_keeps_every_group(FileLog::new);
         suite::log_keeps_every_group(in_pieces);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_asked_for_is_the_most_that_is_taken_and_says_its_name() {
+    fn requested_log_path_is_an_upper_bound() {
         let (_dir, file) = suite::pool();
         let best = by(PATHS[0])(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap().path();
         for path in PATHS {

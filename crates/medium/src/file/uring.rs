@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_waits_for_the_kernel_to_let_go_of_every_group() {
+    fn drop_waits_for_writes_in_flight() {
         let Some(uring) = uring() else { return };
         let (mut reader, writer, filled) = full_pipe();
         (0..3).for_each(|_| uring.append(&writer, 0, group(7), 512));
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_ends_early_is_resumed_where_it_ended() {
+    fn short_write_is_resumed() {
         let Some(uring) = uring() else { return };
         // Some kernels end the write when the pipe is full; others wait for room for all of it.
         let uring = Arc::new(uring.with_write_bytes_max(300 << 10));

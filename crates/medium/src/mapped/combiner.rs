@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_waits_until_another_takes_its_place_or_the_batch_ends() {
+    fn pending_line_is_written_back_on_eviction_or_end() {
         let mut combiner = Combiner::new(Combining::Always);
         let mut waiting = std::collections::BTreeSet::new();
         let mut handed_out = 0;
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn combining_begins_after_a_probe_that_pays_and_stops_when_it_pays_no_more() {
+    fn combining_starts_and_stops_by_measured_savings() {
         let mut combiner = combiner(3);
         let did: Vec<bool> = [0, 0, 0, 50, 0, 0, 0, 90, 50, 50, 10, 10, 10]
             .map(|percent| batch(&mut combiner, percent))

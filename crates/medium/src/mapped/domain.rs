@@ -217,7 +217,7 @@ mod tests {
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
 
     #[test]
-    fn dax_is_refused_where_there_is_none_and_the_error_says_what_to_do() {
+    fn missing_dax_is_refused_with_advice() {
         let (_dir, file) = suite::pool();
         let error = match Domain::dax(&file) {
             Err(error) => error,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opened_for_reading_is_refused_by_every_domain() {
+    fn read_only_file_is_refused_by_every_domain() {
         let (_dir, file) = suite::pool_for_reading();
         for domain in suite::domains() {
             let home = MappedHome::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn a_mapping_that_does_not_fit_into_the_address_space_is_an_error() {
+    fn mapping_beyond_address_space_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         // A sparse file of 8 TiB, mapped until 2^47 bytes of addresses are used up.
         let path = dir.path().join("pool");

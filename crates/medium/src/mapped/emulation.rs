@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_barrier_takes_its_latency_or_its_bytes_whichever_is_longer() {
+    fn barrier_takes_the_longer_of_latency_and_bytes() {
         let per_second = cpu::cycles_per_second();
         for (latency, bandwidth, bytes, least) in [
             (0, 0, 1 << 40, 0),

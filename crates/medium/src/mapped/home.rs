@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skewed_batch_writes_each_line_back_once_and_its_last_values_stay() {
+    fn skewed_batch_writes_each_line_back_once() {
         for write_back in LineWriteBack::every() {
             let (_dir, file) = suite::pool();
             let domain = Domain::dax_over_dram(write_back);

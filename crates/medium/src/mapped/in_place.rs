@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_emulated_device_makes_anybody_wait() {
+    fn only_emulated_device_delays_barriers() {
         let (_dir, file) = suite::pool();
         let of = |domain| InPlace::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
         assert_eq!(of(Domain::persistent_cache()).barrier(1).unwrap(), 0);

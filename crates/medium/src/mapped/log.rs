@@ -121,7 +121,7 @@ mod tests {
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
 
     #[test]
-    fn groups_come_back_and_no_other_block_changes() {
+    fn appended_groups_are_read_back_unchanged() {
         for domain in suite::domains() {
             suite::log_keeps_every_group(|file, offset, bytes| {
                 MappedLog::new(file, offset, bytes, &domain)
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_emulated_device_makes_anybody_wait() {
+    fn only_emulated_device_delays_barriers() {
         for domain in [Domain::dax_over_dram(LineWriteBack::detect()), Domain::persistent_cache()] {
             let (_dir, file) = suite::pool();
             let log = MappedLog::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();

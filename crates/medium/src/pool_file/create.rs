@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_published_file_is_whole_and_its_owners_alone() {
+    fn published_file_is_whole_and_owner_only() {
         for prewrite in [Prewrite::No, Prewrite::Zeros] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("pool");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_dropped_before_it_is_published_leaves_nothing() {
+    fn unpublished_file_leaves_nothing_when_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let file = PoolFile::create(dir.path().join("pool"), 8192, Prewrite::Zeros).unwrap();
         assert_eq!(names(dir.path()).len(), 1);
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_room_says_so_and_nothing_is_left() {
+    fn full_disk_is_reported_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         for bytes in [1 << 60, i64::MAX as u64, u64::MAX] {
             let file = PoolFile::create(dir.path().join("pool"), bytes, Prewrite::Zeros);
@@ -515,8 +515,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_grow_says_so_and_nothing_is_left() {
-        const NAME: &str = "a_file_that_cannot_grow_says_so_and_nothing_is_left";
+    fn file_size_limit_is_reported_and_leaves_nothing() {
+        const NAME: &str = "file_size_limit_is_reported_and_leaves_nothing";
         // The limit is the process's, and its signal ends it unless it is ignored: so a child.
         if std::env::var_os("LASTWORD_TEST_LIMITED").is_none() {
             let output = std::process::Command::new("sh")
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_removed_by_the_name_it_has_and_no_other_file_is() {
+    fn removal_deletes_only_the_files_own_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let file = PoolFile::create(&path, 8192, Prewrite::No).unwrap();
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_name_or_directory_is_refused() {
+    fn path_without_name_or_directory_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let nameless = PoolFile::create(dir.path().join(".."), 8192, Prewrite::No);
         assert!(matches!(nameless, Err(Error::NotAFile { .. })));

@@ -45,7 +45,7 @@ struct Store {
     thread: u64,
 }
 
-/// A line that is not certain.
+/// Line with more than one possible content.
 #[derive(Clone, Debug)]
 struct Line {
     durable: Words,
@@ -83,7 +83,7 @@ impl Lines {
         self.lines.retain(|place, _| place.0 != number || place.1 < line);
     }
 
-    /// The process ends: none of its fences will come (A11).
+    /// Ends the process: its fences never execute (A11).
     pub(super) fn exit(&mut self) {
         self.unfenced.clear();
         self.lines.values_mut().filter(|line| !line.lost).for_each(Line::exit);

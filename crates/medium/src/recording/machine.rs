@@ -14,7 +14,7 @@ use super::sectors::Inode;
 /// Subject of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ask {
-    /// Whether the power goes here. 1: it does. 2, where that is asked: the process is killed.
+    /// Power failure at a crash point. 1: the power fails. 2, if enabled: the process is killed.
     Crash,
     /// Contents of a sector, a line or a length that was read: one of its possible contents, the
     /// oldest first.
@@ -58,7 +58,7 @@ pub struct Model {
     pub every_word: bool,
     /// Calls that may still fail.
     pub faults: usize,
-    /// Whether a call that has failed goes on failing.
+    /// Whether a failed call keeps failing.
     pub sticky: bool,
     /// Sectors that were being written durably may hold garbage (A7).
     pub garbage: bool,
@@ -73,7 +73,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Nothing goes wrong from here on.
+    /// Injects no further crashes or faults.
     pub fn calm(&mut self) {
         (self.crashes, self.kills, self.faults) = (0, 0, 0);
     }
@@ -223,7 +223,7 @@ impl Machine {
         self.handles
     }
 
-    /// Asks, when there is a choice.
+    /// Asks the chooser if more than one option exists.
     pub(super) fn choose(&mut self, ask: Ask, options: usize) -> usize {
         self.choose_about(ask, options, 0)
     }

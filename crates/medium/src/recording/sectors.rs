@@ -31,14 +31,14 @@ pub(super) type Content = [u8; SECTOR_BYTES as usize];
 
 static ZEROS: Page = [0; PAGE_BYTES as usize];
 
-/// A sector that is not certain.
+/// Sector with more than one possible content.
 #[derive(Clone, Debug, Default)]
 struct Sector {
     versions: Vec<Content>,
     /// The next sync makes the last version durable. Not so after a sync that failed: the kernel
     /// takes the page for clean (A8).
     dirty: bool,
-    /// The power went: one of the versions is there.
+    /// The power failed, and one of the versions survived.
     lost: bool,
     /// When it was written last.
     written: u64,
@@ -265,7 +265,7 @@ impl Inode {
         }
     }
 
-    /// A durable write of this range has come back.
+    /// Completes a durable write of this range.
     pub(super) fn land(&mut self, range: Range<u64>) {
         let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
         for (_, entry) in self.sectors.range_mut(sectors) {

@@ -237,7 +237,7 @@ impl Handle for RecordedFile {
             if fault == 2 {
                 bytes.truncate(half(bytes.len()));
             } else if fault == 1 {
-                // A8: nothing of it, a half or all of it is there.
+                // A8: none, half or all of it is written.
                 let mut left = vec![0, half(bytes.len()), bytes.len()];
                 left.dedup();
                 bytes.truncate(left[machine.choose(Ask::Content, left.len())]);
@@ -481,7 +481,7 @@ pub(crate) struct RecordedArea {
     inode: usize,
     offset: u64,
     words: usize,
-    /// The cache is kept when the power goes (A4).
+    /// The cache survives a power failure (A4).
     durable_cache: bool,
 }
 

@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_fails_loses_what_was_written_since_the_last_one() {
+    fn failed_sync_loses_writes_since_last_sync() {
         // open, stat, lock, stat; write, sync, write, write, sync.
         let faults = Faults::nth(8, Fault::Io, false);
         let (_dir, file) = file(&faults);
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_nothing_a_half_or_all_and_a_short_one_is_resumed() {
+    fn failed_write_leaves_nothing_half_or_all() {
         let mut left = Vec::new();
         for already in 0..3 {
             let faults = Faults::nth(4 + already, Fault::NoSpace, false);

@@ -92,7 +92,7 @@ pub(crate) trait Files: fmt::Debug + Send + Sync {
     /// `lstat(2)`: of the name itself.
     fn stat(&self, path: &Path) -> Result<Stat>;
 
-    /// Renames, but never over a name that is there.
+    /// Renames, but never over an existing name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// Renames, over an existing name.
@@ -152,7 +152,7 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
     /// `flock(2)`.
     fn lock(&self, operation: FlockOperation) -> Result<()>;
 
-    /// Gives the lock up early. An error changes nothing: it goes when the file is closed.
+    /// Releases the lock early. An error has no effect: closing the file releases it.
     fn unlock(&self) {
         let _ = self.lock(FlockOperation::Unlock);
     }

@@ -82,7 +82,7 @@ fn memory_keeps_every_group() {
 }
 
 #[test]
-fn a_file_opened_for_reading_is_refused_as_memory() {
+fn read_only_file_is_refused_as_memory() {
     let (disk, recorder) = (disk(true)(), quiet(calm()));
     drop(disk);
     drop(Disk::of(recorder.system()).pool());

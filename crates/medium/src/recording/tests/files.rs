@@ -15,7 +15,7 @@ fn may_be<const N: usize>(model: Model, work: impl Fn(&dyn Handle)) -> BTreeSet<
 }
 
 #[test]
-fn a5_a_sector_holds_any_of_its_contents_since_the_last_sync() {
+fn a5_sector_holds_any_content_since_last_sync() {
     let twice = |file: &dyn Handle| {
         write(file, 0, &[1], PLAIN);
         write(file, 0, &[2], PLAIN);
@@ -49,7 +49,7 @@ fn a5_sectors_are_independent() {
 }
 
 #[test]
-fn a5_a_sector_is_whole_also_where_a_part_of_it_was_written() {
+fn a5_partly_written_sector_is_not_torn() {
     let found = every(calm(), |recorder| {
         let file = durable(recorder, 4096);
         for at in [0, 8] {
@@ -64,7 +64,7 @@ fn a5_a_sector_is_whole_also_where_a_part_of_it_was_written() {
 }
 
 #[test]
-fn a5_a_durable_write_covers_its_own_range_and_no_other() {
+fn a5_durable_write_covers_only_its_range() {
     let found = may_be(calm(), |file| {
         write(file, 0, &[1], PLAIN);
         write(file, 2, &[3], PLAIN);
@@ -117,7 +117,7 @@ fn a6_writes_in_flight_are_kept_in_any_pieces() {
 }
 
 #[test]
-fn a6_writes_complete_in_any_order_and_are_durable_then() {
+fn a6_completed_writes_are_durable_in_any_order() {
     let first = some_of(3).map(|left| (vec![7], left));
     let second = some_of(12).map(|left| (vec![8], left));
     let one = set(first.chain(second));
@@ -142,7 +142,7 @@ fn a6_sync_does_not_cover_writes_in_flight() {
 }
 
 #[test]
-fn a6_of_two_writes_to_one_place_at_a_time_either_is_the_last() {
+fn a6_concurrent_writes_to_one_place_end_in_either_order() {
     let found = may_be(calm(), |file| {
         let queue = queue(file);
         submit(&queue, 0, 0, &[1]);
@@ -162,7 +162,7 @@ fn a6_of_two_writes_to_one_place_at_a_time_either_is_the_last() {
 }
 
 #[test]
-fn a6_a_write_that_comes_back_short_is_durable_as_far_as_it_says() {
+fn a6_short_write_is_durable_up_to_its_length() {
     let model = Model { faults: 1, ..calm() };
     let found = every(model, |recorder| {
         let file = durable_for_sure(recorder);
@@ -203,7 +203,7 @@ fn a7_garbage_replaces_durable_write_in_flight_if_enabled() {
 }
 
 #[test]
-fn a7_no_garbage_is_where_the_writing_process_has_ended() {
+fn a7_killed_process_leaves_no_garbage() {
     let found = every(Model { garbage: true, ..calm() }, |recorder| {
         let file = durable(recorder, 4096);
         let queue = queue(&*file);
@@ -215,7 +215,7 @@ fn a7_no_garbage_is_where_the_writing_process_has_ended() {
 }
 
 #[test]
-fn a7_bytes_that_are_written_again_may_become_garbage() {
+fn a7_rewritten_bytes_may_become_garbage() {
     let found = may_be(Model { garbage: true, ..calm() }, |file| {
         write(file, 0, &[1], DSYNC);
         let queue = queue(file);
@@ -226,7 +226,7 @@ fn a7_bytes_that_are_written_again_may_become_garbage() {
 }
 
 #[test]
-fn a8_after_a_failed_sync_a_later_one_proves_nothing_and_writing_again_does() {
+fn a8_sync_after_failed_sync_makes_nothing_durable() {
     let after_failure = |then: fn(&dyn Handle)| {
         let found = every(Model { faults: 1, ..calm() }, |recorder| {
             let file = durable_for_sure(recorder);
@@ -255,7 +255,7 @@ fn a8_after_a_failed_sync_a_later_one_proves_nothing_and_writing_again_does() {
 }
 
 #[test]
-fn a8_of_a_write_that_failed_any_part_may_be_there() {
+fn a8_failed_write_may_keep_any_part() {
     for flags in [PLAIN, DSYNC] {
         let found = every(Model { faults: 1, ..calm() }, |recorder| {
             let file = durable_for_sure(recorder);
@@ -279,7 +279,7 @@ fn a8_of_a_write_that_failed_any_part_may_be_there() {
 }
 
 #[test]
-fn a8_a_call_that_fails_goes_on_failing_where_asked_and_works_in_the_next_process() {
+fn a8_sticky_failure_ends_with_the_process() {
     for sticky in [false, true] {
         let found = every(Model { faults: 1, sticky, ..calm() }, |recorder| {
             let file = durable_for_sure(recorder);
@@ -303,7 +303,7 @@ fn names<const N: usize>(recorder: &Recorder, names: [&str; N]) -> [bool; N] {
 }
 
 #[test]
-fn a9_each_new_name_survives_or_not_by_itself_until_its_directory_is_synced() {
+fn a9_unsynced_names_survive_independently() {
     let found = |sync: Option<&str>| {
         every(calm(), |recorder| {
             let system = recorder.system();
@@ -321,7 +321,7 @@ fn a9_each_new_name_survives_or_not_by_itself_until_its_directory_is_synced() {
 }
 
 #[test]
-fn a9_a_rename_is_one_change_and_never_over_a_name_that_is_there() {
+fn a9_rename_is_atomic_and_never_overwrites() {
     let found = |sync: bool| {
         every(calm(), |recorder| {
             drop(durable(recorder, 4096));
@@ -340,7 +340,7 @@ fn a9_a_rename_is_one_change_and_never_over_a_name_that_is_there() {
 }
 
 #[test]
-fn a9_a_link_and_a_removal_are_two_changes() {
+fn a9_link_and_removal_are_two_changes() {
     let found = every(calm(), |recorder| {
         drop(durable(recorder, 4096));
         let system = recorder.system();
@@ -353,7 +353,7 @@ fn a9_a_link_and_a_removal_are_two_changes() {
 }
 
 #[test]
-fn a9_names_without_a_directory_are_in_the_current_one() {
+fn a9_bare_name_is_in_current_directory() {
     let found = every(calm(), |recorder| {
         let system = recorder.system();
         drop(create(&system, "file"));
@@ -370,7 +370,7 @@ fn length(recorder: &Recorder) -> u64 {
 }
 
 #[test]
-fn a10_a_length_is_durable_with_its_sync_and_any_before() {
+fn a10_length_is_durable_with_its_sync() {
     let grown = |sync: fn(&dyn Handle)| {
         every(calm(), |recorder| {
             let file = durable(recorder, 4096);
@@ -399,7 +399,7 @@ fn a10_a_length_is_durable_with_its_sync_and_any_before() {
 }
 
 #[test]
-fn a10_what_lay_behind_a_lost_length_is_zero_when_the_file_grows_again() {
+fn a10_regrown_file_reads_zero_beyond_lost_length() {
     let found = every(calm(), |recorder| {
         let file = durable(recorder, 4096);
         file.allocate(0, 8192).unwrap();

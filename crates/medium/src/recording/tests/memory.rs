@@ -47,7 +47,7 @@ fn store_after_power_failure_is_lost_and_fence_unwinds() {
 }
 
 #[test]
-fn a1_of_the_stores_to_a_line_any_prefix_survives_and_nothing_else() {
+fn a1_any_prefix_of_a_lines_stores_survives() {
     let found = may_be::<3>(|area| {
         area.store(0, &[1]);
         area.store(1, &[2]);
@@ -58,7 +58,7 @@ fn a1_of_the_stores_to_a_line_any_prefix_survives_and_nothing_else() {
 }
 
 #[test]
-fn a1_a_store_of_several_words_is_as_many_stores() {
+fn a1_store_of_several_words_may_be_split() {
     let found = may_be::<3>(|area| area.store(0, &[1, 2, 3]));
     assert_eq!(found, set([[0, 0, 0], [1, 0, 0], [1, 2, 0], [1, 2, 3]]));
 }
@@ -76,7 +76,7 @@ fn a1_lines_are_independent_of_each_other() {
 }
 
 #[test]
-fn a1_what_is_durable_stays_and_a_prefix_begins_behind_it() {
+fn a1_prefix_begins_after_durable_stores() {
     let found = may_be::<2>(|area| {
         area.store(0, &[1]);
         area.write_back(0);
@@ -88,7 +88,7 @@ fn a1_what_is_durable_stays_and_a_prefix_begins_behind_it() {
 }
 
 #[test]
-fn a1_a_write_back_covers_the_stores_before_it_and_none_behind() {
+fn a1_write_back_covers_only_earlier_stores() {
     let found = may_be::<2>(|area| {
         area.store(0, &[1]);
         area.write_back(1); // the same line
@@ -109,7 +109,7 @@ fn a1_a_write_back_covers_the_stores_before_it_and_none_behind() {
 }
 
 #[test]
-fn a2_of_words_stored_past_the_cache_any_subset_survives() {
+fn a2_any_subset_of_streamed_words_survives() {
     let found = may_be::<3>(|area| area.stream(0, &[1, 2, 3]));
     let all = (0..8).map(|bits| [bits & 1, bits & 2, 3 * (bits >> 2)]);
     assert_eq!(found, set(all));
@@ -121,7 +121,7 @@ fn a2_of_words_stored_past_the_cache_any_subset_survives() {
 }
 
 #[test]
-fn a2_of_a_word_stored_past_the_cache_twice_either_value_may_be_there() {
+fn a2_word_streamed_twice_holds_either_value() {
     let found = may_be::<1>(|area| {
         area.stream(0, &[1]);
         area.stream(0, &[2]);
@@ -130,7 +130,7 @@ fn a2_of_a_word_stored_past_the_cache_twice_either_value_may_be_there() {
 }
 
 #[test]
-fn a2_words_past_the_cache_and_in_it_are_independent() {
+fn a2_streamed_and_cached_words_are_independent() {
     let found = may_be::<3>(|area| {
         area.store(0, &[1]);
         area.stream(1, &[2]);
@@ -141,7 +141,7 @@ fn a2_words_past_the_cache_and_in_it_are_independent() {
 }
 
 #[test]
-fn a2_what_is_past_the_cache_and_fenced_no_older_store_replaces() {
+fn a2_fenced_stream_is_not_replaced_by_older_store() {
     let found = may_be::<2>(|area| {
         area.store(0, &[1]);
         area.store(1, &[1]);
@@ -152,7 +152,7 @@ fn a2_what_is_past_the_cache_and_fenced_no_older_store_replaces() {
 }
 
 #[test]
-fn a2_in_halves_where_not_every_word_is_asked_for() {
+fn a2_streamed_line_may_be_split_in_halves() {
     let model = Model { every_word: false, ..calm() };
     let found = every(model, |recorder| {
         area(recorder).stream(0, &[1; 8]);
@@ -163,7 +163,7 @@ fn a2_in_halves_where_not_every_word_is_asked_for() {
 }
 
 #[test]
-fn a3_a_fence_of_another_thread_completes_nothing() {
+fn a3_fence_covers_no_other_thread() {
     let past = |fence: fn(&RecordedArea)| {
         may_be::<1>(|area| {
             area.stream(0, &[1]);
@@ -206,7 +206,7 @@ fn a3_write_back_covers_other_threads_stores() {
 }
 
 #[test]
-fn a3_fences_of_several_threads_cover_each_its_own() {
+fn a3_each_fence_covers_its_own_thread() {
     let found = may_be::<3>(|area| {
         area.store(0, &[1]);
         elsewhere(|| {
@@ -243,7 +243,7 @@ fn a3_fences_of_several_threads_cover_each_its_own() {
 }
 
 #[test]
-fn a4_where_the_cache_is_kept_a_store_is_durable_with_the_next_fence_of_its_thread() {
+fn a4_store_into_durable_cache_is_durable_at_fence() {
     let kept = |fence: fn(&RecordedArea)| {
         every(calm(), |recorder| {
             let area = durable(recorder, 4096).recorded().unwrap().area(0, 4096, true);
@@ -297,7 +297,7 @@ fn a3_heap_image_is_durable_after_another_threads_barrier() {
 
 /// Mutant of the test above: `write_back` without the fence at its end.
 #[test]
-fn a3_the_barrier_alone_would_come_from_the_wrong_thread() {
+fn a3_mutant_without_write_back_fence_is_not_durable() {
     let found = may_be::<1>(|area| {
         elsewhere(|| area.stream(0, &[42]));
         area.fence();
@@ -363,7 +363,7 @@ fn stores_and_writes_to_one_sector_survive_each_by_its_own_rule() {
 }
 
 #[test]
-fn a_sync_of_the_file_covers_what_was_stored_to_it() {
+fn file_sync_covers_mapped_stores() {
     let found = every(calm(), |recorder| {
         let file = durable(recorder, 4096);
         file.recorded().unwrap().area(0, 4096, false).store(0, &[1]);

@@ -9,7 +9,7 @@ use crate::mapping::Sharing;
 const PLAIN: ReadWriteFlags = ReadWriteFlags::empty();
 
 #[test]
-fn a11_what_a_process_has_written_is_read_by_the_next_and_no_more_durable() {
+fn a11_next_process_reads_writes_that_are_not_durable() {
     let found = every(calm(), |recorder| {
         write(&*durable(recorder, 4096), 0, &[1, 2], PLAIN);
         recorder.exit();
@@ -30,7 +30,7 @@ fn a11_what_a_process_has_written_is_read_by_the_next_and_no_more_durable() {
 }
 
 #[test]
-fn a11_no_fence_of_the_next_process_covers_stores_of_the_last_by_itself() {
+fn a11_fence_covers_no_store_of_previous_process() {
     let found = |stream: bool, next: fn(&crate::recording::RecordedArea)| {
         every(calm(), |recorder| {
             let area = durable(recorder, 4096).recorded().unwrap().area(0, 4096, false);
@@ -67,7 +67,7 @@ fn a11_no_fence_of_the_next_process_covers_stores_of_the_last_by_itself() {
 }
 
 #[test]
-fn a11_names_that_were_not_durable_are_not_so_in_the_next_process() {
+fn a11_names_gain_no_durability_at_exit() {
     let found = every(calm(), |recorder| {
         drop(create(&recorder.system(), PATH));
         recorder.exit();
@@ -109,7 +109,7 @@ fn a11_writes_in_flight_at_exit_are_kept_in_part() {
 }
 
 #[test]
-fn a11_a_kill_comes_where_a_crash_may_and_takes_nothing() {
+fn a11_kill_keeps_every_write() {
     let found = every(Model { kills: 1, ..calm() }, |recorder| {
         let file = durable_for_sure(recorder);
         write(&*file, 0, &[1], PLAIN);
@@ -125,7 +125,7 @@ const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
 
 #[test]
-fn a12_a_lock_ends_with_its_description_its_process_or_the_power() {
+fn a12_lock_ends_with_description_process_or_power() {
     let recorder = quiet(calm());
     let (first, system) = (durable(&recorder, 4096), recorder.system());
     let second = open(&system);
@@ -223,7 +223,7 @@ fn unread_contents_stay_undecided_until_overwritten() {
 }
 
 #[test]
-fn a_private_mapping_follows_the_file_but_where_it_was_written_itself() {
+fn private_mapping_follows_file_except_own_writes() {
     let recorder = quiet(calm());
     let file = durable(&recorder, 3 * 4096);
     write(&*file, 8, &[1], PLAIN);
