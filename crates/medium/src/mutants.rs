@@ -4,9 +4,9 @@
 //! this is a compile-time `false` and leaves no code; only tests enable the feature. A bug is
 //! injected into one thread.
 //!
-//! docs/internals/mutants.md lists the tests that detect each mutant, and argues about the bugs that
-//! are not here. Numbers up to 42 are those of the list there. Two bugs have one number each and
-//! two variants, because they occur in two places.
+//! docs/internals/mutants.md lists the tests that detect each mutant, and argues about the bugs
+//! that are not here. Numbers up to 42 are those of the list there. Two bugs have one number each
+//! and two variants, because they occur in two places.
 
 /// The one list: a variant, its number and name, and the guarantee that it breaks.
 macro_rules! mutants {

@@ -9,8 +9,8 @@
 //! It stands below the back ends, in place of the kernel and of memory, so tests run the code of
 //! real pools. Every sector and every line keeps its durable content and its possible contents.
 //! After a power failure, a [`Choose`]r picks one of them, but only for data that is read, and only
-//! where they differ. docs/internals/crash-model.md numbers the assumptions (A1 to A12); the files here cite
-//! them.
+//! where they differ. docs/internals/crash-model.md numbers the assumptions (A1 to A12); the files
+//! here cite them.
 //!
 //! | file | models |
 //! |---|---|

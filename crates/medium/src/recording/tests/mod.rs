@@ -1,6 +1,6 @@
 //! Tests of the states that a crash of a recorded machine may leave. For each assumption of
-//! docs/internals/crash-model.md every choice is explored, and the set of contents read is compared with the
-//! set that the assumption allows.
+//! docs/internals/crash-model.md every choice is explored, and the set of contents read is compared
+//! with the set that the assumption allows.
 
 mod back_ends;
 mod files;
