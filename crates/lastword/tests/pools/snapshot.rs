@@ -242,7 +242,7 @@ fn memory_for_copies_that_is_full_is_an_error_that_says_why() {
 }
 
 #[test]
-fn an_object_that_cannot_come_home_is_an_error_that_says_why() {
+fn object_held_out_of_the_heap_is_a_clear_error() {
     let dir = tempfile::tempdir().unwrap();
     let options = options().medium(EMULATED).patience(Duration::ZERO);
     let (pool, _) = create(&dir.path().join("pool"), &options);
@@ -252,7 +252,7 @@ fn an_object_that_cannot_come_home_is_an_error_that_says_why() {
     };
     let (done, error) = run_beside_a_stalled_one(&pool, array, 1, write);
     assert!(matches!(error, Error::HeldUp { .. }), "{error}");
-    assert!(error.to_string().contains("not at home"), "{error}");
+    assert!(error.to_string().contains("not in the heap yet"), "{error}");
     assert_eq!(done, 2);
     assert_eq!(pool.run(|tx| tx.get(array.at(0)?)).unwrap().value, [2; 32]);
 }
