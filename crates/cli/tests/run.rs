@@ -154,7 +154,7 @@ fn combination_and_compression_shrink_log() {
     let info = room.json(0, &["pool", "info", "a.pool"]);
     assert_eq!((&info["group"], &info["compress"]), (&1000.into(), &true.into()));
     let info = room.expect(0, &["pool", "info", "a.pool"]);
-    assert!(info.contains("of up to 1 000, combined, LZ4"), "{info}");
+    assert!(info.contains("combined, up to 1 000 transactions, LZ4"), "{info}");
     // Of a block, which is what is left there, nothing can be saved; of groups as they come it can.
     let report = room.json(0, &with(&["run", "tatp-hash", "--compress"], &TINY));
     let number = |key: &str| report[key].as_f64().unwrap();
@@ -292,7 +292,7 @@ fn failed_run_leaves_no_files() {
     room.refuse("at least 128 KiB", &["run", "bank", "--log-bytes", "1K"]);
     room.refuse("no directory", &with(&["run", "bank", "--pool", "no/such.pool"], &TINY));
     room.refuse(
-        "no free worker, and can have no more than 1",
+        "no free worker, and its limit is 1",
         &with(&["run", "bank", "--design", "plain", "--threads", "2"], &TINY),
     );
     assert_eq!(room.files(), [""; 0]);
@@ -550,9 +550,9 @@ fn transaction_options_are_applied_or_refused() {
         let found = report["writes_per_transaction"].as_f64().unwrap();
         assert!(writes.contains(&found), "{what:?}: {found} words a transaction");
     }
-    room.refuse("--zipf is not supported by workload bank", &["run", "bank", "--zipf", "0.99"]);
+    room.refuse("--zipf is not supported by workload `bank`", &["run", "bank", "--zipf", "0.99"]);
     room.refuse(
-        "--low-conflict is not supported by workload btree",
+        "--low-conflict is not supported by workload `btree`",
         &["run", "btree", "--low-conflict"],
     );
     room.refuse("it must not be negative", &["run", "btree", "--zipf=-1"]);

@@ -113,7 +113,7 @@ fn invalid_simulation_is_refused() {
         ("no key `mc.wqs`: there are mc.forward, ", ["--set", "mc.wqs=8"]),
         ("mc.wq = many: it must be a whole number", ["--set", "mc.wq=many"]),
         ("mc.wq = 4: it must be from 8 to 4096", ["--set", "mc.wq=4"]),
-        ("`mc.wq` sets nothing: write key=value", ["--set", "mc.wq"]),
+        ("setting `mc.wq` lacks a key or a value: write key=value", ["--set", "mc.wq"]),
         ("machine lad has 15 cores, not 16: add `--set cores=16`", ["--cores", "16"]),
         ("cores = 99: it must be from 1 to 16\n", ["--cores", "99"]),
         (
@@ -126,7 +126,7 @@ fn invalid_simulation_is_refused() {
         ("design.lad.overflow = 5: it must be from 0 to 1", ["--set", "lad.overflow=5"]),
         ("volatile does not use lad.overflow, which would", ["--set", "lad.overflow=0.5"]),
         ("or run one of lad, lad-base\n", ["--set", "design.lad.overflow=0.5"]),
-        ("machine lad has no `l2`, so no `l2.bytes`: take", ["--set", "l2.bytes=65536"]),
+        ("machine lad has no `l2`, so no `l2.bytes`: choose", ["--set", "l2.bytes=65536"]),
         ("invalid value '-1' for '--transactions <N>'", ["--transactions", "-1"]),
         ("invalid value '-0.5' for '--scale <X>'", ["--scale", "-0.5"]),
     ] {

@@ -242,7 +242,7 @@ fn list_reports_unrunnable_points() {
         ("design = \"volatile\"\ndata = \"large:63\"", "data: `large:63`: bytes must be"),
         (
             "design = \"volatile\"\ndata = \"large:1024\"",
-            "--data is not supported by workload hashtable",
+            "--data is not supported by workload `hashtable`",
         ),
         ("design = \"volatile\"\nscale = 1e6", "GiB, of at most 64"),
     ] {
