@@ -64,5 +64,8 @@ fn acknowledged_transactions_survive_kills() {
     assert_eq!((&report["lost_acknowledged"], &report["violations"]), (&0.into(), &0.into()));
     assert_eq!((&report["checks"], &report["seed"]), (&2.into(), &1.into()));
     assert!(report["recovered"].as_u64() > Some(0), "{report}");
-    room.refuse("does not support --transactions: bound a round by --seconds", &["crash", "kill", "--transactions", "5"]);
+    room.refuse(
+        "does not support --transactions: bound a round by --seconds",
+        &["crash", "kill", "--transactions", "5"],
+    );
 }
