@@ -60,7 +60,7 @@ const TERMS: [Term; 30] = [
         instead: "heap image; apply to the heap image",
     },
     term(r"\blaps?\b", "wrap (of the log); run, round or sample (of a benchmark)"),
-    term(r"\bunder way\b|\bflights?\b", "in flight, outstanding"),
+    term(r"\bunder way\b|\bflights\b|\b(a|the|each) flight\b", "in flight, outstanding"),
     term(r"\bon (its|their) way\b", "in flight"),
     term(r"\b(told|tells?|telling)\b", "notify, report, complete"),
     term(r"\b(answers|answered)\b", "returns (a function); replies (a message)"),

@@ -35,6 +35,7 @@ fn question_and_excepted_phrases_are_no_findings() {
     assert_eq!(lines("docs/a.md", "What survives a crash?\n"), []);
     assert_eq!(lines("docs/a.md", "What survives: the log.\n"), [1]);
     assert_eq!(lines("docs/a.md", "The home location of a line.\n"), []);
+    assert_eq!(lines("docs/a.md", "Groups in flight, and two flights.\nIn flight.\n"), [1]);
     assert_eq!(lines("docs/a.md", "It is at home.\n"), [1]);
     assert_eq!(lines("GLOSSARY.md", "It is at home.\n"), []);
     assert_eq!(lines("a.bin", "It is at home.\n"), []);
