@@ -6,7 +6,7 @@
 //!
 //! [`BASELINE`] holds the number of findings that each file may have. A file above its number fails
 //! the test. A file below it fails too, until `UPDATE=1 cargo test -p lastword-tidy` lowers the
-//! number; the update never raises the sum. [`rates`] measures what no word list can: the share of
+//! number; the update never raises the sum. [`Rates`] measures what no word list can: the share of
 //! pronouns and the length of sentences.
 
 use std::collections::BTreeMap;
