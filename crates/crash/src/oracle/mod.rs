@@ -7,7 +7,7 @@
 //! comparison includes the allocator's words.
 //!
 //! Where each worker commits its own transactions in groups, the surviving ones need not be a
-//! prefix of the commit order; [`apart`] has the rules. Where transactions run concurrently,
+//! prefix of the commit order; `apart` has the rules. Where transactions run concurrently,
 //! [`history`] checks their reads.
 
 mod apart;
