@@ -357,7 +357,7 @@ fn transaction_larger_than_its_log_fails_the_run() {
         let Err(Error::Failed { why }) = late(machine, &settings) else {
             panic!("{machine}: the run must fail")
         };
-        assert!(why.contains("more lines than the log"), "{machine}: {why}");
+        assert!(why.contains("more lines than its core's log"), "{machine}: {why}");
         let _injected = plant(Mutant::SspRedoTakesMore);
         assert!(late(machine, &settings).unwrap().violations > Some(0), "{machine}");
         // With a larger log the same run passes.
