@@ -14,7 +14,7 @@ use crate::{Medium, Options};
 /// Pool::create(&path, options.clone())?.close()?;
 /// let shop = lastword::check_with(&path, &CheckOptions::new().layout("shop", 1))?;
 /// assert!(!shop.opens() && matches!(shop.findings[0].problem, Problem::Layout { .. }));
-/// The result of opening the pool with these options.
+/// // The result of opening the pool with these options.
 /// assert!(lastword::check_with(&path, &CheckOptions::from(&options))?.opens());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
