@@ -198,14 +198,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         file: "persist/mod.rs",
         changes: &[
             (
-                "        self.progress.advance(flight.last);\n",
+                "        self.progress.advance(group.last);\n",
                 "        if self.is_memory() {
-            self.progress.advance(flight.last);
+            self.progress.advance(group.last);
         }\n",
             ),
             (
                 "        debug_assert!(durable.is_none(), \"a device acknowledges\");",
-                "        self.progress.advance(flight.last);
+                "        self.progress.advance(group.last);
         let _ = durable;",
             ),
         ],
@@ -228,7 +228,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         changes: &[(
             "            let panic = turn.on_panic(\"reproduce\");\n",
             "            let panic = turn.on_panic(\"reproduce\");
-            let ends = batch.iter().map(|queued| queued.flight.end).max();
+            let ends = batch.iter().map(|queued| queued.group.end).max();
             persist.queue.tail.store(ends.unwrap_or(0), Ordering::Release);\n",
         )],
         ..LISTS

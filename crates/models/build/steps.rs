@@ -60,7 +60,7 @@ const REPRODUCED: Mutant = Mutant {
 };
 
 const ORDER: Mutant = Mutant {
-    file: "persist/flights.rs",
+    file: "persist/in_flight.rs",
     model: "ordering",
     check: "groups_are_acknowledged_in_order",
     says: "the durable ID went back",
@@ -444,33 +444,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "a_group_acknowledged_when_it_lands",
         number: Some(33),
         changes: &[(
-            "        while let Some(front) = under_way.front_mut()
-            && let Some(memory) = front.durable.take()
-        {
-            acknowledged(memory, front.flight);
-            under_way.pop_front();
-        }",
-            "        while let Some(at) = under_way.iter().position(|group| group.durable.is_some())
-            && let Some(mut group) = under_way.remove(at)
-            && let Some(memory) = group.durable.take()
-        {
-            acknowledged(memory, group.flight);
-        }",
+            "        while let Some(((group, _), durable)) = groups.take() {",
+            "        while let Some(at) = groups.entries.iter().position(|(_, done)| done.is_some())
+            && let Some(((group, _), Some(durable))) = groups.entries.remove(at)
+        {",
         )],
         ..ORDER
     },
     Mutant {
         name: "groups_that_are_acknowledged_without_the_lock",
         changes: &[(
-            "            acknowledged(memory, front.flight);
-            under_way.pop_front();
-        }",
-            "            let flight = front.flight;
-            under_way.pop_front();
-            drop(under_way);
-            acknowledged(memory, flight);
-            under_way = lock(&self.under_way);
-        }",
+            "            acknowledged(durable, group);",
+            "            drop(groups);
+            acknowledged(durable, group);
+            groups = lock(&self.groups);",
         )],
         says: "all are acknowledged in the end",
         ..ORDER
