@@ -7,6 +7,10 @@ pub(crate) use medium::sync::{
     fence, spin_loop, thread,
 };
 
+/// Whether a model checker runs this code. It explores all executions, so sizes are then as small as
+/// the protocol allows.
+pub(crate) const MODELED: bool = false;
+
 /// Locks a mutex whose data stays valid even if a holder panics.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

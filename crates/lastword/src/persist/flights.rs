@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use medium::Buffer;
+use medium::mutants::{Mutant, planted};
 
 use super::queue::Flight;
 use crate::sync::{Mutex, lock};
@@ -69,10 +70,26 @@ impl Flights {
         let mut under_way = lock(&self.under_way);
         let landed = under_way.iter_mut().find(|group| group.flight.end == end);
         landed.expect("a durable group is in flight").durable = Some(memory);
+        if planted(Mutant::GroupsAcknowledgedAsTheyLand) {
+            while let Some(at) = under_way.iter().position(|group| group.durable.is_some())
+                && let Some(mut group) = under_way.remove(at)
+                && let Some(memory) = group.durable.take()
+            {
+                acknowledged(memory, group.flight);
+            }
+        }
         while let Some(front) = under_way.front_mut()
             && let Some(memory) = front.durable.take()
         {
-            acknowledged(memory, front.flight);
+            let flight = front.flight;
+            if planted(Mutant::GroupAcknowledgedWithoutLock) {
+                under_way.pop_front();
+                drop(under_way);
+                acknowledged(memory, flight);
+                under_way = lock(&self.under_way);
+                continue;
+            }
+            acknowledged(memory, flight);
             under_way.pop_front();
         }
     }

@@ -17,6 +17,9 @@ pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::Arc;
 
+/// Sizes are small.
+pub(crate) const MODELED: bool = true;
+
 /// A prefetch has no effect that a model could see.
 pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}
 
