@@ -12,6 +12,8 @@ use libtest_mimic::{Arguments, Failed};
 pub use real_medium::mutants::Mutant;
 use real_medium::mutants::inject;
 
+use crate::page;
+
 /// A model: its name, and the function that explores it, which panics when the model does not hold.
 pub type Model = (&'static str, fn());
 
@@ -49,9 +51,9 @@ struct Fate {
     executions: u64,
 }
 
-/// Runs the tests that the command line selects, with the options of `cargo test`, and prints a
-/// table of the mutants. A mutant that survives is a failed test.
-pub fn run(models: &[Model], trials: &[Trial]) -> ExitCode {
+/// Runs the tests of a tool that the command line selects, with the options of `cargo test`, and
+/// prints a table of the mutants. A mutant that survives is a failed test.
+pub fn run(tool: &'static str, models: &[Model], trials: &'static [Trial]) -> ExitCode {
     let fates = Arc::new(Mutex::new(Vec::new()));
     let holds = |&(name, explore): &Model| {
         libtest_mimic::Trial::test(name, move || {
@@ -77,8 +79,11 @@ pub fn run(models: &[Model], trials: &[Trial]) -> ExitCode {
             found
         })
     };
-    let trials = models.iter().map(holds).chain(trials.iter().map(fails)).collect();
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    let row = |trial: &Trial| (trial.mutant.number(), trial.mutant.name(), trial.model);
+    let page = move || page::is_current(tool, trials.iter().map(row).collect());
+    let page = libtest_mimic::Trial::test("page_of_mutants_is_current", page);
+    let tests = models.iter().map(holds).chain(trials.iter().map(fails)).chain([page]).collect();
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), tests);
     report(&mut fates.lock().unwrap_or_else(PoisonError::into_inner));
     conclusion.exit_code()
 }

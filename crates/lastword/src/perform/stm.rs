@@ -37,7 +37,7 @@ use super::records::Records;
 use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet, in_stripe, record_words_max};
 use super::{Gate, Obstacle, Redo, Space, Tm, Written};
 use crate::Error;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence_unless};
 use crossbeam_utils::CachePadded;
 use medium::cpu;
 use medium::mutants::{Mutant, planted, relax, weaken};
@@ -169,9 +169,7 @@ impl Tm for Stm {
         let before = record.load(Ordering::Acquire);
         let value = space.load(index)?;
         // See the module doc: pairs with the Release fence in `own`.
-        if !planted(Mutant::NoFenceInRead) {
-            fence(Ordering::Acquire);
-        }
+        fence_unless(Mutant::NoFenceInRead, Ordering::Acquire);
         if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
             attempt.remember(number);
             return Ok(value);
@@ -197,9 +195,7 @@ impl Tm for Stm {
             let before = record.load(Ordering::Acquire);
             space.load_run(at, now)?;
             // As in `read`, once for the whole stripe.
-            if !planted(Mutant::NoFenceInReadOfRun) {
-                fence(Ordering::Acquire);
-            }
+            fence_unless(Mutant::NoFenceInReadOfRun, Ordering::Acquire);
             if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
             } else if !attempt.owns(before) {
@@ -394,9 +390,7 @@ impl Stm {
                 continue;
             }
             let value = space.load(index)?;
-            if !planted(Mutant::NoFenceInSlowRead) {
-                fence(Ordering::Acquire);
-            }
+            fence_unless(Mutant::NoFenceInSlowRead, Ordering::Acquire);
             if record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
                 return Ok(value);
@@ -489,9 +483,7 @@ impl Stm {
                 continue;
             }
             // See the module doc: no value may become visible before the record is taken.
-            if !planted(Mutant::NoFenceAfterOwning) {
-                fence(Ordering::Release);
-            }
+            fence_unless(Mutant::NoFenceAfterOwning, Ordering::Release);
             attempt.push_entry(stripe, number, before, NO_ENTRY);
             return Ok(entry);
         }

@@ -50,7 +50,9 @@ use medium::mutants::{Mutant, planted, relax};
 use super::listeners::{Listener, Listeners, Registration};
 use crate::Error;
 use crate::poison::{OnPanic, Poison};
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock, thread};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock, thread,
+};
 
 /// The durable watermark, failure state and waiters of a pool.
 #[derive(Default)]
@@ -157,9 +159,7 @@ impl Progress {
         // SeqCst fence: either the thread that ends a step sees this thread waiting, or this thread
         // sees the new epoch. Pairs with the fence in `turn_is_over`; without both, each could miss
         // the other's store.
-        if !planted(Mutant::NoFenceInSleep) {
-            fence(Ordering::SeqCst);
-        }
+        fence_unless(Mutant::NoFenceInSleep, Ordering::SeqCst);
         {
             let mut lists = lock(&self.lists);
             let looks = !planted(Mutant::SleepWithoutSecondLook);
@@ -224,9 +224,7 @@ impl Progress {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // As in `sleep`: either the end of a step sees the listener waiting, or the listener sees
         // the step's effects.
-        if !planted(Mutant::NoFenceInRegister) {
-            fence(Ordering::SeqCst);
-        }
+        fence_unless(Mutant::NoFenceInRegister, Ordering::SeqCst);
         let mut lists = lock(&self.lists);
         let looks = !planted(Mutant::RegisterWithoutLook) || id == 0;
         let outcome = before.unwrap_or_else(|| self.outcome(id)).filter(|_| looks);
@@ -244,9 +242,7 @@ impl Progress {
         // Release: a sleeper that sees the epoch sees the step's effects.
         self.epoch.fetch_add(1, Ordering::Release);
         // Pairs with the fences in `sleep` and `register`.
-        if !planted(Mutant::NoFenceAtEndOfStep) {
-            fence(Ordering::SeqCst);
-        }
+        fence_unless(Mutant::NoFenceAtEndOfStep, Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.wake();
         }

@@ -33,7 +33,7 @@
 //! every access counts. Here reads are checked afterwards, as the transactional memory does anyway,
 //! so they need no count.)
 
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock};
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, planted, relax};
 
@@ -135,9 +135,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn holds(&self, page: usize, place: Place) -> bool {
         // See the module: pairs with the Release fence in `settle`.
-        if !planted(Mutant::PlaceCheckedWithoutFence) {
-            fence(Ordering::Acquire);
-        }
+        fence_unless(Mutant::PlaceCheckedWithoutFence, Ordering::Acquire);
         planted(Mutant::PlaceNotChecked)
             || (self.map[page].load(Ordering::Relaxed) ^ place.0) & !USED == 0
     }
@@ -286,9 +284,7 @@ impl Moving<'_> {
         let (table, page, number) = (self.table, self.page, frame.number);
         // See the module: a reader that sees a word stored here also sees that the frame's old page
         // has lost it, also where another thread has taken the frame from it.
-        if !planted(Mutant::FrameFilledWithoutFence) {
-            fence(Ordering::Release);
-        }
+        fence_unless(Mutant::FrameFilledWithoutFence, Ordering::Release);
         fill(number);
         let time = if planted(Mutant::PlaceRepeats) { 0 } else { TIME };
         let times = table.place(page).0.wrapping_add(time) & !(FRAME | USED);

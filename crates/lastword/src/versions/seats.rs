@@ -52,7 +52,7 @@ use medium::mutants::{Mutant, planted};
 use super::link::WORKERS_MAX;
 use super::write_back::Waiting;
 use crate::Error;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, announce, fence};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, announce, fence, fence_unless};
 use std::sync::OnceLock;
 
 /// No transaction.
@@ -95,11 +95,7 @@ impl<M> Seat<M> {
     #[inline(always)]
     pub(super) fn begin(&self, clock: &AtomicU64) -> u64 {
         let early = clock.load(Ordering::Relaxed);
-        if planted(Mutant::StartNotAnnounced) {
-            self.active.store(early, Ordering::Release);
-        } else {
-            announce(&self.active, early);
-        }
+        announce_unless(Mutant::StartNotAnnounced, &self.active, early);
         // SeqCst, like the announcement: see the module.
         let start = match planted(Mutant::StartReadBeforeAnnounced) {
             true => early,
@@ -136,11 +132,7 @@ impl<M> Seat<M> {
         // Before `over` clears `active`.
         self.grouped.store(start, Ordering::Release);
         let early = clock.load(Ordering::Relaxed);
-        if planted(Mutant::GroupNotAnnounced) {
-            self.pending.store(early, Ordering::Release);
-        } else {
-            announce(&self.pending, early);
-        }
+        announce_unless(Mutant::GroupNotAnnounced, &self.pending, early);
         // SeqCst, like the announcement.
         let now = match planted(Mutant::GroupIdReadBeforeAnnounced) {
             true => early,
@@ -167,11 +159,7 @@ impl<M> Seat<M> {
     /// Starts the commit of a group that began at `start`, on any thread.
     #[inline]
     pub(super) fn commit_apart(&self, start: u64, clock: &AtomicU64) {
-        if planted(Mutant::GroupCommitNotAnnounced) {
-            self.committing.store(start, Ordering::Release);
-        } else {
-            announce(&self.committing, start);
-        }
+        announce_unless(Mutant::GroupCommitNotAnnounced, &self.committing, start);
         // SeqCst: the stamp, read from the clock later, is above every frontier that does not count
         // this group, as in `begin`.
         clock.load(Ordering::SeqCst);
@@ -243,6 +231,16 @@ impl<M> Seat<M> {
     }
 }
 
+/// Announces a value; if this bug is injected, only stores it.
+#[inline(always)]
+fn announce_unless(mutant: Mutant, word: &AtomicU64, value: u64) {
+    if planted(mutant) {
+        word.store(value, Ordering::Release);
+    } else {
+        announce(word, value);
+    }
+}
+
 /// The transaction table of a heap.
 pub(super) struct Seats<M> {
     seats: Box<[CachePadded<Seat<M>>]>,
@@ -295,9 +293,7 @@ impl<M> Seats<M> {
     /// or earlier may overwrite the heap. Called after the addition that assigned that time.
     #[inline]
     pub(super) fn oldest(&self) -> u64 {
-        if !planted(Mutant::NoFenceBeforeOldest) {
-            fence(Ordering::SeqCst);
-        }
+        fence_unless(Mutant::NoFenceBeforeOldest, Ordering::SeqCst);
         // Acquire: pairs with `over`.
         let active = self.used().map(|seat| seat.active.load(Ordering::Acquire));
         active.min().unwrap_or(IDLE)
@@ -312,9 +308,7 @@ impl<M> Seats<M> {
     /// Returns the frontier: the largest stamp such that the heap has all records up to it.
     pub(super) fn frontier(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);
-        if !planted(Mutant::NoFenceBeforeUnfinished) {
-            fence(Ordering::SeqCst);
-        }
+        fence_unless(Mutant::NoFenceBeforeUnfinished, Ordering::SeqCst);
         let first = self.used().map(Seat::unfinished).min().unwrap_or(IDLE);
         first.min(match planted(Mutant::FrontierReadsClockLast) {
             true => clock.load(Ordering::Acquire).max(now),
@@ -344,9 +338,7 @@ impl<M> Seats<M> {
     /// Returns the durable watermark: the largest ID such that it and all before it are durable.
     pub(super) fn durable(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);
-        if !planted(Mutant::NoFenceBeforePending) {
-            fence(Ordering::SeqCst);
-        }
+        fence_unless(Mutant::NoFenceBeforePending, Ordering::SeqCst);
         // Acquire: pairs with `group_is_shown`.
         let pending = self.used().map(|seat| seat.pending.load(Ordering::Acquire));
         let first = pending.min().unwrap_or(IDLE);

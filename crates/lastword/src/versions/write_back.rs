@@ -31,7 +31,7 @@ use medium::writes::{Piece, Pieces};
 
 use super::Home;
 use super::link::EMPTY;
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence_unless};
 
 /// A committed transaction.
 #[derive(Debug, Default)]
@@ -107,9 +107,7 @@ impl Waiting {
             // for newer.
             done.batch.clear();
             // Release: a reader that finds no link sees these words.
-            if !planted(Mutant::NoFenceBeforeUnlink) {
-                fence(Ordering::Release);
-            }
+            fence_unless(Mutant::NoFenceBeforeUnlink, Ordering::Release);
             for object in &done.objects {
                 home.store(super::link_of(*object), EMPTY);
             }

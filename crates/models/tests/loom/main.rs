@@ -9,8 +9,8 @@
     unreachable_pub,
     clippy::duplicate_mod,
     clippy::useless_conversion,
-    reason = "a model compiles protocol files whole and calls a part of each, once more for each \
-              mutant, with the medium's error in the product's place"
+    reason = "a model compiles protocol files whole and calls a part of each, with the medium's \
+              error in the product's place"
 )]
 
 extern crate self as lw_alloc;
@@ -196,5 +196,5 @@ const MODELS: &[(&str, fn())] = &[
 ];
 
 fn main() -> ExitCode {
-    models::trials::run(MODELS, trials::ALL)
+    models::trials::run("loom", MODELS, trials::ALL)
 }

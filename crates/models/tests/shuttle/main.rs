@@ -5,8 +5,8 @@
     unreachable_pub,
     clippy::duplicate_mod,
     clippy::useless_conversion,
-    reason = "a model compiles protocol files whole and calls a part of each, once more for each \
-              mutant, with the medium's error in the product's place"
+    reason = "a model compiles protocol files whole and calls a part of each, with the medium's \
+              error in the product's place"
 )]
 
 extern crate self as lw_log;
@@ -81,6 +81,7 @@ impl Medium {
 
 fn main() -> ExitCode {
     models::trials::run(
+        "shuttle",
         &[
             ("history::stm_is_serializable_in_id_order", history::stm_is_serializable_in_id_order),
             (
