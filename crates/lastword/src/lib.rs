@@ -69,6 +69,10 @@ mod options;
 pub mod perform;
 mod persist;
 mod pipeline;
+// Not in `pipeline`, which the models compile without a pool file.
+#[cfg(test)]
+#[path = "pipeline/tests.rs"]
+mod pipeline_tests;
 mod poison;
 mod pool;
 mod recover;

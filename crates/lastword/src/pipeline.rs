@@ -125,7 +125,8 @@ impl Pipeline {
         let acknowledged = self.persist.acknowledge(wait && sent != Step::More, timer)?;
         // On memory the persist thread reproduces, and checks that itself after each step. A
         // notification of itself would end its nap while another thread reproduces.
-        if (self.blocks || helped) && self.is_due() {
+        let is_other = self.blocks || helped || planted(Mutant::PersistThreadWakesItself);
+        if is_other && self.is_due() {
             self.bells.notify_reproduce(self.blocks);
         }
         Ok(Step::of_both(sent, acknowledged, self.persist.turn()))
@@ -186,7 +187,11 @@ impl Pipeline {
             // On memory with one persist thread, this thread's own step found the log full and
             // moved the epoch. So the thread would not sleep but spin against the thread that
             // reproduces, which needs a core.
-            Step::Busy | Step::Nothing if self.persist.is_memory() => Step::Nothing,
+            Step::Busy | Step::Nothing
+                if self.persist.is_memory() && !planted(Mutant::FullLogSpins) =>
+            {
+                Step::Nothing
+            }
             // Groups in flight must be acknowledged first. The thread that waits for them notifies.
             Step::Nothing => Step::Busy,
             step => step,
@@ -260,6 +265,3 @@ impl Pipeline {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

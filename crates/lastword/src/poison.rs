@@ -6,6 +6,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use medium::mutants::{Mutant, planted};
+
 use crate::Error;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -19,6 +21,10 @@ pub(crate) struct Poison {
 impl Poison {
     /// Stores a failure if it is the first; returns the error to report.
     pub(crate) fn put(&self, error: Error) -> Error {
+        if planted(Mutant::PoisonFlagBeforeCause) {
+            self.set.store(true, Ordering::Release);
+            crate::sync::thread::yield_now(); // no model checker switches threads at the cause
+        }
         let cause = self.cause.get_or_init(|| Arc::new(error));
         // Release: pairs with `check`.
         self.set.store(true, Ordering::Release);

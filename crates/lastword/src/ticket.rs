@@ -12,8 +12,9 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
+use medium::mutants::{Mutant, planted};
 use words::TxId;
 
 use crate::design::{Decoupled, Design};
@@ -144,13 +145,18 @@ impl<D: Design> Future for Durable<'_, D> {
         if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);
         }
-        if let Err(error) = design.listen(id, context.waker(), &mut self.registration) {
+        let waker = match planted(Mutant::TaskNotRegistered) {
+            true => Waker::noop(),
+            false => context.waker(),
+        };
+        if let Err(error) = design.listen(id, waker, &mut self.registration) {
             return Poll::Ready(Err(error));
         }
         design.hurry(id);
         // Check after the registration: a step that ended earlier did not see this task. A step
         // that ended since has taken the waker. Either way the outcome may be known by now.
-        outcome().map_or(Poll::Pending, Poll::Ready)
+        let looks = !planted(Mutant::PollLooksOnce);
+        outcome().filter(|_| looks).map_or(Poll::Pending, Poll::Ready)
     }
 }
 

@@ -14,7 +14,7 @@
 //! - No byte between tail and head is overwritten. A group is recycled only after it is reproduced
 //!   and that fact is durable.
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, planted, relax};
 use medium::sync::{Arc, AtomicU64, Ordering};
 use medium::{Buffer, LogMedium};
 
@@ -68,7 +68,8 @@ impl PersistentRing {
         let (sequence, bytes) = self.next(words);
         // Acquire: pairs with the reproduce step's Release store. The tail grows only after the
         // recycled groups are reproduced and that is durable; seeing it must mean seeing that.
-        sequence + bytes <= tail.load(Ordering::Acquire) + self.medium.bytes()
+        sequence + bytes
+            <= tail.load(relax(Ordering::Acquire, Mutant::TailReadRelaxed)) + self.medium.bytes()
     }
 
     /// Places and seals a group that fits. `acknowledged` is the end of the last acknowledged

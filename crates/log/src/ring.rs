@@ -18,6 +18,7 @@
 //! (DudeTM, section 3.2: a fixed-length circular buffer for each thread.)
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, relax};
 
 use crate::sync::{AtomicU64, Ordering, prefetch_write};
 
@@ -84,7 +85,7 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
     #[inline]
     pub fn written(&self) -> u64 {
         // Acquire: a reader that sees the cursor sees the words before it. Pairs with `publish`.
-        self.written.load(Ordering::Acquire)
+        self.written.load(relax(Ordering::Acquire, Mutant::RingCursorReadRelaxed))
     }
 
     /// Returns the cursor of the next record to take.
@@ -128,7 +129,7 @@ impl<S: AsRef<[AtomicU64]>> Ring<S> {
         debug_assert!(to >= self.taken.load(Ordering::Relaxed) && to <= self.written());
         // Release: the copies out of this space happen before the worker overwrites it. Pairs with
         // `Writer::refresh`.
-        self.taken.store(to, Ordering::Release);
+        self.taken.store(to, relax(Ordering::Release, Mutant::RingSpaceReturnedRelaxed));
     }
 }
 
@@ -156,7 +157,7 @@ impl Writer {
     /// Reads `taken` again.
     pub fn refresh<S: AsRef<[AtomicU64]>>(&mut self, ring: &Ring<S>) {
         // Acquire: pairs with `Ring::take`.
-        self.taken = ring.taken.load(Ordering::Acquire);
+        self.taken = ring.taken.load(relax(Ordering::Acquire, Mutant::RingSpaceReadRelaxed));
     }
 
     /// Returns the words in use, as far as this worker knows.
@@ -215,7 +216,7 @@ impl<S: AsRef<[AtomicU64]>> Record<'_, S> {
         let ahead = (self.at + PREFETCH_WORDS) & self.ring.mask;
         prefetch_write(self.ring.words.as_ref(), ahead as usize);
         // Release: a reader that sees the cursor sees the record. Pairs with `Ring::written`.
-        self.ring.written.store(self.at, Ordering::Release);
+        self.ring.written.store(self.at, relax(Ordering::Release, Mutant::RecordPublishedRelaxed));
     }
 }
 

@@ -8,33 +8,50 @@
 //! that are not here. Numbers up to 42 are those of the list there. Two bugs have one number each
 //! and two variants, because they occur in two places.
 
-/// The one list: a variant, its number and name, and the guarantee that it breaks.
+use std::sync::atomic::Ordering;
+
+/// The one list. A bug that loses data in a crash has a variant, a number, a name, and the guarantee
+/// that it breaks. A bug between threads has no sentence: its name says enough.
 macro_rules! mutants {
-    ($($variant:ident $number:literal $name:literal $what:literal,)*) => {
+    ($($variant:ident $number:literal $name:literal $what:literal,)*
+     ; $($between:ident $between_number:literal $between_name:literal,)*) => {
         /// A bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Mutant {
             $(#[doc = $what] $variant,)*
+            $(#[doc = concat!("Between threads: ", $between_name, ".")] $between,)*
         }
 
         impl Mutant {
-            /// All of them.
+            /// The bugs that crash tests must detect.
             pub const ALL: &'static [Mutant] = &[$(Mutant::$variant),*];
+
+            /// The bugs between threads, which the models in crates/models must detect.
+            pub const BETWEEN_THREADS: &'static [Mutant] = &[$(Mutant::$between),*];
 
             /// Its name.
             pub fn name(self) -> &'static str {
-                match self { $(Mutant::$variant => $name,)* }
+                match self {
+                    $(Mutant::$variant => $name,)*
+                    $(Mutant::$between => $between_name,)*
+                }
             }
 
             /// Its number in docs/internals/mutants.md.
             pub fn number(self) -> u32 {
-                match self { $(Mutant::$variant => $number,)* }
+                match self {
+                    $(Mutant::$variant => $number,)*
+                    $(Mutant::$between => $between_number,)*
+                }
             }
 
             /// Returns the guarantee that it breaks.
             pub fn what(self) -> &'static str {
-                match self { $(Mutant::$variant => $what,)* }
+                match self {
+                    $(Mutant::$variant => $what,)*
+                    $(Mutant::$between => $between_name,)*
+                }
             }
         }
     };
@@ -209,6 +226,142 @@ mutants! {
         "A waiter counts the time in which its process was stopped.",
     PlaceholderKept 115 "placeholder-kept"
         "A renewal keeps the empty file that an interrupted one has left in the log's place.",
+
+    ; // Between threads: the models in crates/models detect these.
+    RecordPublishedRelaxed 11 "record-published-relaxed",
+    RingCursorReadRelaxed 11 "ring-cursor-read-relaxed",
+    RingSpaceReturnedRelaxed 200 "ring-space-returned-relaxed",
+    RingSpaceReadRelaxed 201 "ring-space-read-relaxed",
+    CursorsReadBeforeCommitting 41 "cursors-read-before-committing",
+    CommittingReadBeforeClock 202 "committing-read-before-clock",
+    CommittingClearedBeforePublished 42 "committing-cleared-before-published",
+    CommittingStoredRelaxed 203 "committing-stored-relaxed",
+    IdleMarkStoredRelaxed 204 "idle-mark-stored-relaxed",
+    CommittingReadRelaxed 205 "committing-read-relaxed",
+    CommittingNotStored 206 "committing-not-stored",
+    NoFenceAfterOwning 207 "no-fence-after-owning",
+    NoFenceInRead 208 "no-fence-in-read",
+    NoFenceInReadOfRun 209 "no-fence-in-read-of-run",
+    NoFenceInSlowRead 210 "no-fence-in-slow-read",
+    ExtensionNotValidated 31 "extension-not-validated",
+    ExtensionReadsClockLast 211 "extension-reads-clock-last",
+    ExtensionReadsClockRelaxed 212 "extension-reads-clock-relaxed",
+    VersionReleasedRelaxed 213 "version-released-relaxed",
+    AbortReleasesOldVersion 40 "abort-releases-old-version",
+    CommitNotValidated 32 "commit-not-validated",
+    CommitTrustsClockTooLong 214 "commit-trusts-clock-too-long",
+    IdAssignedWithoutAcquire 215 "id-assigned-without-acquire",
+    IdAssignedWithoutRelease 216 "id-assigned-without-release",
+    IdAssignedBeforeAnnounced 217 "id-assigned-before-announced",
+    IdAssignedAfterRelease 218 "id-assigned-after-release",
+    NoOpRecordLeftOut 34 "no-op-record-left-out",
+    ReadAcknowledgedTooEarly 33 "read-acknowledged-too-early",
+    SerialDoesNotWait 219 "serial-does-not-wait",
+    ReservationIgnored 220 "reservation-ignored",
+    StarvingReservesNothing 221 "starving-reserves-nothing",
+    LossesInPartsForgotten 222 "losses-in-parts-forgotten",
+    StarvingInPartsClosesNoGate 223 "starving-in-parts-closes-no-gate",
+    NoFenceInEventWait 224 "no-fence-in-event-wait",
+    NoFenceInEventNotify 225 "no-fence-in-event-notify",
+    EventNotifiesWithoutLock 226 "event-notifies-without-lock",
+    EventEpochRaisedRelaxed 227 "event-epoch-raised-relaxed",
+    EpochReadAfterStep 228 "epoch-read-after-step",
+    OnlyWorkNotifies 229 "only-work-notifies",
+    StepNotifiesBeforeUnlock 230 "step-notifies-before-unlock",
+    StepNotifiesOfFailureAlone 231 "step-notifies-of-failure-alone",
+    FailureNotNotified 232 "failure-not-notified",
+    NoFenceInSleep 233 "no-fence-in-sleep",
+    NoFenceAtEndOfStep 234 "no-fence-at-end-of-step",
+    SleepWithoutSecondLook 235 "sleep-without-second-look",
+    OnlyServedAreWoken 236 "only-served-are-woken",
+    ClockReadWithoutAddition 237 "clock-read-without-addition",
+    ClockReadBeforeAsleep 238 "clock-read-before-asleep",
+    ClockReadWithoutRelease 239 "clock-read-without-release",
+    ClockNotReadBeforeSleep 240 "clock-not-read-before-sleep",
+    DurableIdStoredRelaxed 30 "durable-id-stored-relaxed",
+    DurableIdReadRelaxed 30 "durable-id-read-relaxed",
+    NoFenceInRegister 241 "no-fence-in-register",
+    RegisterLooksFirst 242 "register-looks-first",
+    RegisterWithoutLook 243 "register-without-look",
+    FailureServesDurableAlone 244 "failure-serves-durable-alone",
+    FailureEndsNoStep 245 "failure-ends-no-step",
+    FailureStoredAfterEnd 246 "failure-stored-after-end",
+    WakerNotReplaced 247 "waker-not-replaced",
+    ForgottenListenerCounts 248 "forgotten-listener-counts",
+    PoisonFlagBeforeCause 249 "poison-flag-before-cause",
+    TailStoredRelaxed 12 "tail-stored-relaxed",
+    TailReadRelaxed 12 "tail-read-relaxed",
+    ReproducedStoredRelaxed 250 "reproduced-stored-relaxed",
+    ReproducedReadRelaxed 251 "reproduced-read-relaxed",
+    BatchTakenBeforeLock 252 "batch-taken-before-lock",
+    PartsAtWorkNotAwaited 72 "parts-at-work-not-awaited",
+    PartEndsBeforeBarrier 253 "part-ends-before-barrier",
+    LastPartNotNotified 254 "last-part-not-notified",
+    FailedPartCountsAsDone 255 "failed-part-counts-as-done",
+    FailedPartPoisonsLast 256 "failed-part-poisons-last",
+    GroupsAcknowledgedAsTheyLand 33 "groups-acknowledged-as-they-land",
+    GroupAcknowledgedWithoutLock 257 "group-acknowledged-without-lock",
+    GroupAcknowledgedWhenSent 5 "group-acknowledged-when-sent",
+    SlotCommittingNotStored 258 "slot-committing-not-stored",
+    SlotIdCountsAsDurable 259 "slot-id-counts-as-durable",
+    SlotsReadBeforeClock 260 "slots-read-before-clock",
+    SlotIdleStoredRelaxed 261 "slot-idle-stored-relaxed",
+    SlotAcknowledgementNotStored 262 "slot-acknowledgement-not-stored",
+    TakenBatchWaitsOn 263 "taken-batch-waits-on",
+    BatchesTakenAfterWrite 264 "batches-taken-after-write",
+    OneLeaderTooMany 265 "one-leader-too-many",
+    LeadersReadBeforeLock 266 "leaders-read-before-lock",
+    LeadNotHandedOn 267 "lead-not-handed-on",
+    LeadHandedOnAndEnded 268 "lead-handed-on-and-ended",
+    OutcomeNotNotified 269 "outcome-not-notified",
+    FailureReportedDurable 270 "failure-reported-durable",
+    FailureReportedBeforePoison 271 "failure-reported-before-poison",
+    LeaderIgnoresPoison 272 "leader-ignores-poison",
+    FrameFilledWithoutFence 273 "frame-filled-without-fence",
+    PlaceCheckedWithoutFence 274 "place-checked-without-fence",
+    PlaceNotChecked 275 "place-not-checked",
+    PlaceRepeats 276 "place-repeats",
+    PlaceStoredRelaxed 277 "place-stored-relaxed",
+    PlaceReadRelaxed 278 "place-read-relaxed",
+    PinCountsNothing 279 "pin-counts-nothing",
+    PinTakenRelaxed 280 "pin-taken-relaxed",
+    PinReturnedRelaxed 281 "pin-returned-relaxed",
+    MoveTakenRelaxed 282 "move-taken-relaxed",
+    GracePeriodSkipped 283 "grace-period-skipped",
+    AttemptNotCounted 284 "attempt-not-counted",
+    AttemptBeginsRelaxed 285 "attempt-begins-relaxed",
+    MarksNotReleased 286 "marks-not-released",
+    WriterKeepsMark 287 "writer-keeps-mark",
+    DropIgnoresTouching 288 "drop-ignores-touching",
+    StampWithoutMark 289 "stamp-without-mark",
+    StampWithoutRelease 290 "stamp-without-release",
+    StartNotAnnounced 291 "start-not-announced",
+    StartReadBeforeAnnounced 292 "start-read-before-announced",
+    NoFenceBeforeOldest 293 "no-fence-before-oldest",
+    WriteBackDoesNotWait 294 "write-back-does-not-wait",
+    NoFenceBeforeUnlink 295 "no-fence-before-unlink",
+    UnlinkedBeforeWrittenBack 296 "unlinked-before-written-back",
+    LinkReadRelaxed 297 "link-read-relaxed",
+    CopiesFreedAtOnce 298 "copies-freed-at-once",
+    CommittingClearedBeforeWaiting 299 "committing-cleared-before-waiting",
+    ActiveClearedBeforeCommitting 300 "active-cleared-before-committing",
+    UnfinishedReadBackwards 301 "unfinished-read-backwards",
+    GroupNotAnnounced 302 "group-not-announced",
+    GroupIdReadBeforeAnnounced 303 "group-id-read-before-announced",
+    DurableReadsClockLast 304 "durable-reads-clock-last",
+    NoFenceBeforePending 305 "no-fence-before-pending",
+    ReportedDurableForgotten 306 "reported-durable-forgotten",
+    ChunksFreedBesideWriters 307 "chunks-freed-beside-writers",
+    ChunksFreedBesideGroups 308 "chunks-freed-beside-groups",
+    GivenIdGuessed 309 "given-id-guessed",
+    GroupCommitNotAnnounced 310 "group-commit-not-announced",
+    OwnGroupNotSeen 311 "own-group-not-seen",
+    NoFenceBeforeUnfinished 312 "no-fence-before-unfinished",
+    FrontierReadsClockLast 313 "frontier-reads-clock-last",
+    TaskNotRegistered 314 "task-not-registered",
+    PollLooksOnce 315 "poll-looks-once",
+    FullLogSpins 316 "full-log-spins",
+    PersistThreadWakesItself 317 "persist-thread-wakes-itself",
 }
 
 /// Returns whether this bug is injected here.
@@ -221,6 +374,18 @@ pub fn planted(mutant: Mutant) -> bool {
         let _ = mutant;
         false
     }
+}
+
+/// Returns `order`, or `Relaxed` if this bug is injected here.
+#[inline(always)]
+pub fn relax(order: Ordering, mutant: Mutant) -> Ordering {
+    weaken(order, Ordering::Relaxed, mutant)
+}
+
+/// Returns `order`, or the `weaker` one if this bug is injected here.
+#[inline(always)]
+pub fn weaken(order: Ordering, weaker: Ordering, mutant: Mutant) -> Ordering {
+    if planted(mutant) { weaker } else { order }
 }
 
 /// The mutant of this name, where this build has them.
@@ -242,6 +407,15 @@ pub fn plant(name: Option<&str>) -> Planted {
     let mutant = name.map(|name| by_name(name).expect("this build has the mutant"));
     #[cfg(feature = "mutants")]
     thread::put(mutant);
+    let _ = mutant;
+    Planted(())
+}
+
+/// Injects this bug into this thread, where this build has mutants. Model checkers run all threads
+/// of a model as coroutines of one thread, so all of them have the bug.
+pub fn inject(mutant: Mutant) -> Planted {
+    #[cfg(feature = "mutants")]
+    thread::put(Some(mutant));
     let _ = mutant;
     Planted(())
 }

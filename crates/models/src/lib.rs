@@ -1,12 +1,8 @@
 //! Models of the concurrency protocols, and mutants that prove the models effective.
 //!
 //! ```text
-//!   crates/log/src/{ring,persistent}.rs    --#[path]-->  tests/loom     beside loom's atomics
-//!   crates/lastword/src/{perform,persist}  --#[path]-->  tests/shuttle  beside shuttle's
-//!   reproduce, pipeline; design, ticket    --build.rs--> the same, without their own tests
-//!   versions                                                  in smaller sizes, tests/loom
-//!            |
-//!            +-- build.rs: one protection removed --> mutants, which must fail
+//!   crates/log/src/{ring,persistent}.rs       --#[path]-->  tests/loom     beside loom's atomics
+//!   crates/lastword/src/{perform,persist,..}  --#[path]-->  tests/shuttle  beside shuttle's
 //! ```
 //!
 //! The protocol files access all state that threads share through `crate::sync`. Each of the two
@@ -30,10 +26,11 @@
 //! - A load returns one of the last seven stores, and a model has at most five threads.
 //! - `Arc` is the standard one, because no protocol here depends on the order of its counts.
 //!
-//! A *mutant* is a protocol file with one protection removed (the tables in build/). The build of
-//! this crate changes the file's text and fails if the text is absent, so a mutant cannot diverge
-//! from the product. shuttle prints the failures that its mutants must end with; the result of the
-//! test is what counts.
+//! A *mutant* is a hook in a protocol file that removes one protection (`medium::mutants`). A *trial*
+//! injects it into the thread that explores a model, and the model must then fail with the right
+//! message (tests/loom/trials.rs, tests/shuttle/trials.rs). Both tools run all threads of a model as
+//! coroutines of that thread, so all of them have the bug, and trials run in parallel. shuttle prints
+//! the failures that its trials must end with; the result of the test is what counts.
 //!
 //! Each test program ends with a line per mutant: its number in the list of mutants in
 //! docs/internals/mutants.md, the model that has killed it, and the number of executions.
@@ -49,4 +46,5 @@
 pub mod history;
 pub mod oracle;
 pub mod outcomes;
+mod page;
 pub mod trials;

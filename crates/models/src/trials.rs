@@ -8,19 +8,21 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Failed};
+pub use real_medium::mutants::Mutant;
+use real_medium::mutants::inject;
+
+use crate::page;
 
 /// A model: its name, and the function that explores it, which panics when the model does not hold.
 pub type Model = (&'static str, fn());
 
-/// A mutant: a protocol with one protection removed.
+/// A trial of a mutant: an injected bug, and the model that must detect it.
 #[derive(Clone, Copy, Debug)]
-pub struct Mutant {
-    /// The name, which says what is wrong.
-    pub name: &'static str,
-    /// Its number in docs/internals/mutants.md, if it is listed there.
-    pub number: Option<u8>,
-    /// The model that must detect it.
+pub struct Trial {
+    /// The bug.
+    pub mutant: Mutant,
+    /// The name of the model.
     pub model: &'static str,
     /// The function that explores it.
     pub explore: fn(),
@@ -28,21 +30,35 @@ pub struct Mutant {
     pub says: &'static str,
 }
 
+/// The trials of mutants. A row is a model, a part of the message with which it must fail, and the
+/// mutants that it must detect.
+#[macro_export]
+macro_rules! trials {
+    ($($file:ident::$model:ident, $says:literal: $($mutant:ident),+;)*) => {
+        &[$($($crate::trials::Trial {
+            mutant: $crate::trials::Mutant::$mutant,
+            model: concat!(stringify!($file), "::", stringify!($model)),
+            explore: $file::$model,
+            says: $says,
+        },)+)*]
+    };
+}
+
 /// The result for a mutant.
 struct Fate {
-    mutant: Mutant,
+    trial: Trial,
     killed: bool,
     executions: u64,
 }
 
-/// Runs the tests that the command line selects, with the options of `cargo test`, and prints a
-/// table of the mutants. A mutant that survives is a failed test.
-pub fn run(models: &[Model], mutants: &[Mutant]) -> ExitCode {
+/// Runs the tests of a tool that the command line selects, with the options of `cargo test`, and
+/// prints a table of the mutants. A mutant that survives is a failed test.
+pub fn run(tool: &'static str, models: &[Model], trials: &'static [Trial]) -> ExitCode {
     let fates = Arc::new(Mutex::new(Vec::new()));
     let holds = |&(name, explore): &Model| {
-        Trial::test(name, move || {
+        libtest_mimic::Trial::test(name, move || {
             let started = Instant::now();
-            let (outcome, executions) = explored(explore, false);
+            let (outcome, executions) = explored(explore, None);
             if std::env::var_os("EXECUTIONS").is_some() {
                 println!(
                     "{name}: {executions} executions, {:.1} s",
@@ -52,18 +68,22 @@ pub fn run(models: &[Model], mutants: &[Mutant]) -> ExitCode {
             outcome.map_err(Failed::from)
         })
     };
-    let fails = |&mutant: &Mutant| {
+    let fails = |&trial: &Trial| {
         let fates = Arc::clone(&fates);
-        Trial::test(format!("mutants::{}", mutant.name), move || {
-            let (outcome, executions) = explored(mutant.explore, true);
-            let found = found(outcome, mutant.says);
-            let fate = Fate { mutant, killed: found.is_ok(), executions };
+        let name = format!("mutants::{}::{}", trial.mutant.name(), trial.model);
+        libtest_mimic::Trial::test(name, move || {
+            let (outcome, executions) = explored(trial.explore, Some(trial.mutant));
+            let found = found(outcome, trial.says);
+            let fate = Fate { trial, killed: found.is_ok(), executions };
             fates.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
             found
         })
     };
-    let trials = models.iter().map(holds).chain(mutants.iter().map(fails)).collect();
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    let row = |trial: &Trial| (trial.mutant.number(), trial.mutant.name(), trial.model);
+    let page = move || page::is_current(tool, trials.iter().map(row).collect());
+    let page = libtest_mimic::Trial::test("page_of_mutants_is_current", page);
+    let tests = models.iter().map(holds).chain(trials.iter().map(fails)).chain([page]).collect();
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), tests);
     report(&mut fates.lock().unwrap_or_else(PoisonError::into_inner));
     conclusion.exit_code()
 }
@@ -73,11 +93,11 @@ fn report(fates: &mut [Fate]) {
     if fates.is_empty() {
         return;
     }
-    fates.sort_by_key(|fate| (fate.mutant.number.unwrap_or(u8::MAX), fate.mutant.name));
-    for Fate { mutant: Mutant { name, number, model, .. }, killed, executions } in &*fates {
-        let number = number.map_or("-".to_owned(), |number| number.to_string());
+    fates.sort_by_key(|Fate { trial, .. }| (trial.mutant.number(), trial.model));
+    for Fate { trial: Trial { mutant, model, .. }, killed, executions } in &*fates {
+        let (number, name) = (mutant.number(), mutant.name());
         let fate = if *killed { "killed by" } else { "SURVIVES" };
-        println!("mutant {number:>2} {name}: {fate} {model}, {executions} executions");
+        println!("mutant {number:>3} {name}: {fate} {model}, {executions} executions");
     }
     let killed = fates.iter().filter(|fate| fate.killed).count();
     println!("mutants: {killed} killed, {} survived", fates.len() - killed);
@@ -97,12 +117,13 @@ pub fn execution() {
     EXECUTIONS.set(EXECUTIONS.get() + 1);
 }
 
-/// Explores on a thread of its own, because the tools keep state in thread-locals. Returns the
-/// result and the number of executions.
-fn explored(explore: fn(), quietly: bool) -> (Result<(), String>, u64) {
+/// Explores on a thread of its own, because the tools keep state in thread-locals, and so do the
+/// injected bugs. Returns the result and the number of executions.
+fn explored(explore: fn(), mutant: Option<Mutant>) -> (Result<(), String>, u64) {
     hush();
     let run = move || {
-        QUIET.set(quietly);
+        QUIET.set(mutant.is_some());
+        let _bug = mutant.map(inject);
         let outcome = panic::catch_unwind(explore).map_err(|panic| message(&*panic));
         (outcome, EXECUTIONS.get())
     };
@@ -131,4 +152,23 @@ fn hush() {
             }
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_between_threads_has_a_trial() {
+        let tables =
+            [include_str!("../tests/loom/trials.rs"), include_str!("../tests/shuttle/trials.rs")];
+        let has_trial = |mutant: &Mutant| {
+            let name = format!("{mutant:?}");
+            let mut words = tables.iter().flat_map(|table| table.split([' ', ',', ';', '\n']));
+            words.any(|word| word == name)
+        };
+        let untried: Vec<_> =
+            Mutant::BETWEEN_THREADS.iter().filter(|mutant| !has_trial(mutant)).collect();
+        assert!(untried.is_empty(), "no model must detect {untried:?}");
+    }
 }

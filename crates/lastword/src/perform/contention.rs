@@ -51,6 +51,8 @@
 
 use std::collections::VecDeque;
 
+use medium::mutants::{Mutant, planted};
+
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock, pause, rest, thread};
 
 /// Losses after which a transaction starves and joins the queue. Chosen, not measured: large enough
@@ -248,11 +250,14 @@ impl Gate {
             // A transaction in parts leaves the queue at each conflict. Its losses carry over, so
             // it eventually closes the lock, too, and then runs alone until it ends.
             let losses = fortune.losses - PATIENCE;
+            let losses = if planted(Mutant::LossesInPartsForgotten) { 0 } else { losses };
             *turn = Some(Turn { gate: self, worker: fortune.worker, losses });
         }
         // Reserve before the wait, so that the record is reserved when its holder releases it.
         if let Some(turn) = turn {
-            turn.reserve(met);
+            if !planted(Mutant::StarvingReservesNothing) {
+                turn.reserve(met);
+            }
         }
         let is_lost = match met {
             Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
@@ -350,7 +355,8 @@ impl Turn<'_> {
             Obstacle::Untracked => self.losses += 1,
             Obstacle::Unknown | Obstacle::Room | Obstacle::Reserved { .. } => {}
         }
-        if met == Obstacle::Unknown || self.losses > RESERVATIONS {
+        let closes = self.losses > RESERVATIONS && !planted(Mutant::StarvingInPartsClosesNoGate);
+        if met == Obstacle::Unknown || closes {
             gate.closed.store(true, Ordering::Relaxed);
         }
     }

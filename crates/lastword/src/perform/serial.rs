@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use medium::mutants::{Mutant, planted};
+
 use super::write_set::{Entry, STRIPE_SHIFT, WriteSet, in_stripe, record_words_max};
 use super::{Gate, Redo, Space, Tm, Written};
 use crate::Error;
@@ -73,7 +75,7 @@ impl Tm for Serial {
     fn begin(&self, _attempt: &mut Attempt) {
         let mut tries = 0_u32;
         // Acquire: pairs with `release`.
-        while self.held.swap(true, Ordering::Acquire) {
+        while self.held.swap(true, Ordering::Acquire) && !planted(Mutant::SerialDoesNotWait) {
             tries += 1;
             if tries.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
         }

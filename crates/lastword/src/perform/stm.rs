@@ -37,9 +37,10 @@ use super::records::Records;
 use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet, in_stripe, record_words_max};
 use super::{Gate, Obstacle, Redo, Space, Tm, Written};
 use crate::Error;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence_unless};
 use crossbeam_utils::CachePadded;
 use medium::cpu;
+use medium::mutants::{Mutant, planted, relax, weaken};
 use words::{Stop, TxId};
 
 const TAKEN: u64 = 1 << 63;
@@ -168,7 +169,7 @@ impl Tm for Stm {
         let before = record.load(Ordering::Acquire);
         let value = space.load(index)?;
         // See the module doc: pairs with the Release fence in `own`.
-        fence(Ordering::Acquire);
+        fence_unless(Mutant::NoFenceInRead, Ordering::Acquire);
         if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
             attempt.remember(number);
             return Ok(value);
@@ -194,7 +195,7 @@ impl Tm for Stm {
             let before = record.load(Ordering::Acquire);
             space.load_run(at, now)?;
             // As in `read`, once for the whole stripe.
-            fence(Ordering::Acquire);
+            fence_unless(Mutant::NoFenceInReadOfRun, Ordering::Acquire);
             if before <= attempt.snapshot && record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
             } else if !attempt.owns(before) {
@@ -284,7 +285,8 @@ impl Tm for Stm {
         redo: &mut impl Redo,
     ) -> Result<TxId, Stop> {
         if attempt.written.entries.is_empty() {
-            let seen = TxId(attempt.snapshot);
+            let early = u64::from(planted(Mutant::ReadAcknowledgedTooEarly));
+            let seen = TxId(attempt.snapshot.saturating_sub(early));
             attempt.clear();
             return Ok(seen);
         }
@@ -292,9 +294,16 @@ impl Tm for Stm {
             attempt.obstacle = Obstacle::Room;
             return Err(Stop::Conflict);
         }
+        if planted(Mutant::IdAssignedAfterRelease) {
+            self.release(attempt, &mut space, TxId(attempt.snapshot));
+        }
         let id = self.draw(redo);
         // When no other ID was assigned since the snapshot, no read can have changed.
-        if id.0 != attempt.snapshot + 1 && !self.reads_hold(attempt) {
+        let is_next = match planted(Mutant::CommitTrustsClockTooLong) {
+            true => id.0 <= attempt.snapshot + 2,
+            false => id.0 == attempt.snapshot + 1,
+        } || planted(Mutant::CommitNotValidated);
+        if !is_next && !self.reads_hold(attempt) {
             self.name_what_changed(attempt);
             self.abort(attempt, &mut space, redo, id);
             return Err(Stop::Conflict);
@@ -381,7 +390,7 @@ impl Stm {
                 continue;
             }
             let value = space.load(index)?;
-            fence(Ordering::Acquire);
+            fence_unless(Mutant::NoFenceInSlowRead, Ordering::Acquire);
             if record.load(Ordering::Relaxed) == before {
                 attempt.remember(number);
                 return Ok(value);
@@ -395,13 +404,17 @@ impl Stm {
         // Read the clock first: a transaction that takes a record after this check is assigned a
         // later ID. All checked reads then belong to the state of this moment. Acquire as in
         // `begin`.
-        let now = self.clock.load(Ordering::Acquire);
+        let now = self.clock.load(relax(Ordering::Acquire, Mutant::ExtensionReadsClockRelaxed));
         let forgot = attempt.tracks == 0 && attempt.last_read != NO_ENTRY;
-        if forgot || !self.reads_hold(attempt) {
+        let holds = !forgot && self.reads_hold(attempt) || planted(Mutant::ExtensionNotValidated);
+        if !holds {
             self.name_what_changed(attempt);
             return Err(Stop::Conflict);
         }
-        attempt.snapshot = now;
+        attempt.snapshot = match planted(Mutant::ExtensionReadsClockLast) {
+            true => now.max(self.clock.load(Ordering::Acquire)),
+            false => now,
+        };
         Ok(())
     }
 
@@ -456,7 +469,9 @@ impl Stm {
                 self.extend(attempt)?;
                 continue;
             }
-            if self.gate.is_reserved(number as u64, (attempt.tag >> ATTEMPT_BITS) as usize) {
+            let worker = (attempt.tag >> ATTEMPT_BITS) as usize;
+            let reserved = self.gate.is_reserved(number as u64, worker);
+            if reserved && !planted(Mutant::ReservationIgnored) {
                 attempt.obstacle = Obstacle::Reserved { key: number as u64 };
                 return Err(Stop::Conflict);
             }
@@ -468,7 +483,7 @@ impl Stm {
                 continue;
             }
             // See the module doc: no value may become visible before the record is taken.
-            fence(Ordering::Release);
+            fence_unless(Mutant::NoFenceAfterOwning, Ordering::Release);
             attempt.push_entry(stripe, number, before, NO_ENTRY);
             return Ok(entry);
         }
@@ -477,19 +492,37 @@ impl Stm {
     /// Assigns the next ID.
     #[inline]
     fn draw(&self, redo: &mut impl Redo) -> TxId {
-        redo.drawing(self.clock.load(Ordering::Relaxed));
+        let seen = self.clock.load(Ordering::Relaxed);
+        if !planted(Mutant::IdAssignedBeforeAnnounced) {
+            redo.drawing(seen);
+        }
         // AcqRel: Release shows the announcement of `drawing`, and the taken records, to a thread
         // that reads a clock with this ID. Acquire makes the check of the reads see the records
         // that earlier IDs took.
-        TxId(self.clock.fetch_add(1, Ordering::AcqRel) + 1)
+        let order = weaken(Ordering::AcqRel, Ordering::Release, Mutant::IdAssignedWithoutAcquire);
+        let order = weaken(order, Ordering::Acquire, Mutant::IdAssignedWithoutRelease);
+        let id = TxId(self.clock.fetch_add(1, order) + 1);
+        if planted(Mutant::IdAssignedBeforeAnnounced) {
+            redo.drawing(seen);
+        }
+        id
     }
 
     /// Restores the heap, adds a no-op record, and releases with an ID that no reader has seen.
     #[cold]
     fn abort(&self, attempt: &mut Attempt, space: &mut impl Space, redo: &mut impl Redo, id: TxId) {
         attempt.written.restore(space);
-        redo.record(id, Written::nothing());
-        self.release(attempt, space, id);
+        if !planted(Mutant::NoOpRecordLeftOut) {
+            redo.record(id, Written::nothing());
+        }
+        if planted(Mutant::AbortReleasesOldVersion) {
+            for entry in attempt.written.entries.iter().filter(|entry| entry.version != SHARED) {
+                let record = self.records.get(entry.owner as usize);
+                record.store(entry.version, Ordering::Release);
+            }
+        } else {
+            self.release(attempt, space, id);
+        }
         attempt.clear();
     }
 
@@ -500,7 +533,8 @@ impl Stm {
             space.touched(entry.stripe << STRIPE_SHIFT, id);
             if entry.version != SHARED {
                 // Release: a thread that sees the version sees the values.
-                self.records.get(entry.owner as usize).store(id.0, Ordering::Release);
+                let release = relax(Ordering::Release, Mutant::VersionReleasedRelaxed);
+                self.records.get(entry.owner as usize).store(id.0, release);
             }
         }
     }

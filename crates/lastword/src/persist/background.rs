@@ -18,6 +18,8 @@
 
 use std::time::Duration;
 
+use medium::mutants::{Mutant, planted, weaken};
+
 use super::{Event, Step};
 use crate::Error;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, spin_loop, thread};
@@ -133,12 +135,22 @@ impl Bells {
         last: u64,
         longest: Option<Duration>,
     ) {
-        self.asleep.store(true, Ordering::Relaxed);
+        let asleep_last = planted(Mutant::ClockReadBeforeAsleep);
+        if !asleep_last {
+            self.asleep.store(true, Ordering::Relaxed);
+        }
         // AcqRel: Release shows `asleep` to every worker that assigns an ID after this. Acquire
         // shows the workers that assigned one before: a read-modify-write always reads the latest
         // value. See the module.
-        let last_drawn = clock.fetch_add(0, Ordering::AcqRel);
-        if last_drawn == last {
+        let acq_rel = weaken(Ordering::AcqRel, Ordering::Acquire, Mutant::ClockReadWithoutRelease);
+        let last_drawn = match planted(Mutant::ClockReadWithoutAddition) {
+            true => clock.load(Ordering::Acquire),
+            false => clock.fetch_add(0, acq_rel),
+        };
+        if asleep_last {
+            self.asleep.store(true, Ordering::Relaxed);
+        }
+        if last_drawn == last || planted(Mutant::ClockNotReadBeforeSleep) {
             self.persist.wait(epoch, longest);
         }
         self.asleep.store(false, Ordering::Relaxed);

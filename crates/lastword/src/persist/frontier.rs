@@ -26,6 +26,7 @@
 //! record.
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted, relax};
 
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use lw_log::Ring;
@@ -53,7 +54,10 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
         // Release: this may be what b sees instead of the idle mark of the commit before; it must
         // show that commit's record too. Pairs with the Acquire in `frontier`. That it is seen at
         // all follows from the clock's own order: the locked add comes after it.
-        self.committing.store(clock, Ordering::Release);
+        if !planted(Mutant::CommittingNotStored) {
+            let release = relax(Ordering::Release, Mutant::CommittingStoredRelaxed);
+            self.committing.store(clock, release);
+        }
     }
 
     /// Step 4: announces that the record is published.
@@ -61,7 +65,7 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
     pub(crate) fn drawn(&self) {
         // Release: a thread that sees the idle mark sees the record. Pairs with the Acquire in
         // `frontier`.
-        self.committing.store(IDLE, Ordering::Release);
+        self.committing.store(IDLE, relax(Ordering::Release, Mutant::IdleMarkStoredRelaxed));
     }
 
     /// Closes the slot: its worker publishes no more records.
@@ -88,8 +92,20 @@ pub(crate) fn frontier<S: AsRef<[AtomicU64]>>(
     cursors: &mut Vec<u64>,
 ) -> u64 {
     debug_assert!(now <= clock.load(Ordering::Relaxed));
-    let oldest = slots.iter().map(|slot| slot.committing.load(Ordering::Acquire)).min();
-    cursors.clear();
-    cursors.extend(slots.iter().map(|slot| slot.ring.written()));
+    let read_cursors = |cursors: &mut Vec<u64>| {
+        cursors.clear();
+        cursors.extend(slots.iter().map(|slot| slot.ring.written()));
+    };
+    let cursors_first = planted(Mutant::CursorsReadBeforeCommitting);
+    if cursors_first {
+        read_cursors(cursors);
+    }
+    let acquire = relax(Ordering::Acquire, Mutant::CommittingReadRelaxed);
+    let oldest = slots.iter().map(|slot| slot.committing.load(acquire)).min();
+    let clock_last = planted(Mutant::CommittingReadBeforeClock);
+    let now = if clock_last { clock.load(Ordering::Acquire) } else { now };
+    if !cursors_first {
+        read_cursors(cursors);
+    }
     now.min(oldest.unwrap_or(IDLE))
 }

@@ -21,6 +21,7 @@
 use super::Progress;
 use super::progress::InTurn;
 use crate::sync::{Mutex, thread, try_lock};
+use medium::mutants::{Mutant, planted};
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,13 +88,25 @@ pub(crate) fn take_turn<T, E>(
         return Ok(Step::Busy);
     };
     let step = step(&mut state, &in_turn);
-    drop(state);
+    let state = planted(Mutant::StepNotifiesBeforeUnlock).then_some(state);
     in_turn.disarm();
     // After the unlock, and whatever the result: see the module.
-    if turn == Turn::Awaited || step.is_err() {
+    if notifies(turn, &step) {
         progress.turn_is_over();
     }
+    drop(state);
     step
+}
+
+/// Whether the end of a step with this result notifies.
+fn notifies<E>(turn: Turn, step: &Result<Step, E>) -> bool {
+    if planted(Mutant::OnlyWorkNotifies) {
+        return matches!(step, Ok(Step::Done));
+    }
+    if planted(Mutant::FailureNotNotified) {
+        return step.is_ok();
+    }
+    turn == Turn::Awaited && !planted(Mutant::StepNotifiesOfFailureAlone) || step.is_err()
 }
 
 /// Runs a part of a step that holds no lock of its own, and wakes the sleepers at its end.
@@ -131,6 +144,9 @@ pub(crate) fn help_until<R, E>(
             return Ok(value);
         }
         match step()? {
+            Step::Busy if planted(Mutant::EpochReadAfterStep) => {
+                progress.sleep(progress.epoch(), id);
+            }
             Step::Busy => progress.sleep(epoch, id),
             // A worker has an ID and has not published its record yet: it needs its core.
             Step::Nothing => thread::yield_now(),

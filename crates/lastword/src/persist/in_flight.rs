@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 
 use lw_log::{Group, Packed};
 use medium::Buffer;
+use medium::mutants::{Mutant, planted};
 
 use super::grouping::Packer;
 use super::queue::LogGroup;
@@ -186,7 +187,20 @@ impl InFlight {
         // first.
         let mut groups = lock(&self.groups);
         groups.complete(number, durable);
+        if planted(Mutant::GroupsAcknowledgedAsTheyLand) {
+            while let Some(at) = groups.entries.iter().position(|(_, done)| done.is_some())
+                && let Some(((group, _), Some(durable))) = groups.entries.remove(at)
+            {
+                acknowledged(durable, group);
+            }
+        }
         while let Some(((group, _), durable)) = groups.take() {
+            if planted(Mutant::GroupAcknowledgedWithoutLock) {
+                drop(groups);
+                acknowledged(durable, group);
+                groups = lock(&self.groups);
+                continue;
+            }
             acknowledged(durable, group);
         }
     }

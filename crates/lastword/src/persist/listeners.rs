@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use medium::mutants::{Mutant, planted};
+
 use crate::Error;
 use crate::inside::Inside;
 
@@ -73,7 +75,9 @@ impl Listeners {
     /// The new waker, if a step has taken the old one.
     pub(crate) fn replace(&mut self, id: u64, serial: u64, waker: Waker) -> Result<Waker, Waker> {
         match self.by_id.get_mut(&(id, serial)) {
-            Some(Listener::Task(current)) if !current.will_wake(&waker) => {
+            Some(Listener::Task(current))
+                if !current.will_wake(&waker) && !planted(Mutant::WakerNotReplaced) =>
+            {
                 Ok(std::mem::replace(current, waker))
             }
             Some(_) => Ok(waker),

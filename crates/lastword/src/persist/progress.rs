@@ -45,11 +45,14 @@ use std::collections::BinaryHeap;
 use std::task::Waker;
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted, relax};
 
 use super::listeners::{Listener, Listeners, Registration};
 use crate::Error;
 use crate::poison::{OnPanic, Poison};
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock, thread};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock, thread,
+};
 
 /// The durable watermark, failure state and waiters of a pool.
 #[derive(Default)]
@@ -92,14 +95,14 @@ impl Progress {
     #[inline]
     pub(crate) fn durable(&self) -> u64 {
         // Acquire: pairs with the Release in `advance`.
-        self.durable.load(Ordering::Acquire)
+        self.durable.load(relax(Ordering::Acquire, Mutant::DurableIdReadRelaxed))
     }
 
     /// Advances the durable watermark to `id`.
     pub(crate) fn advance(&self, id: u64) {
         // Release: a thread that sees `durable >= id` also sees the effects that led to it (the
         // group in the queue). Pairs with `durable`.
-        self.durable.store(id, Ordering::Release);
+        self.durable.store(id, relax(Ordering::Release, Mutant::DurableIdStoredRelaxed));
     }
 
     /// Returns the outcome of `id`: durable, failed, or neither yet.
@@ -122,8 +125,14 @@ impl Progress {
     /// pool needs: callbacks run here, unless this thread is in a body.
     #[cold]
     pub(crate) fn fail(&self, error: Error) -> Error {
+        if planted(Mutant::FailureStoredAfterEnd) {
+            self.turn_is_over();
+            return self.poison.put(error);
+        }
         let error = self.poison.put(error);
-        self.turn_is_over();
+        if !planted(Mutant::FailureEndsNoStep) {
+            self.turn_is_over();
+        }
         error
     }
 
@@ -150,10 +159,11 @@ impl Progress {
         // SeqCst fence: either the thread that ends a step sees this thread waiting, or this thread
         // sees the new epoch. Pairs with the fence in `turn_is_over`; without both, each could miss
         // the other's store.
-        fence(Ordering::SeqCst);
+        fence_unless(Mutant::NoFenceInSleep, Ordering::SeqCst);
         {
             let mut lists = lock(&self.lists);
-            if self.epoch.load(Ordering::Acquire) != epoch {
+            let looks = !planted(Mutant::SleepWithoutSecondLook);
+            if looks && self.epoch.load(Ordering::Acquire) != epoch {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
@@ -192,7 +202,7 @@ impl Progress {
     pub(crate) fn forget(&self, id: u64, registration: &Registration) {
         let Some(serial) = registration.serial() else { return };
         let removed = lock(&self.lists).listeners.remove(id, serial);
-        if removed.is_some() {
+        if removed.is_some() != planted(Mutant::ForgottenListenerCounts) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -210,12 +220,15 @@ impl Progress {
 
     /// Registers a listener, unless the outcome is known. Then returns both.
     fn register(&self, id: u64, listener: Listener) -> Result<u64, (Listener, Result<(), Error>)> {
+        let before = planted(Mutant::RegisterLooksFirst).then(|| self.outcome(id));
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // As in `sleep`: either the end of a step sees the listener waiting, or the listener sees
         // the step's effects.
-        fence(Ordering::SeqCst);
+        fence_unless(Mutant::NoFenceInRegister, Ordering::SeqCst);
         let mut lists = lock(&self.lists);
-        if let Some(outcome) = self.outcome(id) {
+        let looks = !planted(Mutant::RegisterWithoutLook) || id == 0;
+        let outcome = before.unwrap_or_else(|| self.outcome(id)).filter(|_| looks);
+        if let Some(outcome) = outcome {
             drop(lists);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err((listener, outcome));
@@ -229,7 +242,7 @@ impl Progress {
         // Release: a sleeper that sees the epoch sees the step's effects.
         self.epoch.fetch_add(1, Ordering::Release);
         // Pairs with the fences in `sleep` and `register`.
-        fence(Ordering::SeqCst);
+        fence_unless(Mutant::NoFenceAtEndOfStep, Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.wake();
         }
@@ -237,7 +250,7 @@ impl Progress {
 
     #[cold]
     fn wake(&self) {
-        let failed = self.check().is_err();
+        let failed = self.check().is_err() && !planted(Mutant::FailureServesDurableAlone);
         let mut sleepers = Vec::new();
         let listeners = {
             let mut lists = lock(&self.lists);
@@ -246,7 +259,9 @@ impl Progress {
             while lists.sleepers.peek().is_some_and(|Reverse(first)| served(first.id)) {
                 sleepers.extend(lists.sleepers.pop());
             }
-            sleepers.extend(lists.sleepers.pop()); // one more
+            if !planted(Mutant::OnlyServedAreWoken) {
+                sleepers.extend(lists.sleepers.pop()); // one more
+            }
             let listeners = lists.listeners.take(served);
             self.waiting.fetch_sub(sleepers.len() + listeners.len(), Ordering::Relaxed);
             listeners

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use lw_log::GROUP_HEADER_WORDS;
 use medium::Buffer;
+use medium::mutants::{Mutant, relax};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -161,7 +162,7 @@ impl Queue {
     pub(crate) fn recycle(&self, groups: Vec<Queued>, end: u64) {
         // Release: the sender overwrites the log up to here once it sees this. All that made that
         // safe comes before. Pairs with the Acquire in `PersistentRing::has_room`.
-        self.tail.store(end, Ordering::Release);
+        self.tail.store(end, relax(Ordering::Release, Mutant::TailStoredRelaxed));
         let words: usize = groups.iter().map(|queued| queued.writes().len()).sum();
         self.plain_tail.fetch_add(8 * words as u64, Ordering::Relaxed);
         self.keep(groups.into_iter().map(|queued| queued.buffer));

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use medium::mutants::{Mutant, planted};
+
 use super::frontier::Slot;
 use crate::perform::{Redo, Space, Written};
 use crate::sync::{Arc, AtomicU64};
@@ -89,8 +91,14 @@ impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
             |record, value| record.push(value),
             |record, at, head| record.set(at, head),
         );
+        let drawn_first = planted(Mutant::CommittingClearedBeforePublished);
+        if drawn_first {
+            self.slot.drawn();
+        }
         record.publish(id.0);
-        self.slot.drawn();
+        if !drawn_first {
+            self.slot.drawn();
+        }
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence, lock};
+use medium::mutants::{Mutant, planted, relax};
+
+use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence_unless, lock};
 
 /// A recurring event.
 #[derive(Debug, Default)]
@@ -28,7 +30,7 @@ impl Event {
         self.waiters.fetch_add(1, Ordering::Relaxed);
         // SeqCst fence: either the notifier sees this waiter, or this waiter sees the new epoch.
         // Pairs with the fence in `notify`; without both, each could miss the other's store.
-        fence(Ordering::SeqCst);
+        fence_unless(Mutant::NoFenceInEventWait, Ordering::SeqCst);
         let mut guard = lock(&self.mutex);
         while self.epoch.load(Ordering::Acquire) == epoch {
             match longest {
@@ -48,12 +50,14 @@ impl Event {
     /// Wakes all waiters.
     pub(crate) fn notify(&self) {
         // Release: a waiter that sees the epoch sees the state. Pairs with the Acquire loads above.
-        self.epoch.fetch_add(1, Ordering::Release);
-        fence(Ordering::SeqCst);
+        self.epoch.fetch_add(1, relax(Ordering::Release, Mutant::EventEpochRaisedRelaxed));
+        fence_unless(Mutant::NoFenceInEventNotify, Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) > 0 {
             // The lock waits for a waiter between its last check of the epoch and its sleep, which
             // holds it.
-            drop(lock(&self.mutex));
+            if !planted(Mutant::EventNotifiesWithoutLock) {
+                drop(lock(&self.mutex));
+            }
             self.condvar.notify_all();
         }
     }

@@ -7,10 +7,15 @@ use std::io;
 use lw_log::{Identity, Writer};
 use medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, PoolFile, Prewrite, ReadLog};
 
-use super::*;
-use crate::persist::{Grouping, Listener, Slot};
+use words::TxId;
+
+use crate::Error;
+use crate::metrics::StepTimer;
+use crate::persist::{Grouping, Listener, Persist, Slot, Step};
+use crate::pipeline::Pipeline;
+use crate::reproduce::Reproduce;
 use crate::superblock::{Copies, Superblock, Superblocks};
-use crate::sync::{Arc, AtomicBool, Mutex, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// A log that fails on request; with a depth of 0 it is memory.
 struct Log {

@@ -87,7 +87,8 @@ impl ShardQueue {
         loop {
             let epoch = self.through.epoch();
             let round = lock(&self.round);
-            if round.at_work == 0 {
+            let claimed = planted(Mutant::PartsAtWorkNotAwaited) && round.claimed > 0;
+            if round.at_work == 0 || claimed {
                 return !round.failed;
             }
             drop(round);
@@ -126,8 +127,19 @@ impl Claim<'_> {
     pub(crate) fn apply(mut self, turn: &InTurn<'_>) -> Result<(), Error> {
         // Poison before the claim ends: the end wakes the leader, which then checks the poison.
         let panic = turn.on_panic("reproduce");
+        if planted(Mutant::PartEndsBeforeBarrier) {
+            lock(&self.board.round).at_work -= 1;
+            self.board.through.notify();
+        }
         let done = self.write_out();
+        if planted(Mutant::PartEndsBeforeBarrier) {
+            lock(&self.board.round).at_work += 1;
+        }
         panic.disarm();
+        if planted(Mutant::FailedPartPoisonsLast) {
+            self.end(done.is_err());
+            return done.map_err(|error| turn.fail(error.into()));
+        }
         let done = done.map_err(|error| turn.fail(error.into()));
         self.end(done.is_err());
         done
@@ -150,12 +162,12 @@ impl Claim<'_> {
         let mut round = lock(&self.board.round);
         round.at_work -= 1;
         if failed {
-            (round.failed, round.batch) = (true, None);
+            (round.failed, round.batch) = (!planted(Mutant::FailedPartCountsAsDone), None);
         }
         let through = round.at_work == 0 && round.batch.is_none();
         drop(round);
         // After the unlock: the leader checks the round again. No thread waits for an only part.
-        if through && self.board.parts.len() > 1 {
+        if through && self.board.parts.len() > 1 && !planted(Mutant::LastPartNotNotified) {
             self.board.through.notify();
         }
     }

@@ -32,14 +32,14 @@ mod board;
 
 use crossbeam_utils::CachePadded;
 use medium::Parts;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, planted, relax};
 use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
 use crate::persist::{Bells, InTurn, Persist, Queued, Step, Turn, in_turn, take_turn};
 use crate::superblock::Superblocks;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
 use board::ShardQueue;
 
 /// Bytes of writes worth waking other threads for. The leader applies all parts of a smaller batch.
@@ -69,7 +69,7 @@ impl Reproduce {
     /// Returns the last transaction that is durable in the heap image.
     pub(crate) fn reproduced(&self) -> TxId {
         // Acquire: pairs with the Release in `step`.
-        TxId(self.reproduced.load(Ordering::Acquire))
+        TxId(self.reproduced.load(relax(Ordering::Acquire, Mutant::ReproducedReadRelaxed)))
     }
 
     /// Threads that may reproduce at the same time.
@@ -100,9 +100,14 @@ impl Reproduce {
         }
         // The lock before the queue: otherwise two threads could take batches and apply them out of
         // order.
+        let early = planted(Mutant::BatchTakenBeforeLock).then(|| {
+            let batch = persist.queue.take(log_bytes);
+            drop(try_lock(&self.superblocks)); // another thread may come first
+            batch
+        });
         take_turn(&self.superblocks, &persist.progress, Turn::Awaited, |superblocks, turn| {
             self.working.store(true, Ordering::Release);
-            let batch = persist.queue.take(log_bytes);
+            let batch = early.unwrap_or_else(|| persist.queue.take(log_bytes));
             if batch.is_empty() {
                 self.working.store(false, Ordering::Release);
                 return Ok(Step::Nothing);
@@ -119,7 +124,8 @@ impl Reproduce {
             self.working.store(false, Ordering::Release);
             done?;
             // Release: a thread that sees the reproduced ID may read the heap image.
-            self.reproduced.store(batch.last, Ordering::Release);
+            self.reproduced
+                .store(batch.last, relax(Ordering::Release, Mutant::ReproducedStoredRelaxed));
             let groups = Arc::into_inner(batch.groups).expect("every claim has dropped the batch");
             persist.queue.recycle(groups, batch.end);
             Ok(Step::Done)

@@ -34,6 +34,7 @@
 
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, lock, thread};
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted, relax, weaken};
 
 const STATE: u64 = 3;
 const COLD: u64 = 0;
@@ -61,7 +62,10 @@ impl Attempts {
     pub(crate) fn begin(&self) {
         // Acquire: the marks of an evictor that has read the counter before; see the module. Pairs
         // with `Grace::of`.
-        self.active.attempts.fetch_add(1, Ordering::Acquire);
+        let acquire = relax(Ordering::Acquire, Mutant::AttemptBeginsRelaxed);
+        if !planted(Mutant::AttemptNotCounted) {
+            self.active.attempts.fetch_add(1, acquire);
+        }
     }
 
     /// Ends the attempt.
@@ -70,7 +74,9 @@ impl Attempts {
         // Release: its touching IDs and stores. Pairs with `Grace::is_over`. An addition, so that
         // the next attempt's beginning still sees the marks that an evictor published by its own
         // addition before this one. A store would hide them.
-        self.active.attempts.fetch_add(1, Ordering::Release);
+        if !planted(Mutant::AttemptNotCounted) {
+            self.active.attempts.fetch_add(1, Ordering::Release);
+        }
     }
 }
 
@@ -83,7 +89,8 @@ impl Grace {
         let under_way = |active: &Arc<Active>| {
             // AcqRel: see the module. Release: our marks. Pairs with `Attempts::begin`. Acquire:
             // the effects of an attempt that has ended. Pairs with `Attempts::end`.
-            let count = active.attempts.fetch_add(0, Ordering::AcqRel);
+            let acq_rel = weaken(Ordering::AcqRel, Ordering::Acquire, Mutant::MarksNotReleased);
+            let count = active.attempts.fetch_add(0, acq_rel);
             (count % 2 == 1).then(|| (Arc::clone(active), count))
         };
         Grace(workers.iter().filter_map(under_way).collect())
@@ -93,7 +100,7 @@ impl Grace {
     pub(crate) fn is_over(&mut self) -> bool {
         // Acquire: their effects. Pairs with `Attempts::end`.
         self.0.retain(|(active, count)| active.attempts.load(Ordering::Acquire) == *count);
-        self.0.is_empty()
+        self.0.is_empty() || planted(Mutant::GracePeriodSkipped)
     }
 }
 
@@ -154,6 +161,7 @@ impl Copies {
             let now = state.load(Ordering::Acquire);
             let cold = match now & STATE {
                 HOT => return,
+                EVICTING if planted(Mutant::WriterKeepsMark) => return,
                 DROPPING => {
                     thread::yield_now();
                     continue;
@@ -214,7 +222,7 @@ impl Copies {
         if now & STATE != EVICTING {
             return false;
         }
-        if now >> STATE_BITS > reproduced {
+        if now >> STATE_BITS > reproduced && !planted(Mutant::DropIgnoresTouching) {
             self.unmark(page);
             return false;
         }

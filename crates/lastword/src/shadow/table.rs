@@ -33,9 +33,9 @@
 //! every access counts. Here reads are checked afterwards, as the transactional memory does anyway,
 //! so they need no count.)
 
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock};
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, planted, relax};
 
 const FRAME_BITS: u32 = 28;
 const FRAME: u64 = (1 << FRAME_BITS) - 1;
@@ -98,6 +98,12 @@ pub(crate) struct Frame<'t> {
     pub(crate) evicted: Option<(usize, bool)>,
 }
 
+/// Returns the number that a pin adds to the count of its page.
+#[inline(always)]
+fn one_pin() -> u64 {
+    u64::from(!planted(Mutant::PinCountsNothing))
+}
+
 impl Table {
     /// Creates a table of `pages` pages, none of them in memory.
     pub(crate) fn new(pages: usize, frames: usize) -> Table {
@@ -120,7 +126,8 @@ impl Table {
     #[inline(always)]
     pub(crate) fn look(&self, page: usize) -> Option<(Place, usize)> {
         // Acquire: the words in the frame. Pairs with `settle`.
-        let place = Place(self.map[page].load(Ordering::Acquire));
+        let acquire = relax(Ordering::Acquire, Mutant::PlaceReadRelaxed);
+        let place = Place(self.map[page].load(acquire));
         if place.0 & USED == 0 { None } else { place.frame().map(|frame| (place, frame)) }
     }
 
@@ -128,8 +135,9 @@ impl Table {
     #[inline(always)]
     pub(crate) fn holds(&self, page: usize, place: Place) -> bool {
         // See the module: pairs with the Release fence in `settle`.
-        fence(Ordering::Acquire);
-        (self.map[page].load(Ordering::Relaxed) ^ place.0) & !USED == 0
+        fence_unless(Mutant::PlaceCheckedWithoutFence, Ordering::Acquire);
+        planted(Mutant::PlaceNotChecked)
+            || (self.map[page].load(Ordering::Relaxed) ^ place.0) & !USED == 0
     }
 
     /// Marks a page as used, which defers its eviction.
@@ -147,7 +155,8 @@ impl Table {
     #[inline]
     pub(crate) fn pin(&self, page: usize) -> Option<usize> {
         // Acquire: the effects of the last mover. Pairs with the end of `Moving`.
-        if self.uses[page].pins.fetch_add(1, Ordering::Acquire) & MOVING == 0
+        let acquire = relax(Ordering::Acquire, Mutant::PinTakenRelaxed);
+        if self.uses[page].pins.fetch_add(one_pin(), acquire) & MOVING == 0
             && let Some(frame) = self.place(page).frame()
         {
             return Some(frame);
@@ -160,7 +169,8 @@ impl Table {
     pub(crate) fn unpin(&self, page: usize) {
         // Release: our stores to the frame and the touching ID come before the next move of the
         // page. Pairs with `begin_move`.
-        self.uses[page].pins.fetch_sub(1, Ordering::Release);
+        let release = relax(Ordering::Release, Mutant::PinReturnedRelaxed);
+        self.uses[page].pins.fetch_sub(one_pin(), release);
     }
 
     /// Returns the map entry of a page that is pinned, or that this thread moves.
@@ -195,7 +205,8 @@ impl Table {
     pub(crate) fn begin_move(&self, page: usize) -> Option<Moving<'_>> {
         let pins = &self.uses[page].pins;
         // Acquire: the effects of earlier pins and moves.
-        pins.compare_exchange(0, MOVING, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let acquire = relax(Ordering::Acquire, Mutant::MoveTakenRelaxed);
+        pins.compare_exchange(0, MOVING, acquire, Ordering::Relaxed).ok()?;
         Some(Moving { table: self, page })
     }
 
@@ -273,15 +284,17 @@ impl Moving<'_> {
         let (table, page, number) = (self.table, self.page, frame.number);
         // See the module: a reader that sees a word stored here also sees that the frame's old page
         // has lost it, also where another thread has taken the frame from it.
-        fence(Ordering::Release);
+        fence_unless(Mutant::FrameFilledWithoutFence, Ordering::Release);
         fill(number);
-        let times = table.place(page).0.wrapping_add(TIME) & !(FRAME | USED);
+        let time = if planted(Mutant::PlaceRepeats) { 0 } else { TIME };
+        let times = table.place(page).0.wrapping_add(time) & !(FRAME | USED);
         // Release: the words. Pairs with `look`.
-        table.map[page].store(times | USED | (number as u64 + 1), Ordering::Release);
+        let release = relax(Ordering::Release, Mutant::PlaceStoredRelaxed);
+        table.map[page].store(times | USED | (number as u64 + 1), release);
         table.pages[number].store(page as u64 + 1, Ordering::Relaxed);
         std::mem::forget((self, frame));
         // Turns the move into a pin without a gap. Release: pairs with `pin` and `begin_move`.
-        table.uses[page].pins.fetch_sub(MOVING - 1, Ordering::Release);
+        table.uses[page].pins.fetch_sub(MOVING - one_pin(), Ordering::Release);
         number
     }
 }

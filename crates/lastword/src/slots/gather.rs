@@ -40,6 +40,7 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted};
 
 use crate::Error;
 use crate::poison::Poison;
@@ -141,13 +142,26 @@ impl Gather {
         // Dropped before `lead`, so a write that panics poisons the pool before any worker is
         // notified.
         let guard = poison.on_panic("commit");
-        let done = poison.check().and_then(|()| {
-            lead.take(room.min(RECORD_WORDS).saturating_sub(batch.len() + BESIDES));
+        let checked = poison.check().or_else(|error| match planted(Mutant::LeaderIgnoresPoison) {
+            true => Ok(()),
+            false => Err(error),
+        });
+        let done = checked.and_then(|()| {
+            let room = room.min(RECORD_WORDS).saturating_sub(batch.len() + BESIDES);
+            if planted(Mutant::BatchesTakenAfterWrite) {
+                let written = write(batch, lead.taken);
+                lead.take(room);
+                return written;
+            }
+            lead.take(room);
             write(batch, lead.taken)
         });
-        let done = done.map_err(|error| poison.put(error));
+        let done = done.map_err(|error| match planted(Mutant::FailureReportedBeforePoison) {
+            true => error,
+            false => poison.put(error),
+        });
         guard.disarm();
-        lead.durable = done.is_ok();
+        lead.durable = done.is_ok() || planted(Mutant::FailureReportedDurable);
         done
     }
 
@@ -155,9 +169,14 @@ impl Gather {
     fn join(&self, worker: usize, batch: &mut Vec<u64>) -> Outcome {
         {
             let mut queue = lock(&self.queue);
-            if queue.leading < self.leaders {
+            let leaders = self.leaders + usize::from(planted(Mutant::OneLeaderTooMany));
+            if queue.leading < leaders {
                 queue.leading += 1;
                 return Outcome::Lead;
+            }
+            if planted(Mutant::LeadersReadBeforeLock) {
+                drop(queue);
+                queue = lock(&self.queue);
             }
             queue.waiting.push_back(Member { worker, batch: std::mem::take(batch) });
         }
@@ -177,7 +196,9 @@ impl Gather {
         *lock(&place.outcome) = Some((outcome, member.batch));
         // After the lock is released, so that the woken worker finds it free. A worker that has not
         // slept yet finds the outcome instead.
-        place.bell.notify_all();
+        if !planted(Mutant::OutcomeNotNotified) {
+            place.bell.notify_all();
+        }
     }
 }
 
@@ -196,6 +217,10 @@ impl Lead<'_> {
             && let Some(rest) = room.checked_sub(first.batch.len() + BESIDES)
         {
             room = rest;
+            if planted(Mutant::TakenBatchWaitsOn) {
+                self.taken.push(Member { worker: first.worker, batch: first.batch.clone() });
+                continue;
+            }
             self.taken.extend(queue.waiting.pop_front());
         }
     }
@@ -204,8 +229,14 @@ impl Lead<'_> {
     fn hand_on(&self) {
         let next = {
             let mut queue = lock(&self.gather.queue);
-            let next = queue.waiting.pop_front();
+            let next = match planted(Mutant::LeadNotHandedOn) {
+                true => None,
+                false => queue.waiting.pop_front(),
+            };
             queue.leading -= usize::from(next.is_none());
+            if next.is_some() && planted(Mutant::LeadHandedOnAndEnded) {
+                queue.leading = queue.leading.saturating_sub(1);
+            }
             next
         };
         next.into_iter().for_each(|next| self.gather.notify(next, Outcome::Lead));

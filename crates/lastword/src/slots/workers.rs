@@ -26,6 +26,7 @@
 //!   another transaction reads is durable before that transaction is assigned its ID.
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted, relax};
 
 use super::format::SLOTS_MAX;
 use crate::Error;
@@ -109,7 +110,9 @@ impl Workers {
         let now = clock.load(Ordering::Acquire);
         // Acquire: pairs with steps 1 and 6; the worker's previous step 4 comes before either.
         let committing = self.used().map(|slot| slot.committing.load(Ordering::Acquire));
-        committing.min().unwrap_or(IDLE).min(now)
+        let first = committing.min().unwrap_or(IDLE);
+        let clock_last = planted(Mutant::SlotsReadBeforeClock);
+        first.min(if clock_last { clock.load(Ordering::Acquire) } else { now })
     }
 
     /// Returns the durable watermark: the largest ID such that it and all before it are durable.
@@ -125,7 +128,9 @@ impl Workers {
     /// line; one shared watermark would move from core to core with each commit.
     pub(super) fn acknowledge(&self, slot: &Slot, clock: &AtomicU64, id: u64) -> Result<(), Error> {
         self.wait_for(id, || self.frontier(clock))?;
-        slot.acknowledged.store(id, Ordering::Release);
+        if !planted(Mutant::SlotAcknowledgementNotStored) {
+            slot.acknowledged.store(id, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -161,19 +166,22 @@ impl Slot {
     pub(super) fn drawing(&self, clock: u64) {
         // Release: a reader may see this store instead of the idle mark before it, so it must
         // publish everything that the mark publishes.
-        self.committing.store(clock, Ordering::Release);
+        if !planted(Mutant::SlotCommittingNotStored) {
+            self.committing.store(clock, Ordering::Release);
+        }
     }
 
     /// Step 3: other workers need not wait for more than this ID.
     #[inline(always)]
     pub(super) fn drawn(&self, id: u64) {
-        self.committing.store(id - 1, Ordering::Release);
+        let early = u64::from(planted(Mutant::SlotIdCountsAsDurable));
+        self.committing.store(id - 1 + early, Ordering::Release);
     }
 
     /// Step 6.
     #[inline(always)]
     pub(super) fn idle(&self) {
-        self.committing.store(IDLE, Ordering::Release);
+        self.committing.store(IDLE, relax(Ordering::Release, Mutant::SlotIdleStoredRelaxed));
     }
 }
 

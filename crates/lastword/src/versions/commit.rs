@@ -3,6 +3,7 @@
 //! Source: Pisces, section 3.1, algorithm 1, lines 42 to 59, and section 3.2.
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted};
 use words::Stop;
 
 use super::attempt::{Attempt, Blocked};
@@ -15,11 +16,17 @@ use super::write_back::Waiting;
 use super::{Home, link_of};
 use crate::Error;
 use crate::perform::{Gate, Obstacle};
-use crate::sync::{AtomicU64, Ordering, lock, spin_loop, thread, try_lock};
+use crate::sync::{AtomicU64, MODELED, Ordering, lock, spin_loop, thread, try_lock};
 
 /// Polls for the end of a grace period before a worker continues without it: some microseconds,
 /// longer than most transactions take. Chosen, not measured.
-pub(crate) const LOOKS: u32 = if cfg!(test) { 2 } else { 1 << 8 };
+pub(crate) const LOOKS: u32 = if MODELED {
+    1
+} else if cfg!(test) {
+    2
+} else {
+    1 << 8
+};
 /// The same for a worker that needs its objects again at once. Otherwise its next transaction runs
 /// in vain while another worker's is longer than that. (With TPC-C and two workers a third of all
 /// attempts did.) From `LOOKS` polls on it yields its core at each.
@@ -207,6 +214,9 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         done.objects.extend(owned.entries.iter().map(|entry| entry.object));
         // In this order, so that a search from left to right does not miss it; see `seats`.
         queue.push(done);
+        if planted(Mutant::CommittingClearedBeforeWaiting) {
+            seat.committed();
+        }
         seat.waits_from(queue.start());
         seat.committed();
         let patience = if most > LOOKS { IN_VAIN_MAX } else { 1 };
@@ -272,7 +282,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     fn give_back(&self, attempt: &mut Attempt, oldest: u64) {
         while let Some(&(number, time)) = attempt.unlinked.front()
-            && time <= oldest
+            && (time <= oldest || planted(Mutant::CopiesFreedAtOnce))
         {
             attempt.unlinked.pop_front();
             attempt.space.give_back(number);

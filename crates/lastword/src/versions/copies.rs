@@ -13,14 +13,15 @@
 use std::collections::VecDeque;
 
 use super::link::PLACES_MAX;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, MODELED, Ordering};
 
 /// Words of a segment, which holds several of the largest copies.
-const SEGMENT_WORDS: usize = 512;
+const SEGMENT_WORDS: usize = if MODELED { 8 } else { 512 };
 /// Words before an object's header in its copy.
 pub(super) const COPY_HEAD_WORDS: usize = 2;
 /// Words of the largest copy: that of an object of 1 KiB with its header.
-pub(super) const COPY_WORDS_MAX: usize = COPY_HEAD_WORDS + 1 + words::OBJECT_BYTES_MAX / 8;
+pub(super) const COPY_WORDS_MAX: usize = COPY_HEAD_WORDS + 1 + OBJECT_WORDS_MAX;
+const OBJECT_WORDS_MAX: usize = if MODELED { 4 } else { words::OBJECT_BYTES_MAX / 8 };
 
 const _: () = assert!(COPY_WORDS_MAX < SEGMENT_WORDS && PLACES_MAX.is_multiple_of(SEGMENT_WORDS));
 

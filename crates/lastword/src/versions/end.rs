@@ -21,6 +21,7 @@
 //! Source: Pisces, section 3.1, algorithm 1, lines 14 and 42 to 47.
 
 use crate::sync::{AtomicU64, Ordering, spin_loop, thread};
+use medium::mutants::{Mutant, planted, weaken};
 
 /// The transaction has not committed.
 pub(crate) const RUNNING: u64 = u64::MAX;
@@ -32,11 +33,14 @@ const SPINS: u32 = 100;
 /// Shows all copies that refer to this word, and returns the timestamp.
 #[inline]
 pub(crate) fn show(end: &AtomicU64, clock: &AtomicU64) -> u64 {
-    end.store(IN_CRITICAL, Ordering::Relaxed);
+    if !planted(Mutant::StampWithoutMark) {
+        end.store(IN_CRITICAL, Ordering::Relaxed);
+    }
     // Release: a thread that later loads the clock with Acquire sees `IN_CRITICAL`, also through
     // later additions, which continue this release sequence. Acquire: work at this timestamp comes
     // after everything that was shown before it.
-    let time = clock.fetch_add(1, Ordering::AcqRel) + 1;
+    let acq_rel = weaken(Ordering::AcqRel, Ordering::Acquire, Mutant::StampWithoutRelease);
+    let time = clock.fetch_add(1, acq_rel) + 1;
     // Release: a thread that sees the timestamp sees the words of the copies. (A thread that may
     // read them has also seen a clock that includes them.)
     end.store(time, Ordering::Release);

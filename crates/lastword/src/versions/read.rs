@@ -10,6 +10,7 @@ use super::{Attempt, Home, Versions, header_of, link_of};
 use crate::design::At;
 use crate::perform::Heap;
 use crate::sync::{AtomicU64, Ordering};
+use medium::mutants::{Mutant, planted, relax};
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Reads a word of the snapshot.
@@ -17,7 +18,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     pub(crate) fn read(&self, home: &impl Home, attempt: &mut Attempt, at: At) -> u64 {
         let words = home.words();
         // Acquire: an empty link after a write-back shows the words that were written back.
-        let link = words[link_of(at.object)].load(Ordering::Acquire);
+        let acquire = relax(Ordering::Acquire, Mutant::LinkReadRelaxed);
+        let link = words[link_of(at.object)].load(acquire);
         if link != EMPTY || is_fresh(words, attempt, at.object) {
             let mut word = 0;
             if self.read_copy(attempt, at, link, std::slice::from_mut(&mut word)) {
@@ -135,7 +137,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             return Some((number, Copy::find(self.memory(number), at - COPY_HEAD_WORDS, object)?));
         }
         let (worker, copy) = self.linked(object, link)?;
-        if worker == number && Some(copy.end) == attempt.owned.end {
+        let is_own = worker == number && Some(copy.end) == attempt.owned.end;
+        if is_own && !planted(Mutant::OwnGroupNotSeen) {
             return Some((worker, copy));
         }
         if when(copy.end_word()) > attempt.start {

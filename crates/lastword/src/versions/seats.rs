@@ -47,11 +47,12 @@
 //! Source: Pisces, sections 3.1, 3.2 and 4.
 
 use crossbeam_utils::CachePadded;
+use medium::mutants::{Mutant, planted};
 
 use super::link::WORKERS_MAX;
 use super::write_back::Waiting;
 use crate::Error;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, announce, fence};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, announce, fence, fence_unless};
 use std::sync::OnceLock;
 
 /// No transaction.
@@ -94,9 +95,12 @@ impl<M> Seat<M> {
     #[inline(always)]
     pub(super) fn begin(&self, clock: &AtomicU64) -> u64 {
         let early = clock.load(Ordering::Relaxed);
-        announce(&self.active, early);
+        announce_unless(Mutant::StartNotAnnounced, &self.active, early);
         // SeqCst, like the announcement: see the module.
-        let start = clock.load(Ordering::SeqCst);
+        let start = match planted(Mutant::StartReadBeforeAnnounced) {
+            true => early,
+            false => clock.load(Ordering::SeqCst),
+        };
         if start != early {
             // Keeps no version longer than needed. A thread that saw the earlier time looks again.
             self.active.store(start, Ordering::Release);
@@ -114,6 +118,9 @@ impl<M> Seat<M> {
     /// Ends the attempt's reads and starts the commit of its changes.
     #[inline(always)]
     pub(super) fn commit(&self, start: u64) {
+        if planted(Mutant::ActiveClearedBeforeCommitting) {
+            self.over();
+        }
         self.committing.store(start, Ordering::Release);
         self.over();
     }
@@ -125,9 +132,12 @@ impl<M> Seat<M> {
         // Before `over` clears `active`.
         self.grouped.store(start, Ordering::Release);
         let early = clock.load(Ordering::Relaxed);
-        announce(&self.pending, early);
+        announce_unless(Mutant::GroupNotAnnounced, &self.pending, early);
         // SeqCst, like the announcement.
-        let now = clock.load(Ordering::SeqCst);
+        let now = match planted(Mutant::GroupIdReadBeforeAnnounced) {
+            true => early,
+            false => clock.load(Ordering::SeqCst),
+        };
         if now != early {
             self.pending.store(now, Ordering::Release);
         }
@@ -149,7 +159,7 @@ impl<M> Seat<M> {
     /// Starts the commit of a group that began at `start`, on any thread.
     #[inline]
     pub(super) fn commit_apart(&self, start: u64, clock: &AtomicU64) {
-        announce(&self.committing, start);
+        announce_unless(Mutant::GroupCommitNotAnnounced, &self.committing, start);
         // SeqCst: the stamp, read from the clock later, is above every frontier that does not count
         // this group, as in `begin`.
         clock.load(Ordering::SeqCst);
@@ -199,6 +209,11 @@ impl<M> Seat<M> {
     /// Returns the smallest start of a transaction that the heap lacks.
     fn unfinished(&self) -> u64 {
         // Acquire, in this order: see the module.
+        if planted(Mutant::UnfinishedReadBackwards) {
+            let waiting = self.waiting.load(Ordering::Acquire);
+            let committing = self.committing.load(Ordering::Acquire);
+            return waiting.min(committing).min(self.active.load(Ordering::Acquire));
+        }
         let active = self.active.load(Ordering::Acquire);
         let committing = self.committing.load(Ordering::Acquire);
         active.min(committing).min(self.waiting.load(Ordering::Acquire))
@@ -211,7 +226,18 @@ impl<M> Seat<M> {
         // Acquire, in the order in which a group moves: see the module.
         let active = self.active.load(Ordering::Acquire);
         let grouped = self.grouped.load(Ordering::Acquire);
+        let grouped = if planted(Mutant::ChunksFreedBesideGroups) { IDLE } else { grouped };
         active.min(grouped).min(self.unfinished())
+    }
+}
+
+/// Announces a value; if this bug is injected, only stores it.
+#[inline(always)]
+fn announce_unless(mutant: Mutant, word: &AtomicU64, value: u64) {
+    if planted(mutant) {
+        word.store(value, Ordering::Release);
+    } else {
+        announce(word, value);
     }
 }
 
@@ -267,7 +293,7 @@ impl<M> Seats<M> {
     /// or earlier may overwrite the heap. Called after the addition that assigned that time.
     #[inline]
     pub(super) fn oldest(&self) -> u64 {
-        fence(Ordering::SeqCst);
+        fence_unless(Mutant::NoFenceBeforeOldest, Ordering::SeqCst);
         // Acquire: pairs with `over`.
         let active = self.used().map(|seat| seat.active.load(Ordering::Acquire));
         active.min().unwrap_or(IDLE)
@@ -282,8 +308,12 @@ impl<M> Seats<M> {
     /// Returns the frontier: the largest stamp such that the heap has all records up to it.
     pub(super) fn frontier(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);
-        fence(Ordering::SeqCst);
-        self.used().map(Seat::unfinished).min().unwrap_or(IDLE).min(now)
+        fence_unless(Mutant::NoFenceBeforeUnfinished, Ordering::SeqCst);
+        let first = self.used().map(Seat::unfinished).min().unwrap_or(IDLE);
+        first.min(match planted(Mutant::FrontierReadsClockLast) {
+            true => clock.load(Ordering::Acquire).max(now),
+            false => now,
+        })
     }
 
     /// Returns the start of the oldest transaction of other workers that is not entirely finished.
@@ -296,6 +326,11 @@ impl<M> Seats<M> {
     /// Returns the largest ID ever assigned. IDs of pending members are ahead of the clock; the
     /// clock catches up when their group ends.
     pub(super) fn given(&self, clock: &AtomicU64) -> u64 {
+        if planted(Mutant::GivenIdGuessed) {
+            let before = clock.load(Ordering::Acquire);
+            let is_ahead = self.used().any(|seat| seat.pending().is_some());
+            return clock.load(Ordering::Acquire).max(before + u64::from(is_ahead));
+        }
         let given = self.used().map(|seat| seat.given.load(Ordering::Acquire)).max();
         given.unwrap_or(0).max(clock.load(Ordering::Acquire))
     }
@@ -303,10 +338,17 @@ impl<M> Seats<M> {
     /// Returns the durable watermark: the largest ID such that it and all before it are durable.
     pub(super) fn durable(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);
-        fence(Ordering::SeqCst);
+        fence_unless(Mutant::NoFenceBeforePending, Ordering::SeqCst);
         // Acquire: pairs with `group_is_shown`.
         let pending = self.used().map(|seat| seat.pending.load(Ordering::Acquire));
-        let known = pending.min().unwrap_or(IDLE).min(now);
+        let first = pending.min().unwrap_or(IDLE);
+        let known = first.min(match planted(Mutant::DurableReadsClockLast) {
+            true => clock.load(Ordering::Acquire).max(now),
+            false => now,
+        });
+        if planted(Mutant::ReportedDurableForgotten) {
+            return known;
+        }
         // A first announcement may be earlier than a watermark that was already reported.
         self.told.fetch_max(known, Ordering::AcqRel).max(known)
     }

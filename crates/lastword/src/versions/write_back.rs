@@ -26,11 +26,12 @@
 
 use std::collections::VecDeque;
 
+use medium::mutants::{Mutant, planted};
 use medium::writes::{Piece, Pieces};
 
 use super::Home;
 use super::link::EMPTY;
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence_unless};
 
 /// A committed transaction.
 #[derive(Debug, Default)]
@@ -90,9 +91,15 @@ impl Waiting {
     /// other workers.
     pub(super) fn write_back(&mut self, home: &impl Home, oldest: u64, beside: impl Fn() -> u64) {
         while let Some(done) = self.queue.front_mut() {
-            let is_needed = done.end > oldest || done.gives_chunks_back && done.end > beside();
-            if done.stays || is_needed {
+            let holds_chunks = done.gives_chunks_back && !planted(Mutant::ChunksFreedBesideWriters);
+            let is_needed = done.end > oldest || holds_chunks && done.end > beside();
+            if done.stays || is_needed && !planted(Mutant::WriteBackDoesNotWait) {
                 return;
+            }
+            if planted(Mutant::UnlinkedBeforeWrittenBack) {
+                for object in &done.objects {
+                    home.store(super::link_of(*object), EMPTY);
+                }
             }
             store(home, &done.batch);
             // The words are in the heap, and other transactions change them as soon as the link is
@@ -100,7 +107,7 @@ impl Waiting {
             // for newer.
             done.batch.clear();
             // Release: a reader that finds no link sees these words.
-            fence(Ordering::Release);
+            fence_unless(Mutant::NoFenceBeforeUnlink, Ordering::Release);
             for object in &done.objects {
                 home.store(super::link_of(*object), EMPTY);
             }

@@ -9,8 +9,8 @@
     unreachable_pub,
     clippy::duplicate_mod,
     clippy::useless_conversion,
-    reason = "a model compiles protocol files whole and calls a part of each, once more for each \
-              mutant, with the medium's error in the product's place"
+    reason = "a model compiles protocol files whole and calls a part of each, with the medium's \
+              error in the product's place"
 )]
 
 extern crate self as lw_alloc;
@@ -28,7 +28,6 @@ mod explore;
 #[path = "../../../lastword/src/slots/gather.rs"]
 mod gather;
 mod gathering;
-mod generated;
 mod helping;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
@@ -44,10 +43,14 @@ mod perform;
 mod persist;
 #[path = "../../../log/src/persistent.rs"]
 mod persistent;
+#[path = "../../../lastword/src/pipeline.rs"]
+mod pipeline;
 #[path = "../../../lastword/src/poison.rs"]
 mod poison;
 mod publication;
 mod recycling;
+#[path = "../../../lastword/src/reproduce/mod.rs"]
+mod reproduce;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
 mod sleeping;
@@ -55,6 +58,9 @@ mod snapshots;
 mod sync;
 #[path = "../../../lastword/src/shadow/table.rs"]
 mod table;
+mod trials;
+#[path = "../../../lastword/src/versions/mod.rs"]
+mod versions;
 mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]
 mod workers;
@@ -82,7 +88,6 @@ mod format {
 }
 
 use around::{Error, Memory, cpu, superblock};
-use generated::whole::{pipeline, reproduce, versions};
 use persistent::{PersistentRing, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog, mutants, writes};
@@ -191,5 +196,5 @@ const MODELS: &[(&str, fn())] = &[
 ];
 
 fn main() -> ExitCode {
-    models::trials::run(MODELS, generated::ALL)
+    models::trials::run("loom", MODELS, trials::ALL)
 }

@@ -13,9 +13,21 @@ use std::ops::{Deref, DerefMut};
 use std::sync::LockResult;
 use std::time::Duration;
 
+use real_medium::mutants::{Mutant, planted};
+
 pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 pub(crate) use std::sync::Arc;
+
+/// Sizes are small.
+pub(crate) const MODELED: bool = true;
+
+/// A fence, which this bug removes.
+pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
+    if !planted(mutant) {
+        fence(order);
+    }
+}
 
 /// A prefetch has no effect that a model could see.
 pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}

@@ -5,8 +5,8 @@
     unreachable_pub,
     clippy::duplicate_mod,
     clippy::useless_conversion,
-    reason = "a model compiles protocol files whole and calls a part of each, once more for each \
-              mutant, with the medium's error in the product's place"
+    reason = "a model compiles protocol files whole and calls a part of each, with the medium's \
+              error in the product's place"
 )]
 
 extern crate self as lw_log;
@@ -14,8 +14,11 @@ extern crate self as medium;
 
 #[path = "../protocols/around.rs"]
 mod around;
-mod generated;
+#[path = "../../../lastword/src/design/mod.rs"]
+mod design;
 mod history;
+#[path = "../../../lastword/src/inside.rs"]
+mod inside;
 mod lists;
 mod machine;
 mod merging;
@@ -28,14 +31,23 @@ mod perform;
 mod persist;
 #[path = "../../../log/src/persistent.rs"]
 mod persistent;
+#[path = "../../../lastword/src/pipeline.rs"]
+mod pipeline;
 #[path = "../../../lastword/src/poison.rs"]
 mod poison;
 mod pool;
+#[path = "../../../lastword/src/recover/mod.rs"]
+mod recover;
+#[path = "../../../lastword/src/reproduce/mod.rs"]
+mod reproduce;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
 mod schedules;
 mod starving;
 mod sync;
+#[path = "../../../lastword/src/ticket.rs"]
+mod ticket;
+mod trials;
 
 use options as ideal;
 use options as mvcc;
@@ -44,7 +56,6 @@ use options as slots;
 use options as storage;
 
 use around::{Error, Memory, cpu, signals, superblock};
-use generated::whole::{design, inside, pipeline, recover, reproduce, ticket};
 use options::Options;
 use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;
@@ -70,6 +81,7 @@ impl Medium {
 
 fn main() -> ExitCode {
     models::trials::run(
+        "shuttle",
         &[
             ("history::stm_is_serializable_in_id_order", history::stm_is_serializable_in_id_order),
             (
@@ -90,6 +102,6 @@ fn main() -> ExitCode {
                 starving::starving_transaction_in_parts_closes_gate,
             ),
         ],
-        generated::ALL,
+        trials::ALL,
     )
 }

@@ -3,10 +3,19 @@
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
+use real_medium::mutants::{Mutant, planted};
+
 pub(crate) use shuttle::hint::spin_loop;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub(crate) use shuttle::thread;
+
+/// A fence, which this bug removes.
+pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
+    if !planted(mutant) {
+        fence(order);
+    }
+}
 
 /// A prefetch has no effect that a schedule could see.
 pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}
