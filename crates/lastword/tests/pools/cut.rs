@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use lastword::{Decoupled, Design, Error, Medium, MediumError, Pool, Redo, Snapshot, Undo};
+use lastword::{Decoupled, Design, Error, Medium, MediumError, Pool, Redo, Snapshot, TxId, Undo};
 
 use super::names::{Counter, EMULATED, counted, options, with_suffix};
 
@@ -129,6 +129,49 @@ fn wipe_log<D: Design>() {
 fn wiped_log_is_an_error_when_it_is_truncated() {
     wipe_log::<Redo>();
     wipe_log::<Snapshot>();
+}
+
+/// The offset of slot 0's records in a file whose log was truncated before.
+fn records_at(content: &[u8]) -> usize {
+    let mut starts = (0..content.len()).step_by(4096).rev();
+    // Only slot 0 has a head. The first truncation writes copy 1, just before the records.
+    starts.find(|at| content[*at..].starts_with(b"LWSLOTHD")).expect("a head") + 4096
+}
+
+/// The first records of one wrap are written over those of the next one: whole records of this pool
+/// and generation, at their places, of transactions that the heap image has.
+fn wrap_comes_back<D: Design>(medium: Medium) {
+    let counter = Counter::<D>::new(options(medium));
+    let log = with_suffix(&counter.path, ".log");
+    let log = if log.exists() { log } else { counter.path.clone() };
+    (0..3).for_each(|_| counter.add().unwrap());
+    let old = fs::read(&log).unwrap();
+    while counter.pool.reproduced_id() == TxId::NONE {
+        counter.add().unwrap();
+    }
+    (0..5).for_each(|_| counter.add().unwrap());
+    let new = fs::read(&log).unwrap();
+    let at = records_at(&new);
+    // Two records, each of one block. The third one of the new wrap follows them.
+    let bytes = if medium == Medium::File { 2 * 4096 } else { 2 * 64 };
+    let (old, new) = (&old[at..at + bytes], &new[at..at + bytes]);
+    assert!(old[..8] != [0; 8] && old != new, "{}: no second wrap", D::NAME);
+    let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    file.write_all_at(old, at as u64).unwrap();
+    let failed = (0..10_000).find_map(|_| counter.add().err()).expect("the log is read back");
+    let Error::Poisoned { cause } = &failed else { panic!("{failed}") };
+    let Error::Changed { path, at: found } = &**cause else { panic!("{failed}") };
+    assert_eq!((path, *found), (&log, at as u64));
+    assert!(counter.pool.close().is_err());
+    assert!(!lastword::inspect(&counter.path).is_ok_and(|info| info.clean));
+}
+
+#[test]
+fn record_of_an_earlier_wrap_is_an_error_when_it_is_truncated() {
+    for medium in [Medium::File, EMULATED] {
+        wrap_comes_back::<Redo>(medium);
+        wrap_comes_back::<Snapshot>(medium);
+    }
 }
 
 fn shortened_log<D: Design>() {
