@@ -145,19 +145,23 @@ impl Names {
         if planted(Mutant::NamesIgnored) {
             return (Vec::new(), None);
         }
-        let mut lost = Vec::new();
-        // Held during the check: once a thread has returned with a cut, every later check sees it.
-        let mut cut = lock(&self.cut);
+        let (mut lost, mut seen) = (Vec::new(), Vec::new());
         for (number, (file, name)) in self.files.iter().enumerate() {
             let (how, found) = file.lost(name);
             lost.extend(how.map(|how| LostFile { path: file.path().into(), how }));
-            if let Some(found) = found {
+            seen.extend(found.map(|found| {
                 let (path, expected, is_log) = (file.path().into(), file.len(), number > 0);
-                let seen = CutFile { path, expected, found, is_log };
-                // A cut of the heap replaces a cut of the log.
-                if cut.as_ref().is_none_or(|cut| cut.is_log && !seen.is_log) {
-                    *cut = Some(seen);
-                }
+                CutFile { path, expected, found, is_log }
+            }));
+        }
+        // Locked after the system calls, which may wait for a disk while other threads check. Each
+        // thread adds its cuts before it returns, so once one has returned with a cut, every later
+        // check returns it too.
+        let mut cut = lock(&self.cut);
+        for seen in seen {
+            // A cut of the heap replaces a cut of the log.
+            if cut.as_ref().is_none_or(|cut| cut.is_log && !seen.is_log) {
+                *cut = Some(seen);
             }
         }
         (lost, cut.clone())
