@@ -24,9 +24,10 @@
 //! - The same check compares lengths. A file that was cut has lost content, even if a later write
 //!   past its end restores the length and leaves zeros between. So the first cut is sticky: every
 //!   later result is [`Error::Cut`].
-//! - A cut does not poison the pool either. Under `decoupled`, closing writes all commits to the
-//!   heap image from memory, so a cut log loses nothing. Otherwise closing leaves the pool as a
-//!   crash would: a clean superblock would make zeros pass for words.
+//! - A cut does not poison the pool either. A design that reads its log only at recovery loses
+//!   nothing by a cut log: `decoupled` writes all commits to the heap image from memory, and `undo`
+//!   has written them already. Closing is clean. Otherwise ([`Design::READS_LOG`], or a cut heap)
+//!   closing leaves the pool as a crash would: a clean superblock would make zeros pass for words.
 //! - Only a certain loss counts. A renamed file still has a name, and a failing call proves
 //!   nothing.
 
@@ -36,7 +37,7 @@ use medium::mutants::{Mutant, planted};
 use medium::{LostName, PoolFile};
 use words::TxId;
 
-use crate::design::{Decoupled, Design};
+use crate::design::Design;
 use crate::error::{CutFile, LostFile};
 use crate::storage::Storage;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
@@ -53,6 +54,8 @@ const IDS_MEMORY: u64 = 1024;
 pub(crate) struct Names {
     files: Vec<(Arc<PoolFile>, PathBuf)>,
     ids: u64,
+    /// Whether the heap image needs the log while the pool is open.
+    reads_log: bool,
     /// The ID of the last check.
     looked: AtomicU64,
     /// Whether the last check found a loss.
@@ -62,7 +65,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn of(storage: &Storage) -> Names {
+    pub(crate) fn of<D: Design>(storage: &Storage) -> Names {
         let files = [Some(&storage.file), storage.log_file.as_ref()].into_iter().flatten();
         let files = files.filter_map(|file| {
             // A relative path changes its meaning with the working directory.
@@ -74,7 +77,7 @@ impl Names {
         let in_memory = storage.file.file_system().is_ok_and(|system| system.is_in_memory());
         let is_disk = storage.medium == Medium::File && !in_memory;
         let ids = if is_disk { IDS_DISK } else { IDS_MEMORY };
-        Names { files, ids, ..Names::default() }
+        Names { files, ids, reads_log: D::READS_LOG, ..Names::default() }
     }
 
     /// Checks the names if enough IDs have passed since the last check. For a caller that reports
@@ -136,9 +139,9 @@ impl Names {
     }
 
     /// Whether the heap image needs a file that was cut, so that closing must not mark the pool
-    /// clean. Only `decoupled` reproduces from memory; the other designs read their log again.
-    pub(crate) fn must_abandon(&self, design: &str) -> bool {
-        self.lost().1.is_some_and(|cut| !cut.is_log || design != <Decoupled>::NAME)
+    /// clean.
+    pub(crate) fn must_abandon(&self) -> bool {
+        self.lost().1.is_some_and(|cut| cut.is_needed)
     }
 
     fn lost(&self) -> (Vec<LostFile>, Option<CutFile>) {
@@ -151,7 +154,8 @@ impl Names {
             lost.extend(how.map(|how| LostFile { path: file.path().into(), how }));
             seen.extend(found.map(|found| {
                 let (path, expected, is_log) = (file.path().into(), file.len(), number > 0);
-                CutFile { path, expected, found, is_log }
+                let is_needed = !is_log || self.reads_log;
+                CutFile { path, expected, found, is_log, is_needed }
             }));
         }
         // Locked after the system calls, which may wait for a disk while other threads check. Each

@@ -14,11 +14,11 @@ use medium::{LogMedium, Process};
 use words::{Stop, TxId};
 
 use crate::design::{Decoupled, Design};
-use crate::info;
 use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::options::Durability;
+use crate::perform::records_of;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Arc, Mutex, Ordering, lock};
@@ -54,18 +54,18 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn of(storage: &Storage, options: &Options) -> Shape {
+    pub(crate) fn of<D: Design>(storage: &Storage, options: &Options) -> Shape {
         let superblock = storage.superblocks.current();
         let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
         let log = storage.log_file.as_deref().unwrap_or(&storage.file);
         let log = storage.written.map(|path| (log, path));
         let info = Info::of(&storage.file, superblock, storage.medium, log);
-        let wanted = options.ownership_records;
-        let ownership_records = info::records(&info.design, info.heap_bytes, wanted);
+        let records = || records_of(info.heap_bytes as usize / 8, options.ownership_records);
+        let ownership_records = D::HAS_RECORDS.then(records);
         let ring_bytes = 8 * options.ring_words() as u64;
         let info = Info { ring_bytes, ownership_records, ..info };
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
-        let shape = Shape::new(heap(superblock), base, info, Names::of(storage));
+        let shape = Shape::new(heap(superblock), base, info, Names::of::<D>(storage));
         Shape { log: Some(Arc::downgrade(&storage.log)), ..shape }
     }
 
@@ -398,7 +398,7 @@ impl<D: Design> Pool<D> {
         self.may_call("close")?;
         self.leave_kept();
         let mut design = self.design.take().expect("a pool has its design until it is dropped");
-        if self.names().must_abandon(D::NAME) {
+        if self.names().must_abandon() {
             design.abandon();
             return self.names().check_closed();
         }
@@ -452,7 +452,7 @@ impl<D: Design> Drop for Pool<D> {
             self.leave_kept();
         }
         if let Some(mut design) = self.design.take() {
-            if self.names().must_abandon(D::NAME) {
+            if self.names().must_abandon() {
                 return design.abandon();
             }
             // `close` reports errors. Here they are ignored: opening the pool recovers every

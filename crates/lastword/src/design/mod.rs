@@ -74,6 +74,11 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Whether a read-only attempt neither obstructs others nor is obstructed. It then begins
     /// despite a closed starvation lock.
     const READS_PASS: bool = false;
+    /// Whether ownership records protect its words.
+    const HAS_RECORDS: bool = false;
+    /// Whether truncation reads the log back. A log that was cut then lacks words that the heap
+    /// image needs. Designs without this read their log only at recovery.
+    const READS_LOG: bool = false;
     /// Names of the background steps, in the order of their numbers.
     const STEPS: &'static [&'static str] = &[];
     /// The design's part of a worker.

@@ -64,6 +64,9 @@ pub struct CutFile {
     pub found: u64,
     /// Whether it is the log file.
     pub is_log: bool,
+    /// Whether the heap image needs what was cut. It does not need the log of `decoupled` and of
+    /// `undo`, which is read only after a crash: closing such a pool is clean.
+    pub is_needed: bool,
 }
 
 /// Describes the loss, and returns the remedy.
@@ -71,13 +74,14 @@ pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
     match (file.is_log, closed) {
         (true, false) => {
             "the log is no longer whole, and a crash now may lose acknowledged transactions; stop \
-             all transactions; under `decoupled` close the pool, which writes all of them to the \
-             heap's file; under other designs copy the objects into another pool first"
+             all transactions; under `decoupled` and `undo` close the pool, which leaves all of \
+             them in the heap's file; under other designs copy the objects into another pool first"
         }
         (true, true) => {
-            "a pool of `decoupled` has every commit in the heap's file: open it with the option \
-             `without_log` (`lastword pool check --repair --without-log`); a pool of another \
-             design was left as a crash would leave it: restore both files from the same backup"
+            "a pool of `decoupled` or `undo` has every commit in the heap's file: open it with the \
+             option `without_log` (`lastword pool check --repair --without-log`); a pool of \
+             another design was left as a crash would leave it: restore both files from the same \
+             backup"
         }
         (false, false) => {
             "the data past the cut is no longer in the file; stop all transactions, and copy what \

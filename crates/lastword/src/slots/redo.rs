@@ -209,7 +209,7 @@ impl Redo {
         let open = |storage: &Storage| Words::with_records(storage, options);
         let Begun { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
-        let shape = Shape::of(&storage, options);
+        let shape = Shape::of::<Self>(&storage, options);
         let store = SlotStore::new(storage, words);
         let memory = memory.starting_after(last);
         let workers = Workers::new(store.layout.slots, last.0);
@@ -273,6 +273,8 @@ impl Redo {
 impl Design for Redo {
     const NAME: &'static str = "redo";
     const DURABLE: bool = true;
+    const HAS_RECORDS: bool = true;
+    const READS_LOG: bool = true;
     const WORKERS_MAX: usize = super::format::SLOTS_MAX;
     type Local = Local;
 

@@ -309,7 +309,7 @@ impl Undo {
         let open = |storage: &Storage| Words::with_records(storage, options);
         let Begun { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
-        let shape = Shape::of(&storage, options);
+        let shape = Shape::of::<Self>(&storage, options);
         let store = SlotStore::new(storage, words);
         let memory = memory.starting_after(last);
         let workers = Workers::new(store.layout.slots, last.0);
@@ -342,6 +342,7 @@ impl Undo {
 impl Design for Undo {
     const NAME: &'static str = "undo";
     const DURABLE: bool = true;
+    const HAS_RECORDS: bool = true;
     const WORKERS_MAX: usize = super::format::SLOTS_MAX;
     type Local = Local;
 

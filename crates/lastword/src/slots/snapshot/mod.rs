@@ -143,7 +143,7 @@ impl Snapshot {
         let name = if options.unlogged { UNLOGGED } else { Self::NAME };
         let Begun { storage, words, last } =
             opened.begin(name, |storage| Words::open(storage, options), |_| ())?;
-        let shape = Shape::of(&storage, options);
+        let shape = Shape::of::<Self>(&storage, options);
         let generation = storage.superblocks.current().generation;
         let store = SlotStore::new(storage, words);
         let slots = store.layout.slots;
@@ -174,6 +174,7 @@ impl Snapshot {
 impl Design for Snapshot {
     const NAME: &'static str = "snapshot";
     const DURABLE: bool = true;
+    const READS_LOG: bool = true;
     const WORKERS_MAX: usize = SLOTS_MAX;
     const BY_OBJECT: bool = true;
     const READS_PASS: bool = true;
