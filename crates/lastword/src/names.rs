@@ -112,13 +112,14 @@ impl Names {
     }
 
     /// Checks after the pool is closed, and keeps unnamed files open until the process ends.
+    /// `is_clean`: the pool was marked as closed cleanly.
     ///
     /// # Errors
     /// [`Error::NameLost`], [`Error::Cut`].
-    pub(crate) fn check_closed(&self) -> Result<(), Error> {
+    pub(crate) fn check_closed(&self, is_clean: bool) -> Result<(), Error> {
         let (mut lost, cut) = self.lost();
-        if let Some(file) = cut {
-            return Err(Error::Cut { file, closed: true });
+        if let Some(cut) = cut {
+            return Err(Error::Cut { file: CutFile { is_clean, ..cut }, closed: true });
         }
         if lost.is_empty() {
             return Ok(());
@@ -155,7 +156,7 @@ impl Names {
             seen.extend(found.map(|found| {
                 let (path, expected, is_log) = (file.path().into(), file.len(), number > 0);
                 let is_needed = !is_log || self.reads_log;
-                CutFile { path, expected, found, is_log, is_needed }
+                CutFile { path, expected, found, is_log, is_needed, is_clean: false }
             }));
         }
         // Locked after the system calls, which may wait for a disk while other threads check. Each

@@ -458,8 +458,17 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         let Inner { pipeline, memory, .. } = &*self.inner;
         match self.options.ideal_reproduce {
             false => pipeline.close(memory.clock()),
-            true => pipeline.bring_home(memory.clock()), // not marked clean: the heap is lost
+            true => pipeline.bring_home(memory.clock()),
         }
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        // Ideal reproduction loses the heap.
+        let marks = !self.options.ideal_reproduce;
+        if marks {
+            self.inner.pipeline.mark_clean()?;
+        }
+        Ok(marks)
     }
 
     fn abandon(&mut self) {

@@ -331,12 +331,21 @@ pub trait Design: Sized + Send + Sync + 'static {
         Err(Error::NotDurable { design: Self::NAME })
     }
 
-    /// Makes every commit durable, applies it to the heap image, and marks the shutdown as clean.
+    /// Makes every commit durable and applies it to the heap image.
     ///
     /// # Errors
     /// An error of the medium.
     fn close(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Marks the shutdown as clean, after [`close`](Design::close). Returns whether it did: a
+    /// transaction in flight may forbid it.
+    ///
+    /// # Errors
+    /// An error of the medium.
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        Ok(false)
     }
 
     /// Stops as a crash would: nothing more becomes durable.

@@ -483,8 +483,12 @@ impl Design for Redo {
     }
 
     fn close(&mut self) -> Result<(), Error> {
-        self.bring_home()?;
-        self.store.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+        self.bring_home()
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        let marked = self.store.mark_clean(self.committed_id().0);
+        marked.map(|()| true).map_err(|error| self.workers.poison.put(error))
     }
 
     fn metrics(&self) -> Metrics {

@@ -530,13 +530,17 @@ impl Design for Undo {
     }
 
     fn close(&mut self) -> Result<(), Error> {
-        self.wait(self.committed_id())?;
+        self.wait(self.committed_id())
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
         if self.is_open_in_place() {
             // With the mark of a clean shutdown its words would stay. Without it, opening the pool
             // rolls them back from these records, as after a crash.
-            return Ok(());
+            return Ok(false);
         }
-        self.store.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+        let marked = self.store.mark_clean(self.committed_id().0);
+        marked.map(|()| true).map_err(|error| self.workers.poison.put(error))
     }
 
     fn metrics(&self) -> Metrics {

@@ -546,8 +546,16 @@ impl Design for Snapshot {
         if core.has_groups() {
             return Err(Error::WorkerForgotten { durable: TxId(core.versions.durable()) });
         }
-        self.bring_home()?;
-        core.store.close(self.committed_id().0).map_err(|error| core.workers.poison.put(error))
+        self.bring_home()
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        let core = &*self.core;
+        if core.options.unlogged {
+            return Ok(false);
+        }
+        let marked = core.store.mark_clean(self.committed_id().0);
+        marked.map(|()| true).map_err(|error| core.workers.poison.put(error))
     }
 
     fn abandon(&mut self) {
