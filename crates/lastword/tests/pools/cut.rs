@@ -231,15 +231,19 @@ fn record_of_an_earlier_wrap_is_an_error_when_it_is_truncated() {
     }
 }
 
-fn shortened_log<D: Design>() {
+/// Cuts the log before some commits. Other commits write after its end, which leaves zeros before
+/// them: the next truncation finds the file too short, or as long as it was and with zeros.
+fn shortened_log<D: Design>(cuts: fn(u32) -> bool) {
     let counter = Counter::<D>::new(options(Medium::File));
     (0..3).for_each(|_| counter.add().unwrap());
     let log = with_suffix(&counter.path, ".log");
-    let fails = || {
-        cut(&log, 16384);
+    let fails = |number| {
+        if cuts(number) {
+            cut(&log, 16384);
+        }
         counter.add().err()
     };
-    let failed = (0..1000).find_map(|_| fails()).expect("the cut is seen");
+    let failed = (0..1000).find_map(fails).expect("the cut is seen");
     let is_cut = match &failed {
         Error::Cut { .. } => true,
         Error::Poisoned { cause } => {
@@ -253,8 +257,11 @@ fn shortened_log<D: Design>() {
 
 #[test]
 fn log_cut_again_and_again_never_panics() {
-    shortened_log::<Decoupled>();
-    shortened_log::<Redo>();
-    shortened_log::<Snapshot>();
-    shortened_log::<Undo>();
+    let all: [fn(u32) -> bool; 3] = [|_| true, |number| number % 2 == 0, |number| number % 2 == 1];
+    for cuts in all {
+        shortened_log::<Decoupled>(cuts);
+        shortened_log::<Redo>(cuts);
+        shortened_log::<Snapshot>(cuts);
+        shortened_log::<Undo>(cuts);
+    }
 }
