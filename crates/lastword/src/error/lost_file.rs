@@ -75,8 +75,9 @@ pub struct CutFile {
 pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
     match (file.is_log, closed, file.is_clean) {
         (true, false, _) if file.is_needed => {
-            "the log is no longer whole, and words of acknowledged transactions may be in it alone; \
-             stop all transactions, and copy the objects into another pool before this process ends"
+            "the log is no longer whole, and words of acknowledged transactions may be in it \
+             alone; stop all transactions, and copy the objects into another pool before this \
+             process ends"
         }
         (true, false, _) => {
             "the log is no longer whole, and a crash now may lose acknowledged transactions; stop \

@@ -240,7 +240,7 @@ impl Redo {
             if truncation.tail(log.slot) < log.at {
                 self.truncate(&mut truncation)?;
             }
-            if truncation.restart(log.slot, log.at, &slot.filled) {
+            if truncation.restart(log.slot, (log.at, log.sequence - 1), &slot.filled) {
                 log.at = 0;
                 return Ok(());
             }

@@ -80,13 +80,18 @@ impl Truncation {
         self.tails[slot].at
     }
 
-    /// Restarts a slot whose records end at word `at`, if all of them are freed. Returns whether it
-    /// did.
-    pub(super) fn restart(&mut self, slot: usize, at: usize, filled: &AtomicUsize) -> bool {
+    /// Restarts a slot whose records end at word `at` with sequence `last`, if all of them are
+    /// freed. Returns whether it did.
+    pub(super) fn restart(
+        &mut self,
+        slot: usize,
+        (at, last): (usize, u64),
+        filled: &AtomicUsize,
+    ) -> bool {
         let is_empty = self.tails[slot].at == at || planted(Mutant::RestartedFirst);
         if is_empty {
             // Under the lock, so that a truncating thread sees both changes or neither.
-            self.tails[slot].at = 0;
+            self.tails[slot] = Tail { at: 0, sequence: last };
             filled.store(0, Ordering::Release);
         }
         is_empty
@@ -115,8 +120,8 @@ impl Truncation {
             store.read_records(number, first, records)?;
             let mut at = 0;
             let key = store.key(number);
-            // Whole records fill the words up to `filled` exactly. One that reaches past it lacks
-            // words in `records`, which is a change like any other.
+            // Whole records fill the words up to `filled` exactly. A record that reaches past it
+            // lacks words in `records`, which is a change like any other.
             while at < records.len() {
                 let Some(record) = key.open_next(first, at, sequence + 1, records) else {
                     return Err(store.changed_record(number, first + at));

@@ -44,7 +44,7 @@ fn cut_log<D: Design>(bytes: u64) {
         }
         return assert_eq!(counted::<D>(&path, options.without_log(true)), 8);
     }
-    // Never marked as closed: these designs write words to the heap's file by what the log says.
+    // Never marked as closed: these designs write words to the heap's file by their log.
     assert!(closed.to_string().contains("restore both files"), "{closed}");
     match (bytes, lastword::inspect(&path)) {
         (0, Err(Error::WrongLog { needed_after: Some(_), .. })) => {}
@@ -110,7 +110,7 @@ fn cut_while_closing(medium: Medium, end: impl FnOnce(Pool)) {
     assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
     end(pool);
     assert_eq!(fs::metadata(&path).unwrap().len(), bytes - 4096);
-    // As long again, with zeros: only the mark could tell.
+    // As long again, with zeros: only the mark could show it.
     cut(&path, bytes);
     assert!(!lastword::inspect(&path).unwrap().clean);
 }

@@ -14,7 +14,7 @@
 //!
 //! A reservation that fails has often taken most of the disk: ext4 keeps the blocks that it found
 //! before the error, and smaller parts may have succeeded. Those blocks are freed again. `FIEMAP`
-//! tells them from blocks that the file had.
+//! distinguishes them from blocks that the file had.
 
 use std::io::{self, IoSlice};
 use std::iter::once;
