@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use medium::{FileHome, LogPath, PoolFile};
 use words::TxId;
 
+use crate::ideal;
 use crate::perform::records_of;
 use crate::shadow::PAGE_BYTES;
 use crate::superblock::{Superblock, exact_name, name};
-use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Undo};
+use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Snapshot, Undo};
 
 /// A pool's description. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +179,8 @@ impl Info {
             heap_bytes: superblock.heap_bytes,
             log_bytes: superblock.log_bytes,
             ring_bytes: 8 * Options::new().ring_words() as u64,
-            ownership_records: records(&name(&superblock.design), superblock.heap_bytes, 0),
+            ownership_records: has_records(&name(&superblock.design))
+                .then(|| records_of(superblock.heap_bytes as usize / 8, 0)),
             shadow: Shadow::Full,
             shadow_bytes: None,
             reproduced_id: TxId(superblock.reproduced),
@@ -223,11 +225,14 @@ impl Info {
     }
 }
 
-/// The ownership records of a pool of this design.
-pub(crate) fn records(design: &str, heap_bytes: u64, wanted: u64) -> Option<u64> {
-    let designs = [<Decoupled as Design>::NAME, Undo::NAME, Redo::NAME];
-    let has_records = designs.iter().any(|name| design.starts_with(name));
-    has_records.then(|| records_of(heap_bytes as usize / 8, wanted))
+/// Whether pools of the design with this name in their superblock have ownership records.
+fn has_records(name: &str) -> bool {
+    fn of<D: Design>() -> (&'static str, bool) {
+        (D::NAME, D::HAS_RECORDS)
+    }
+    let ideal = (ideal::NAME, <Decoupled as Design>::HAS_RECORDS);
+    let designs = [of::<Decoupled>(), of::<Undo>(), of::<Redo>(), of::<Snapshot>(), ideal];
+    designs.contains(&(name, true))
 }
 
 /// Why groups of the log in this file go through the page cache.

@@ -24,9 +24,10 @@
 //! - The same check compares lengths. A file that was cut has lost content, even if a later write
 //!   past its end restores the length and leaves zeros between. So the first cut is sticky: every
 //!   later result is [`Error::Cut`].
-//! - A cut does not poison the pool either. Under `decoupled`, closing writes all commits to the
-//!   heap image from memory, so a cut log loses nothing. Otherwise closing leaves the pool as a
-//!   crash would: a clean superblock would make zeros pass for words.
+//! - A cut does not poison the pool either. A design that reads its log only at recovery loses
+//!   nothing by a cut log: `decoupled` writes all commits to the heap image from memory, and `undo`
+//!   has written them already. Closing is clean. Otherwise ([`Design::READS_LOG`], or a cut heap)
+//!   closing leaves the pool as a crash would: a clean superblock would make zeros pass for words.
 //! - Only a certain loss counts. A renamed file still has a name, and a failing call proves
 //!   nothing.
 
@@ -36,7 +37,7 @@ use medium::mutants::{Mutant, planted};
 use medium::{LostName, PoolFile};
 use words::TxId;
 
-use crate::design::{Decoupled, Design};
+use crate::design::Design;
 use crate::error::{CutFile, LostFile};
 use crate::storage::Storage;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
@@ -53,6 +54,8 @@ const IDS_MEMORY: u64 = 1024;
 pub(crate) struct Names {
     files: Vec<(Arc<PoolFile>, PathBuf)>,
     ids: u64,
+    /// Whether the heap image needs the log while the pool is open.
+    reads_log: bool,
     /// The ID of the last check.
     looked: AtomicU64,
     /// Whether the last check found a loss.
@@ -62,7 +65,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn of(storage: &Storage) -> Names {
+    pub(crate) fn of<D: Design>(storage: &Storage) -> Names {
         let files = [Some(&storage.file), storage.log_file.as_ref()].into_iter().flatten();
         let files = files.filter_map(|file| {
             // A relative path changes its meaning with the working directory.
@@ -74,7 +77,7 @@ impl Names {
         let in_memory = storage.file.file_system().is_ok_and(|system| system.is_in_memory());
         let is_disk = storage.medium == Medium::File && !in_memory;
         let ids = if is_disk { IDS_DISK } else { IDS_MEMORY };
-        Names { files, ids, ..Names::default() }
+        Names { files, ids, reads_log: D::READS_LOG, ..Names::default() }
     }
 
     /// Checks the names if enough IDs have passed since the last check. For a caller that reports
@@ -109,13 +112,14 @@ impl Names {
     }
 
     /// Checks after the pool is closed, and keeps unnamed files open until the process ends.
+    /// `is_clean`: the pool was marked as closed cleanly.
     ///
     /// # Errors
     /// [`Error::NameLost`], [`Error::Cut`].
-    pub(crate) fn check_closed(&self) -> Result<(), Error> {
+    pub(crate) fn check_closed(&self, is_clean: bool) -> Result<(), Error> {
         let (mut lost, cut) = self.lost();
-        if let Some(file) = cut {
-            return Err(Error::Cut { file, closed: true });
+        if let Some(cut) = cut {
+            return Err(Error::Cut { file: CutFile { is_clean, ..cut }, closed: true });
         }
         if lost.is_empty() {
             return Ok(());
@@ -136,28 +140,33 @@ impl Names {
     }
 
     /// Whether the heap image needs a file that was cut, so that closing must not mark the pool
-    /// clean. Only `decoupled` reproduces from memory; the other designs read their log again.
-    pub(crate) fn must_abandon(&self, design: &str) -> bool {
-        self.lost().1.is_some_and(|cut| !cut.is_log || design != <Decoupled>::NAME)
+    /// clean.
+    pub(crate) fn must_abandon(&self) -> bool {
+        self.lost().1.is_some_and(|cut| cut.is_needed)
     }
 
     fn lost(&self) -> (Vec<LostFile>, Option<CutFile>) {
         if planted(Mutant::NamesIgnored) {
             return (Vec::new(), None);
         }
-        let mut lost = Vec::new();
-        // Held during the check: once a thread has returned with a cut, every later check sees it.
-        let mut cut = lock(&self.cut);
+        let (mut lost, mut seen) = (Vec::new(), Vec::new());
         for (number, (file, name)) in self.files.iter().enumerate() {
             let (how, found) = file.lost(name);
             lost.extend(how.map(|how| LostFile { path: file.path().into(), how }));
-            if let Some(found) = found {
+            seen.extend(found.map(|found| {
                 let (path, expected, is_log) = (file.path().into(), file.len(), number > 0);
-                let seen = CutFile { path, expected, found, is_log };
-                // A cut of the heap replaces a cut of the log.
-                if cut.as_ref().is_none_or(|cut| cut.is_log && !seen.is_log) {
-                    *cut = Some(seen);
-                }
+                let is_needed = !is_log || self.reads_log;
+                CutFile { path, expected, found, is_log, is_needed, is_clean: false }
+            }));
+        }
+        // Locked after the system calls, which may wait for a disk while other threads check. Each
+        // thread adds its cuts before it returns, so once one has returned with a cut, every later
+        // check returns it too.
+        let mut cut = lock(&self.cut);
+        for seen in seen {
+            // A cut of the heap replaces a cut of the log.
+            if cut.as_ref().is_none_or(|cut| cut.is_log && !seen.is_log) {
+                *cut = Some(seen);
             }
         }
         (lost, cut.clone())

@@ -14,11 +14,11 @@ use medium::{LogMedium, Process};
 use words::{Stop, TxId};
 
 use crate::design::{Decoupled, Design};
-use crate::info;
 use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::options::Durability;
+use crate::perform::records_of;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Arc, Mutex, Ordering, lock};
@@ -54,18 +54,18 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn of(storage: &Storage, options: &Options) -> Shape {
+    pub(crate) fn of<D: Design>(storage: &Storage, options: &Options) -> Shape {
         let superblock = storage.superblocks.current();
         let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
         let log = storage.log_file.as_deref().unwrap_or(&storage.file);
         let log = storage.written.map(|path| (log, path));
         let info = Info::of(&storage.file, superblock, storage.medium, log);
-        let wanted = options.ownership_records;
-        let ownership_records = info::records(&info.design, info.heap_bytes, wanted);
+        let records = || records_of(info.heap_bytes as usize / 8, options.ownership_records);
+        let ownership_records = D::HAS_RECORDS.then(records);
         let ring_bytes = 8 * options.ring_words() as u64;
         let info = Info { ring_bytes, ownership_records, ..info };
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
-        let shape = Shape::new(heap(superblock), base, info, Names::of(storage));
+        let shape = Shape::new(heap(superblock), base, info, Names::of::<D>(storage));
         Shape { log: Some(Arc::downgrade(&storage.log)), ..shape }
     }
 
@@ -392,21 +392,35 @@ impl<D: Design> Pool<D> {
     /// - An error of the medium leaves the pool as a crash would, and opening it recovers.
     /// - [`Error::NameLost`]: a file of the pool was removed or replaced. The shutdown was clean,
     ///   and the error says where the content can be copied from.
-    /// - [`Error::Cut`]: a file was cut short. The heap image needs nothing more from a cut log.
-    ///   After a cut of the heap the pool is left as a crash would leave it.
+    /// - [`Error::Cut`]: a file was cut short. If the heap image needs what was cut, the pool is
+    ///   left as a crash would leave it. Otherwise the shutdown was clean.
     pub fn close(mut self) -> Result<(), Error> {
         self.may_call("close")?;
         self.leave_kept();
         let mut design = self.design.take().expect("a pool has its design until it is dropped");
-        if self.names().must_abandon(D::NAME) {
+        let is_clean = self.shut_down(&mut design)?;
+        drop(design);
+        self.names().check_closed(is_clean)
+    }
+
+    /// Shuts the design down. Returns whether the pool was marked as closed cleanly.
+    fn shut_down(&self, design: &mut D) -> Result<bool, Error> {
+        let mut is_clean = false;
+        // Before the design reads a log that was cut.
+        if self.names().must_abandon() {
             design.abandon();
-            return self.names().check_closed();
+            return Ok(is_clean);
         }
         design.close()?;
+        // And again: `close` may have taken seconds, and the files could be cut meanwhile. A cut
+        // after this look meets files that need nothing more but the mark, as does a cut of a
+        // closed pool: the next opening compares the lengths.
+        if !self.names().must_abandon() {
+            is_clean = design.mark_clean()?;
+        }
         // Unlock before the drop: the log's direct descriptor unlocks itself only if the file is.
         self.names().unlock();
-        drop(design);
-        self.names().check_closed()
+        Ok(is_clean)
     }
 
     /// Leaves the pool as a crash of the process would: nothing more becomes durable. For tests,
@@ -452,14 +466,9 @@ impl<D: Design> Drop for Pool<D> {
             self.leave_kept();
         }
         if let Some(mut design) = self.design.take() {
-            if self.names().must_abandon(D::NAME) {
-                return design.abandon();
-            }
             // `close` reports errors. Here they are ignored: opening the pool recovers every
             // acknowledged transaction.
-            if design.close().is_ok() {
-                self.names().unlock();
-            }
+            let _ = self.shut_down(&mut design);
         }
     }
 }

@@ -19,7 +19,8 @@
 //! Heap image and log are areas of a [`PoolFile`], which is locked, allocated and of constant
 //! length. [`Memory`] is the DRAM that a pool runs on, and a [`Buffer`] holds a log group while it
 //! is built. [`cpu`] has processor operations beyond loads and stores. The unsafe code is in
-//! `mapping`, `memory`, `cpu` and `stdio`, behind functions that are sound under any input.
+//! `mapping`, `memory`, `cpu`, `stdio` and `system`, behind functions that are sound under any
+//! input.
 
 pub mod cpu;
 pub mod mutants;

@@ -93,7 +93,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         last: TxId,
         options: &Options,
     ) -> Result<(Self, Shape), Error> {
-        let shape = Shape::of(&storage, options);
+        let shape = Shape::of::<Self>(&storage, options);
         let superblock = *storage.superblocks.current();
         let blocks = matches!(storage.medium, crate::Medium::File);
         let identity = recover::identity(&superblock);
@@ -240,6 +240,7 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
 impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     const NAME: &'static str = "decoupled";
     const DURABLE: bool = true;
+    const HAS_RECORDS: bool = true;
     const WORKERS_MAX: usize = 1 << 15;
     const STEPS: &'static [&'static str] = &["persist", "reproduce", "help"];
     type Local = Local<T, S>;
@@ -461,8 +462,17 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         let Inner { pipeline, memory, .. } = &*self.inner;
         match self.options.ideal_reproduce {
             false => pipeline.close(memory.clock()),
-            true => pipeline.bring_home(memory.clock()), // not marked clean: the heap is lost
+            true => pipeline.bring_home(memory.clock()),
         }
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        // Ideal reproduction loses the heap.
+        let marks = !self.options.ideal_reproduce;
+        if marks {
+            self.inner.pipeline.mark_clean()?;
+        }
+        Ok(marks)
     }
 
     fn abandon(&mut self) {

@@ -74,6 +74,11 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Whether a read-only attempt neither obstructs others nor is obstructed. It then begins
     /// despite a closed starvation lock.
     const READS_PASS: bool = false;
+    /// Whether ownership records protect its words.
+    const HAS_RECORDS: bool = false;
+    /// Whether truncation reads the log back. A log that was cut then lacks words that the heap
+    /// image needs. Designs without this read their log only at recovery.
+    const READS_LOG: bool = false;
     /// Names of the background steps, in the order of their numbers.
     const STEPS: &'static [&'static str] = &[];
     /// The design's part of a worker.
@@ -334,12 +339,21 @@ pub trait Design: Sized + Send + Sync + 'static {
         Err(Error::NotDurable { design: Self::NAME })
     }
 
-    /// Makes every commit durable, applies it to the heap image, and marks the shutdown as clean.
+    /// Makes every commit durable and applies it to the heap image.
     ///
     /// # Errors
     /// An error of the medium.
     fn close(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Marks the shutdown as clean, after [`close`](Design::close). Returns whether it did: a
+    /// transaction in flight may forbid it.
+    ///
+    /// # Errors
+    /// An error of the medium.
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        Ok(false)
     }
 
     /// Stops as a crash would: nothing more becomes durable.

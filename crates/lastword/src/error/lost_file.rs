@@ -64,28 +64,44 @@ pub struct CutFile {
     pub found: u64,
     /// Whether it is the log file.
     pub is_log: bool,
+    /// Whether the heap image needs what was cut. It does not need the log of `decoupled` and of
+    /// `undo`, which is read only after a crash: closing such a pool is clean.
+    pub is_needed: bool,
+    /// Whether the pool was marked as closed cleanly. False while it is open.
+    pub is_clean: bool,
 }
 
 /// Describes the loss, and returns the remedy.
 pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
-    match (file.is_log, closed) {
-        (true, false) => {
+    match (file.is_log, closed, file.is_clean) {
+        (true, false, _) if file.is_needed => {
+            "the log is no longer whole, and words of acknowledged transactions may be in it \
+             alone; stop all transactions, and copy the objects into another pool before this \
+             process ends"
+        }
+        (true, false, _) => {
             "the log is no longer whole, and a crash now may lose acknowledged transactions; stop \
-             all transactions; under `decoupled` close the pool, which writes all of them to the \
-             heap's file; under other designs copy the objects into another pool first"
+             all transactions and close the pool, which leaves all of them in the heap's file"
         }
-        (true, true) => {
-            "a pool of `decoupled` has every commit in the heap's file: open it with the option \
-             `without_log` (`lastword pool check --repair --without-log`); a pool of another \
-             design was left as a crash would leave it: restore both files from the same backup"
+        (true, true, true) => {
+            "the pool was closed cleanly, and the heap's file has every commit: open it with the \
+             option `without_log` (`lastword pool check --repair --without-log`)"
         }
-        (false, false) => {
+        (true, true, false) => {
+            "acknowledged transactions may be lost, and the pool was left as a crash would leave \
+             it; restore both files from the same backup"
+        }
+        (false, false, _) => {
             "the data past the cut is no longer in the file; stop all transactions, and copy what \
              this process can still read into another pool before it ends"
         }
-        (false, true) => {
+        (false, true, false) => {
             "the data past the cut is lost, and the pool was left as a crash would leave it; \
              restore both files from the same backup"
+        }
+        (false, true, true) => {
+            "the data past the cut is lost, although the pool is marked as closed cleanly; restore \
+             both files from the same backup"
         }
     }
 }

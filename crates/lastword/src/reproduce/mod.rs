@@ -186,7 +186,7 @@ impl Reproduce {
 
     /// Marks the pool as cleanly shut down, so that recovery has nothing to replay. The queue is
     /// empty.
-    pub(crate) fn close(&self) -> Result<(), medium::Error> {
+    pub(crate) fn mark_clean(&self) -> Result<(), medium::Error> {
         lock(&self.superblocks).update(|now| now.clean = true)
     }
 

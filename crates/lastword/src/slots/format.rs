@@ -179,13 +179,20 @@ impl Key {
         self.open_part(0, at, records)
     }
 
-    /// Does the same as [`open`](Key::open), where `records` begin at word `first` of the slot's.
-    pub(super) fn open_part<'r>(
+    /// Returns the record with this sequence at word `at` of `records`, which begin at word `first`
+    /// of the slot's.
+    pub(super) fn open_next<'r>(
         &self,
         first: usize,
         at: usize,
+        sequence: u64,
         records: &'r [u64],
     ) -> Option<Record<'r>> {
+        let record = self.open_part(first, at, records)?;
+        self.is_begun(at, sequence, records).then_some(record)
+    }
+
+    fn open_part<'r>(&self, first: usize, at: usize, records: &'r [u64]) -> Option<Record<'r>> {
         let record = self.claimed(at, records)?;
         let whole = self.crc(first + at, records[at], record.batch) == records[at + 1] as u32
             || planted(Mutant::ChecksumIgnored);

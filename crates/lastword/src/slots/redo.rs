@@ -213,7 +213,7 @@ impl Redo {
         let open = |storage: &Storage| Words::with_records(storage, options);
         let Begun { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
-        let shape = Shape::of(&storage, options);
+        let shape = Shape::of::<Self>(&storage, options);
         let store = SlotStore::new(storage, words);
         let memory = memory.starting_after(last);
         let workers = Workers::new(store.layout.slots, last.0);
@@ -244,7 +244,7 @@ impl Redo {
             if truncation.tail(log.slot) < log.at {
                 self.truncate(&mut truncation)?;
             }
-            if truncation.restart(log.slot, log.at, &slot.filled) {
+            if truncation.restart(log.slot, (log.at, log.sequence - 1), &slot.filled) {
                 log.at = 0;
                 return Ok(());
             }
@@ -277,6 +277,8 @@ impl Redo {
 impl Design for Redo {
     const NAME: &'static str = "redo";
     const DURABLE: bool = true;
+    const HAS_RECORDS: bool = true;
+    const READS_LOG: bool = true;
     const WORKERS_MAX: usize = super::format::SLOTS_MAX;
     type Local = Local;
 
@@ -484,10 +486,14 @@ impl Design for Redo {
     }
 
     fn close(&mut self) -> Result<(), Error> {
-        // Also when no transaction is left to bring home: the clean mark skips recovery.
+        self.bring_home()
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        // Also when no transaction was left to bring home: the mark skips recovery.
         self.check()?;
-        self.bring_home()?;
-        self.store.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+        let marked = self.store.mark_clean(self.committed_id().0);
+        marked.map(|()| true).map_err(|error| self.workers.poison.put(error))
     }
 
     fn metrics(&self) -> Metrics {

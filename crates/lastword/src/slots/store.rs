@@ -314,7 +314,7 @@ impl SlotStore {
 
     /// Records a clean shutdown: everything up to `last` is in the heap image. Two persist
     /// barriers.
-    pub(super) fn close(&self, last: u64) -> Result<(), Error> {
+    pub(super) fn mark_clean(&self, last: u64) -> Result<(), Error> {
         let mut superblocks = lock(&self.superblocks);
         superblocks.update(|now| {
             now.clean = true;

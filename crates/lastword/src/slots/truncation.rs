@@ -19,6 +19,11 @@
 //! - A record is verified again when it is read back. Another program may have truncated the file
 //!   or punched a hole into it. Unverified zeros pass for an empty record, and the head would then
 //!   free words that only the log had.
+//! - Its sequence is verified too. Records of earlier wraps have the same key and may begin at the
+//!   same word, so a block that a restored copy brings back passes every other check. The words of
+//!   the record that it replaced would then be freed and never applied. A slot's workers, one after
+//!   another, number their records without a gap, no-op records and groups included, and a failed
+//!   write poisons the pool. So one sequence is right at each place.
 //!
 //! Truncation writes the current values of the words: all of them are durable in the log.
 
@@ -36,10 +41,19 @@ use crate::sync::{AtomicUsize, Ordering};
 pub(super) struct Truncation {
     key: Key,
     head: Head,
-    /// For each slot, the word up to which the heap image has its records.
-    tails: Vec<usize>,
+    /// For each slot, the records that the heap image has.
+    tails: Vec<Tail>,
     records: Vec<u64>,
     meter: Meter,
+}
+
+/// The records of a slot that the heap image has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail {
+    /// The word up to which they reach.
+    at: usize,
+    /// The sequence of the last one. It survives a restart of the slot.
+    sequence: u64,
 }
 
 impl Truncation {
@@ -47,7 +61,7 @@ impl Truncation {
         Truncation {
             key: store.key(0),
             head: Head { sequence: 0, id: last, last: 0 },
-            tails: vec![0; store.layout.slots],
+            tails: vec![Tail::default(); store.layout.slots],
             records: Vec::new(),
             meter: Meter::default(),
         }
@@ -63,16 +77,21 @@ impl Truncation {
 
     /// Returns the word of a slot up to which records are freed.
     pub(super) fn tail(&self, slot: usize) -> usize {
-        self.tails[slot]
+        self.tails[slot].at
     }
 
-    /// Restarts a slot whose records end at word `at`, if all of them are freed. Returns whether it
-    /// did.
-    pub(super) fn restart(&mut self, slot: usize, at: usize, filled: &AtomicUsize) -> bool {
-        let is_empty = self.tails[slot] == at || planted(Mutant::RestartedFirst);
+    /// Restarts a slot whose records end at word `at` with sequence `last`, if all of them are
+    /// freed. Returns whether it did.
+    pub(super) fn restart(
+        &mut self,
+        slot: usize,
+        (at, last): (usize, u64),
+        filled: &AtomicUsize,
+    ) -> bool {
+        let is_empty = self.tails[slot].at == at || planted(Mutant::RestartedFirst);
         if is_empty {
             // Under the lock, so that a truncating thread sees both changes or neither.
-            self.tails[slot] = 0;
+            self.tails[slot] = Tail { at: 0, sequence: last };
             filled.store(0, Ordering::Release);
         }
         is_empty
@@ -96,13 +115,16 @@ impl Truncation {
         for (number, slot) in workers.used().enumerate() {
             // Read after the frontier, so every record up to it is within `filled`.
             let filled = slot.filled.load(Ordering::Acquire);
-            records.resize(filled - tails[number], 0);
-            store.read_records(number, tails[number], records)?;
+            let Tail { at: first, mut sequence } = tails[number];
+            records.resize(filled - first, 0);
+            store.read_records(number, first, records)?;
             let mut at = 0;
             let key = store.key(number);
+            // Whole records fill the words up to `filled` exactly. A record that reaches past it
+            // lacks words in `records`, which is a change like any other.
             while at < records.len() {
-                let Some(record) = key.open_part(tails[number], at, records) else {
-                    return Err(store.changed_record(number, tails[number] + at));
+                let Some(record) = key.open_next(first, at, sequence + 1, records) else {
+                    return Err(store.changed_record(number, first + at));
                 };
                 // The record's first mark holds its ID or stamp; see `format`.
                 if store.base() + (record.batch[0] >> 16) > frontier {
@@ -116,8 +138,9 @@ impl Truncation {
                     }
                 }
                 at += store.room(record.words());
+                sequence += 1;
             }
-            ends[number] += at;
+            ends[number] = Tail { at: first + at, sequence };
         }
         let next = Head { sequence: head.sequence + 1, id: frontier, last: last() };
         if planted(Mutant::TruncatedFirst) {

@@ -312,7 +312,7 @@ impl Undo {
         let open = |storage: &Storage| Words::with_records(storage, options);
         let Begun { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
-        let shape = Shape::of(&storage, options);
+        let shape = Shape::of::<Self>(&storage, options);
         let store = SlotStore::new(storage, words);
         let memory = memory.starting_after(last);
         let workers = Workers::new(store.layout.slots, last.0);
@@ -345,6 +345,7 @@ impl Undo {
 impl Design for Undo {
     const NAME: &'static str = "undo";
     const DURABLE: bool = true;
+    const HAS_RECORDS: bool = true;
     const WORKERS_MAX: usize = super::format::SLOTS_MAX;
     type Local = Local;
 
@@ -532,14 +533,18 @@ impl Design for Undo {
     }
 
     fn close(&mut self) -> Result<(), Error> {
+        self.wait(self.committed_id())
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
         self.check()?;
-        self.wait(self.committed_id())?;
         if self.is_open_in_place() {
             // With the mark of a clean shutdown its words would stay. Without it, opening the pool
             // rolls them back from these records, as after a crash.
-            return Ok(());
+            return Ok(false);
         }
-        self.store.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
+        let marked = self.store.mark_clean(self.committed_id().0);
+        marked.map(|()| true).map_err(|error| self.workers.poison.put(error))
     }
 
     fn metrics(&self) -> Metrics {

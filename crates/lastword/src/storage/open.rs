@@ -99,10 +99,11 @@ pub(crate) fn open_settled(system: &System, path: &Path) -> Result<PoolFile, med
 }
 
 /// Allocates the file's missing blocks. On medium `file` the pool opens even if the disk has no
-/// room for them. A later write without room is an error that poisons the pool, acknowledged
-/// transactions are in the log, and a pool that is only read needs no room. File systems that
-/// compress or deduplicate make complete files look sparse, so a refusal would be wrong there. On
-/// mapped media the pool is refused, because a store into a mapped hole kills the process.
+/// room for them, and takes nothing of the room that there is. A later write without room is an
+/// error that poisons the pool, acknowledged transactions are in the log, and a pool that is only
+/// read needs no room. File systems that compress or deduplicate make complete files look sparse,
+/// so a refusal would be wrong there. On mapped media the pool is refused, because a store into a
+/// mapped hole kills the process.
 fn allocate(file: &PoolFile, prewrite: Prewrite, medium: Medium) -> Result<(), Error> {
     match allocate_again(file, prewrite) {
         Err(medium::Error::Unallocated { .. }) if medium == Medium::File => Ok(()),

@@ -3,17 +3,22 @@
 //! | missing | made by | needs |
 //! |---|---|---|
 //! | safe renames, links | exFAT through FUSE on a loop device | root, exfatprogs, exfat-fuse |
+//! | room for the extents of a sparse copy | ext4 on a loop device | root, e2fsprogs |
 //! | `/proc` | an empty file system over it | `unshare -m` or `-Urm` |
 //!
 //! Where that cannot be had, a line on the standard error says so.
 
+use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use lastword::{Medium, Pool};
+use lastword::{Error, Medium, MediumError, Pool};
 use medium::sync::Arc;
 use medium::{Buffer, Faults, FileLog, LogMedium, LogPath, PoolFile};
+
+use rustix::fs::FallocateFlags;
 
 use crate::story::Story;
 
@@ -29,6 +34,11 @@ const CANNOT: i32 = 77;
 const EXFAT: &str = "truncate -s 64M image && mkfs.exfat image && \
     loop=$(losetup -f --show image) && exec 9<>$loop && losetup -d $loop && \
     mount.exfat-fuse $loop disk && exec 9>&- && cleanup=\"umount disk\"";
+
+/// Does the same with an ext4 that keeps nothing for root.
+const EXT4: &str = "truncate -s 24M image && mkfs.ext4 -qF -b 4096 -m 0 -O ^has_journal image && \
+    loop=$(losetup -f --show image) && exec 9<>$loop && losetup -d $loop && \
+    mount $loop disk && exec 9>&- && cleanup=\"umount disk\"";
 
 const NO_PROC: &str = "mount -t tmpfs lastword /proc";
 
@@ -113,6 +123,60 @@ fn pools_live_on_exfat_through_fuse() {
         assert!(pool.close().is_err());
         names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
     }
+}
+
+/// Allocated bytes of a file, and available ones of its disk.
+fn room(file: &File) -> (u64, u64) {
+    rustix::fs::syncfs(file).unwrap();
+    let disk = rustix::fs::fstatvfs(file).unwrap();
+    (512 * file.metadata().unwrap().blocks(), disk.f_bavail * disk.f_frsize)
+}
+
+/// The disk has as many bytes as the holes, and none for the extents that they take. ext4 keeps the
+/// blocks that it has allocated before it finds out.
+#[test]
+fn failed_allocation_leaves_the_disk_as_it_was() {
+    const NAME: &str = "mounts::failed_allocation_leaves_the_disk_as_it_was";
+    let Some(dir) = std::env::var_os(CHILD) else { return in_place(NAME, EXT4, "") };
+    let disk = Path::new(&dir).join("disk");
+    for medium in [Medium::File, Medium::PersistentCache] {
+        allocate_without_room(&disk, medium);
+        let made = names(&disk).into_iter().filter(|name| name != "lost+found");
+        made.for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+    }
+}
+
+fn allocate_without_room(disk: &Path, medium: Medium) {
+    let options = Story::options().bytes(8 << 20).medium(medium);
+    let path = disk.join("test.pool");
+    Pool::create(&path, options.clone()).unwrap().close().unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let holes = (256_u32..2048).step_by(2);
+    let missing = 4096 * holes.len() as u64;
+    for block in holes {
+        rustix::fs::fallocate(&file, hole, 4096 * u64::from(block), 4096).unwrap();
+    }
+    let mut filler = File::create(disk.join("filler")).unwrap();
+    let full = std::iter::repeat_with(|| filler.write_all(&[1; 4096])).find_map(Result::err);
+    assert_eq!(full.unwrap().kind(), std::io::ErrorKind::StorageFull);
+    let (_, left) = room(&file);
+    filler.set_len(filler.metadata().unwrap().len() - (missing - left)).unwrap();
+    let (had, available) = room(&file);
+    assert_eq!(available, missing);
+    match (medium, Pool::open(&path, options.clone())) {
+        (Medium::File, Ok(pool)) => pool.close().unwrap(),
+        (Medium::PersistentCache, Err(Error::Medium(MediumError::Unallocated { .. }))) => {}
+        (_, opened) => panic!("{opened:?}"),
+    }
+    let (has, left) = room(&file);
+    // Blocks of the file's extent tree stay. One has up to 340 extents.
+    assert!(has - had <= 128 << 10, "{} of {missing} bytes are taken", has - had);
+    assert!(available - left <= 128 << 10, "{left} of {available} bytes are left");
+    // With room for the extents it gets all.
+    filler.set_len(0).unwrap();
+    Pool::open(&path, options).unwrap().close().unwrap();
+    assert!(room(&file).0 >= had + missing);
 }
 
 #[test]

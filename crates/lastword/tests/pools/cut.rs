@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use lastword::{Decoupled, Design, Error, Medium, MediumError, Pool, Redo, Snapshot, Undo};
+use lastword::{
+    Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot, TxId, Undo,
+};
 
 use super::names::{Counter, EMULATED, counted, options, with_suffix};
 
@@ -22,7 +24,8 @@ fn cut_log<D: Design>(bytes: u64) {
     let seen = counter.pool.flush().unwrap_err();
     let Error::Cut { file, closed: false } = &seen else { panic!("{seen}") };
     assert_eq!((file.is_log, file.found), (true, bytes));
-    assert!(seen.to_string().contains("close the pool"), "{seen}");
+    let says = if D::READS_LOG { "copy the objects" } else { "close the pool" };
+    assert!(file.is_needed == D::READS_LOG && seen.to_string().contains(says), "{seen}");
     // Content is lost however long the file is again.
     cut(&with_suffix(&counter.path, ".log"), whole);
     for _ in 0..3 {
@@ -30,13 +33,27 @@ fn cut_log<D: Design>(bytes: u64) {
     }
     let Counter { pool, dir: _dir, path, .. } = counter;
     let closed = pool.close().unwrap_err();
-    assert!(closed.to_string().contains("without_log"), "{closed}");
-    if D::NAME == <Decoupled>::NAME {
+    let Error::Cut { file, closed: true } = &closed else { panic!("{closed}") };
+    assert_eq!(file.is_clean, !D::READS_LOG);
+    if !D::READS_LOG {
+        assert!(closed.to_string().contains("without_log"), "{closed}");
+        match Pool::<D>::open_as(&path, options.clone()) {
+            Ok(pool) if bytes > 0 => pool.close().unwrap(),
+            Err(Error::WrongLog { needed_after: None, .. }) if bytes == 0 => {}
+            opened => panic!("{} {bytes}: {opened:?}", D::NAME),
+        }
         return assert_eq!(counted::<D>(&path, options.without_log(true)), 8);
     }
-    // Never marked as closed: these designs write words to the heap's file by what the log says.
-    let found = lastword::inspect(&path);
-    assert!(!found.as_ref().is_ok_and(|info| info.clean), "{} {bytes}: {found:?}", D::NAME);
+    // Never marked as closed: these designs write words to the heap's file by their log.
+    assert!(closed.to_string().contains("restore both files"), "{closed}");
+    match (bytes, lastword::inspect(&path)) {
+        (0, Err(Error::WrongLog { needed_after: Some(_), .. })) => {}
+        // The log is zeros up to the records that were added after the cut.
+        (8192, Err(Error::DamagedLog { .. })) => {}
+        // The cut is after the records of the one worker.
+        (100_000, Ok(info)) => assert!(!info.clean),
+        (_, found) => panic!("{} {bytes}: {found:?}", D::NAME),
+    }
 }
 
 #[test]
@@ -62,7 +79,8 @@ fn cut_heap<D: Design>() {
         assert!(matches!(counter.add(), Err(Error::Cut { .. })));
         let Counter { pool, dir: _dir, path, .. } = counter;
         let closed = pool.close().unwrap_err();
-        assert!(matches!(closed, Error::Cut { closed: true, .. }), "{closed}");
+        let Error::Cut { file, closed: true } = &closed else { panic!("{closed}") };
+        assert!(file.is_needed && !file.is_clean && !file.is_log);
         // Never marked as closed: zeros would pass for words.
         assert!(!lastword::inspect(&path).unwrap().clean);
     }
@@ -74,6 +92,45 @@ fn cut_heap_is_reported_and_never_closed_cleanly() {
     cut_heap::<Snapshot>();
     cut_heap::<Undo>();
     cut_heap::<Redo>();
+}
+
+/// A callback cuts the heap's file: it runs while `close` makes its transaction durable, after the
+/// first look at the files.
+fn cut_while_closing(medium: Medium, end: impl FnOnce(Pool)) {
+    let counter = Counter::<Decoupled>::new(options(medium).background(false));
+    let (count, path) = (counter.count, counter.path.clone());
+    let bytes = fs::metadata(&path).unwrap().len();
+    let ticket = counter.pool.run(|tx| tx.update(count, |count| count + 1)).unwrap().ticket;
+    let cuts = move |outcome: Result<(), Error>| {
+        outcome.unwrap();
+        cut(&path, bytes - 4096);
+    };
+    ticket.on_durable(cuts).unwrap();
+    let Counter { pool, dir: _dir, path, .. } = counter;
+    assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
+    end(pool);
+    assert_eq!(fs::metadata(&path).unwrap().len(), bytes - 4096);
+    // As long again, with zeros: only the mark could show it.
+    cut(&path, bytes);
+    assert!(!lastword::inspect(&path).unwrap().clean);
+}
+
+#[test]
+fn heap_cut_while_closing_is_not_closed_cleanly() {
+    for medium in [EMULATED, Medium::PersistentCache] {
+        cut_while_closing(medium, |pool| {
+            let closed = pool.close().unwrap_err();
+            let Error::Cut { file, closed: true } = &closed else { panic!("{closed}") };
+            assert!(!file.is_clean && closed.to_string().contains("as a crash"), "{closed}");
+        });
+        cut_while_closing(medium, drop);
+    }
+    // Writing the heap's file looks at its length, too.
+    cut_while_closing(Medium::File, |pool| {
+        let closed = pool.close().unwrap_err();
+        let Error::Poisoned { cause } = &closed else { panic!("{closed}") };
+        assert!(matches!(**cause, Error::Medium(MediumError::Truncated { .. })), "{closed}");
+    });
 }
 
 #[test]
@@ -131,15 +188,62 @@ fn wiped_log_is_an_error_when_it_is_truncated() {
     wipe_log::<Snapshot>();
 }
 
-fn shortened_log<D: Design>() {
+/// The offset of slot 0's records in a file whose log was truncated before.
+fn records_at(content: &[u8]) -> usize {
+    let mut starts = (0..content.len()).step_by(4096).rev();
+    // Only slot 0 has a head. The first truncation writes copy 1, just before the records.
+    starts.find(|at| content[*at..].starts_with(b"LWSLOTHD")).expect("a head") + 4096
+}
+
+/// The first records of one wrap are written over those of the next one: whole records of this pool
+/// and generation, at their places, of transactions that the heap image has.
+fn wrap_comes_back<D: Design>(medium: Medium) {
+    let counter = Counter::<D>::new(options(medium));
+    let log = with_suffix(&counter.path, ".log");
+    let log = if log.exists() { log } else { counter.path.clone() };
+    (0..3).for_each(|_| counter.add().unwrap());
+    let old = fs::read(&log).unwrap();
+    while counter.pool.reproduced_id() == TxId::NONE {
+        counter.add().unwrap();
+    }
+    (0..5).for_each(|_| counter.add().unwrap());
+    let new = fs::read(&log).unwrap();
+    let at = records_at(&new);
+    // Two records, each of one block. The third one of the new wrap follows them.
+    let bytes = if medium == Medium::File { 2 * 4096 } else { 2 * 64 };
+    let (old, new) = (&old[at..at + bytes], &new[at..at + bytes]);
+    assert!(old[..8] != [0; 8] && old != new, "{}: no second wrap", D::NAME);
+    let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
+    file.write_all_at(old, at as u64).unwrap();
+    let failed = (0..10_000).find_map(|_| counter.add().err()).expect("the log is read back");
+    let Error::Poisoned { cause } = &failed else { panic!("{failed}") };
+    let Error::Changed { path, at: found } = &**cause else { panic!("{failed}") };
+    assert_eq!((path, *found), (&log, at as u64));
+    assert!(counter.pool.close().is_err());
+    assert!(!lastword::inspect(&counter.path).is_ok_and(|info| info.clean));
+}
+
+#[test]
+fn record_of_an_earlier_wrap_is_an_error_when_it_is_truncated() {
+    for medium in [Medium::File, EMULATED] {
+        wrap_comes_back::<Redo>(medium);
+        wrap_comes_back::<Snapshot>(medium);
+    }
+}
+
+/// Cuts the log before some commits. Other commits write after its end, which leaves zeros before
+/// them: the next truncation finds the file too short, or as long as it was and with zeros.
+fn shortened_log<D: Design>(cuts: fn(u32) -> bool) {
     let counter = Counter::<D>::new(options(Medium::File));
     (0..3).for_each(|_| counter.add().unwrap());
     let log = with_suffix(&counter.path, ".log");
-    let fails = || {
-        cut(&log, 16384);
+    let fails = |number| {
+        if cuts(number) {
+            cut(&log, 16384);
+        }
         counter.add().err()
     };
-    let failed = (0..1000).find_map(|_| fails()).expect("the cut is seen");
+    let failed = (0..1000).find_map(fails).expect("the cut is seen");
     let is_cut = match &failed {
         Error::Cut { .. } => true,
         Error::Poisoned { cause } => {
@@ -153,8 +257,11 @@ fn shortened_log<D: Design>() {
 
 #[test]
 fn log_cut_again_and_again_never_panics() {
-    shortened_log::<Decoupled>();
-    shortened_log::<Redo>();
-    shortened_log::<Snapshot>();
-    shortened_log::<Undo>();
+    let all: [fn(u32) -> bool; 3] = [|_| true, |number| number % 2 == 0, |number| number % 2 == 1];
+    for cuts in all {
+        shortened_log::<Decoupled>(cuts);
+        shortened_log::<Redo>(cuts);
+        shortened_log::<Snapshot>(cuts);
+        shortened_log::<Undo>(cuts);
+    }
 }

@@ -9,15 +9,17 @@
 //! | any other, or a call that is interrupted or not supported | none |
 //!
 //! So a sync that fails and then succeeds on retry has lost data, and the bytes of a failed write
-//! may be in the file. Three things never fail here:
+//! may be in the file. Four things never fail here:
 //! - `fcntl` of an open file, because only a closed file makes it fail.
 //! - The check of a file's name, whose failures are ignored.
+//! - The query of extents and the return of blocks after an allocation failed, as well.
 //! - io_uring, whose writes are not calls of ours. Groups of the log use `pwritev2` here; limits of
 //!   the process make them fail on both paths.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -415,6 +417,14 @@ impl Handle for FailingFile {
 
     fn allocated(&self) -> Result<u64> {
         self.call(Call::Stat)?.allocated()
+    }
+
+    fn extents(&self, bytes: u64) -> Option<Vec<Range<u64>>> {
+        self.file.extents(bytes)
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.file.punch(offset, bytes)
     }
 
     fn available(&self) -> Option<u64> {

@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -193,6 +194,15 @@ impl Handle for File {
 
     fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
         rustix::fs::fallocate(self, FallocateFlags::empty(), offset, bytes)
+    }
+
+    fn extents(&self, bytes: u64) -> Option<Vec<Range<u64>>> {
+        super::extents::extents(self, bytes)
+    }
+
+    fn punch(&self, offset: u64, bytes: u64) -> Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(self, flags, offset, bytes)
     }
 
     fn allocated(&self) -> Result<u64> {

@@ -13,6 +13,7 @@
 //!
 //! [`Recorder::system`]: crate::recording::Recorder::system
 
+mod extents;
 mod failing;
 mod kernel;
 mod retry;
@@ -20,10 +21,11 @@ mod retry;
 use std::fmt;
 use std::fs::File;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::io::{ReadWriteFlags, Result};
+use rustix::io::{Errno, ReadWriteFlags, Result};
 
 use crate::FileSystem;
 use crate::mapping::{Mapping, Sharing};
@@ -176,6 +178,17 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
     /// Bytes that the file system counts as allocated to the file, some of its own data included;
     /// where the number of holes is not to be learned, the length.
     fn allocated(&self) -> Result<u64>;
+
+    /// Returns the ranges of the first `bytes` bytes that have blocks, written or not; `None` where
+    /// the file system does not report them.
+    fn extents(&self, _bytes: u64) -> Option<Vec<Range<u64>>> {
+        None
+    }
+
+    /// `fallocate(2)` that frees the blocks of a part, which then reads as zeros.
+    fn punch(&self, _offset: u64, _bytes: u64) -> Result<()> {
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// Bytes that the file system has for us; `None` when it does not say.
     fn available(&self) -> Option<u64>;

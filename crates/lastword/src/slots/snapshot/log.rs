@@ -59,6 +59,11 @@ impl Log {
         *crate::sync::lock(&core.workers.slot(self.slot).sequence) = self.sequence - 1;
     }
 
+    /// Returns the word after the slot's last record, and that record's sequence.
+    pub(super) fn end(&self) -> (usize, u64) {
+        (self.at, self.sequence - 1)
+    }
+
     /// Whether `words` words of runs fit in the slot.
     #[inline]
     pub(super) fn has_room(&self, store: &SlotStore, words: usize) -> bool {

@@ -145,7 +145,7 @@ impl Snapshot {
         let name = if options.unlogged { UNLOGGED } else { Self::NAME };
         let Begun { storage, words, last } =
             opened.begin(name, |storage| Words::open(storage, options), |_| ())?;
-        let shape = Shape::of(&storage, options);
+        let shape = Shape::of::<Self>(&storage, options);
         let generation = storage.superblocks.current().generation;
         let store = SlotStore::new(storage, words);
         let slots = store.layout.slots;
@@ -191,6 +191,7 @@ impl Snapshot {
 impl Design for Snapshot {
     const NAME: &'static str = "snapshot";
     const DURABLE: bool = true;
+    const READS_LOG: bool = true;
     const WORKERS_MAX: usize = SLOTS_MAX;
     const BY_OBJECT: bool = true;
     const READS_PASS: bool = true;
@@ -571,8 +572,16 @@ impl Design for Snapshot {
         if core.has_groups() {
             return Err(Error::WorkerForgotten { durable: TxId(core.versions.durable()) });
         }
-        self.bring_home()?;
-        core.store.close(self.committed_id().0).map_err(|error| core.workers.poison.put(error))
+        self.bring_home()
+    }
+
+    fn mark_clean(&mut self) -> Result<bool, Error> {
+        let core = &*self.core;
+        if core.options.unlogged {
+            return Ok(false);
+        }
+        let marked = core.store.mark_clean(self.committed_id().0);
+        marked.map(|()| true).map_err(|error| core.workers.poison.put(error))
     }
 
     fn abandon(&mut self) {

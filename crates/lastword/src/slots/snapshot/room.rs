@@ -70,7 +70,7 @@ impl Core {
         if truncation.tail(log.slot) < log.at {
             self.truncate(&mut truncation)?;
         }
-        let is_empty = truncation.restart(log.slot, log.at, &self.workers.slot(log.slot).filled);
+        let is_empty = truncation.restart(log.slot, log.end(), &self.workers.slot(log.slot).filled);
         if is_empty {
             log.restart(&self.store);
         }
