@@ -109,7 +109,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "losses_of_a_transaction_in_parts_are_forgotten",
         file: "perform/contention.rs",
-        changes: &[("let losses = fortune.losses - PATIENCE;", "let losses = 0;")],
+        changes: &[("let losses = fortune.losses_as_first;", "let losses = 0;")],
         check: "starving_transaction_in_parts_closes_gate",
         ..STARVING
     },

@@ -29,7 +29,8 @@
 //!
 //! No starvation: each ended obstacle is a loss, including the reservation of another starving
 //! transaction. A transaction that keeps failing therefore joins the queue. At most one transaction
-//! of each worker precedes it.
+//! of each worker precedes it. Ended reservations bring it no further: only losses as the first in
+//! the queue close the lock.
 //!
 //! Attempts end, since no attempt waits for another to commit or roll back. With a bounded shadow
 //! (`shadow`) a running attempt waits in two cases, and neither depends on the end of an attempt:
@@ -43,8 +44,8 @@
 //! and no assigned ID. No wait here can be part of a cycle.
 //!
 //! One cost of a long-running body remains: transactions that need its records wait for it. If a
-//! transaction has closed the lock, which takes `PATIENCE + RESERVATIONS` losses, the whole pool
-//! waits.
+//! transaction has closed the lock, which takes `PATIENCE` losses and `RESERVATIONS` more as the
+//! first in the queue, the whole pool waits.
 //!
 //! All accesses are relaxed. Isolation never depends on the lock: a reservation that is seen late
 //! costs one more conflict. The queue's mutex orders the stores.
@@ -130,7 +131,11 @@ pub(crate) struct Closed {
 pub(crate) struct Fortune {
     worker: usize,
     conflicts: u32,
+    /// Losses that bring the transaction into the queue, at most [`PATIENCE`].
     losses: u32,
+    /// Losses as the first in the queue, which close the lock. Ended reservations of others are no
+    /// part of them.
+    losses_as_first: u32,
     seed: u64,
 }
 
@@ -158,7 +163,7 @@ impl Default for Gate {
 impl Fortune {
     pub(crate) fn new(worker: usize) -> Fortune {
         let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Fortune { worker, conflicts: 0, losses: 0, seed }
+        Fortune { worker, conflicts: 0, losses: 0, losses_as_first: 0, seed }
     }
 
     /// Whether the running transaction has met few conflicts.
@@ -167,15 +172,19 @@ impl Fortune {
         self.conflicts < 2
     }
 
-    /// Resets the counts at the end of a transaction.
+    /// Resets the counts at the end of a transaction. The losses count from the next conflict, so
+    /// that a commit stores nothing for them.
     #[inline]
     pub(crate) fn reset(&mut self) {
-        (self.conflicts, self.losses) = (0, 0);
+        self.conflicts = 0;
     }
 
     /// Pauses after a conflict, for a random time that grows with their number.
     #[cold]
     pub(crate) fn give_way(&mut self) {
+        if self.conflicts == 0 {
+            (self.losses, self.losses_as_first) = (0, 0);
+        }
         self.conflicts = self.conflicts.saturating_add(1);
         // xorshift64: random enough to desynchronize two workers.
         self.seed ^= self.seed << 13;
@@ -245,15 +254,15 @@ impl Gate {
     ) {
         if turn.is_none() && fortune.losses >= PATIENCE {
             lock(&self.queue).push_back(fortune.worker);
-            // A transaction in parts leaves the queue at each conflict. Its losses carry over, so
-            // it eventually closes the lock, too, and then runs alone until it ends.
-            let losses = fortune.losses - PATIENCE;
+            // A transaction in parts leaves the queue at each conflict. Its losses as the first
+            // carry over, so it eventually closes the lock, too, and then runs alone until it ends.
+            // Losses behind another, and ended reservations, do not: it would close the lock before
+            // it had reserved anything.
+            let losses = fortune.losses_as_first;
             *turn = Some(Turn { gate: self, worker: fortune.worker, losses });
         }
         // Reserve before the wait, so that the record is reserved when its holder releases it.
-        if let Some(turn) = turn {
-            turn.reserve(met);
-        }
+        let is_first = turn.as_mut().is_some_and(|turn| turn.reserve(met));
         let is_lost = match met {
             Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
             Obstacle::Held { key, seen } => fortune.wait_while(|| is_held(key, seen)),
@@ -264,7 +273,12 @@ impl Gate {
             }
             Obstacle::Room => false,
         };
-        fortune.losses = fortune.losses.saturating_add(u32::from(is_lost));
+        if is_lost {
+            fortune.losses = PATIENCE.min(fortune.losses + 1);
+            let counts = is_first && !matches!(met, Obstacle::Reserved { .. });
+            let losses = fortune.losses_as_first.saturating_add(u32::from(counts));
+            fortune.losses_as_first = losses;
+        }
     }
 
     /// Waits for an open lock. The worker that closed it opens it at the end of its transaction. A
@@ -329,12 +343,13 @@ impl Turn<'_> {
         lock(&self.gate.queue).front() == Some(&self.worker)
     }
 
-    /// Reserves the record that the first in the queue lost, or closes the lock.
-    fn reserve(&mut self, met: Obstacle) {
+    /// Reserves the record that the first in the queue lost, or closes the lock. Returns whether
+    /// this transaction is the first.
+    fn reserve(&mut self, met: Obstacle) -> bool {
         let gate = self.gate;
         let queue = lock(&gate.queue);
         if queue.front() != Some(&self.worker) {
-            return;
+            return false;
         }
         gate.owner.store(self.worker, Ordering::Relaxed);
         match met {
@@ -353,6 +368,7 @@ impl Turn<'_> {
         if met == Obstacle::Unknown || self.losses > RESERVATIONS {
             gate.closed.store(true, Ordering::Relaxed);
         }
+        true
     }
 }
 

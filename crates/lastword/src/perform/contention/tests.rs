@@ -173,3 +173,50 @@ fn repeated_turns_close_the_gate_eventually() {
     }
     panic!("it never runs alone");
 }
+
+#[test]
+fn ended_reservations_never_close_gate() {
+    let gate = Gate::default();
+    let mut fortune = Fortune::new(3);
+    let mut is_first = false;
+    for ended in 0..200 {
+        // As in `Worker::begin`: each attempt has its own turn.
+        let mut turn = None;
+        lose(&gate, &mut fortune, &mut turn, Obstacle::Reserved { key: 5 }, 1);
+        assert!(!gate.is_closed(), "after {ended} reservations");
+        is_first = turn.is_some_and(|turn| turn.is_first());
+    }
+    assert!(is_first, "they bring it into the queue");
+    // As the first it has as many losses as any other transaction.
+    for key in 0..=u64::from(RESERVATIONS) {
+        let mut turn = None;
+        assert!(!gate.is_closed(), "after {key} losses");
+        lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
+        assert_eq!(gate.is_closed(), key == u64::from(RESERVATIONS), "{key}");
+    }
+}
+
+#[test]
+fn losses_behind_another_never_close_gate() {
+    let gate = Gate::default();
+    let (_, first) = starving(&gate, 1);
+    let mut fortune = Fortune::new(3);
+    for key in 0..200 {
+        lose(&gate, &mut fortune, &mut None, Obstacle::Changed { key }, 1);
+    }
+    drop(first);
+    let mut turn = None;
+    lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key: 5 }, 1);
+    assert!(gate.is_reserved(5, 4) && !gate.is_closed());
+}
+
+#[test]
+fn next_transaction_counts_its_losses_anew() {
+    let gate = Gate::default();
+    let (mut fortune, turn) = starving(&gate, 3);
+    fortune.losses_as_first = RESERVATIONS;
+    drop(turn);
+    fortune.reset();
+    fortune.give_way();
+    assert_eq!((fortune.losses, fortune.losses_as_first), (0, 0));
+}
