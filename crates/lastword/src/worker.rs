@@ -5,6 +5,7 @@
 //! designs.
 
 use std::fmt;
+use std::time::Duration;
 
 use medium::Patience;
 use medium::mutants::{Mutant, planted};
@@ -264,17 +265,25 @@ pub(crate) fn pass<'p, D: Design>(
     let design = pool.design();
     let met = || design.obstacle(local);
     let is_held = |key, seen| design.is_held(key, seen);
-    // Counts the wait for one lock owner. Several transactions may have to run alone in succession.
-    let mut waited: Option<(usize, Patience)> = None;
-    let gives_up = |worker| match &mut waited {
-        Some((same, patience)) if *same == worker => patience.is_over(),
-        other => {
-            *other = Some((worker, Patience::new(pool.patience)));
-            false
-        }
-    };
+    // Counts the wait for one closing of the lock. Several transactions may have to run alone in
+    // succession.
+    let mut patience = None;
+    let gives_up = |is_another| gives_up(&mut patience, pool.patience, is_another);
     let passed = design.gate().pass(fortune, turn, met, is_held, gives_up);
     passed.map_err(|Closed { worker }| Error::GateClosed { worker, waited: pool.patience })
+}
+
+/// Whether a wait is over. `is_another`: it is for another transaction than at the last look, so it
+/// begins anew.
+#[cold]
+fn gives_up(patience: &mut Option<Patience>, limit: Duration, is_another: bool) -> bool {
+    match patience {
+        Some(patience) if !is_another => patience.is_over(),
+        other => {
+            *other = Some(Patience::new(limit));
+            false
+        }
+    }
 }
 
 /// Runs one attempt. `Err(None)` reports a conflict.
@@ -378,5 +387,14 @@ mod tests {
         let mut sorted = arenas.clone();
         sorted.sort_unstable();
         assert!(sorted.into_iter().eq(0..lw_alloc::ARENAS), "{arenas:?}");
+    }
+
+    #[test]
+    fn wait_for_another_transaction_begins_anew() {
+        let (mut patience, limit) = (None, Duration::ZERO);
+        for _ in 0..3 {
+            assert!(!gives_up(&mut patience, limit, true));
+            assert!(gives_up(&mut patience, limit, false));
+        }
     }
 }

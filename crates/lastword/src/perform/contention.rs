@@ -71,6 +71,12 @@ const SHORT: u32 = 2;
 /// pool. About 2 ms; see [`rest`].
 const LOOKS: u32 = 104;
 
+/// The bit of `Gate::turns` that is set while the lock is closed.
+const CLOSED: u64 = 1;
+
+/// The part of `Gate::turns` that each ended turn adds.
+const TURN: u64 = 2;
+
 /// Words of the filter.
 const FILTER_WORDS: usize = 16;
 
@@ -107,8 +113,10 @@ pub enum Obstacle {
 /// The starvation lock of one transactional memory.
 #[derive(Debug)]
 pub struct Gate {
-    /// Only the first in the queue may begin.
-    closed: AtomicBool,
+    /// How often the first has left the queue, times [`TURN`], plus [`CLOSED`] while only the first
+    /// may begin. One word: two equal looks at it saw one turn, however short the time between two
+    /// closings of the lock.
+    turns: AtomicU64,
     /// Whether the filter has any bit set.
     reserving: AtomicBool,
     /// The worker that owns the reservations.
@@ -151,7 +159,7 @@ pub(crate) struct Turn<'g> {
 impl Default for Gate {
     fn default() -> Gate {
         Gate {
-            closed: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
             reserving: AtomicBool::new(false),
             owner: AtomicUsize::new(usize::MAX),
             filter: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -216,7 +224,8 @@ impl Gate {
     /// Passes the lock before an attempt, and after a conflict first waits for the obstacle. `met`
     /// returns the obstacle, and `is_held` whether a record still has a value. A starving
     /// transaction gets a `turn`, which it keeps until it ends. While the lock is closed, each look
-    /// calls `gives_up` with the worker that closed it; `true` ends the wait.
+    /// calls `gives_up` with whether the lock was closed anew since the last look; `true` ends the
+    /// wait.
     ///
     /// # Errors
     /// [`Closed`] after `gives_up` returned `true`. The attempt has not begun.
@@ -227,12 +236,12 @@ impl Gate {
         turn: &mut Option<Turn<'g>>,
         met: impl FnOnce() -> Obstacle,
         is_held: impl Fn(u64, u64) -> bool,
-        gives_up: impl FnMut(usize) -> bool,
+        gives_up: impl FnMut(bool) -> bool,
     ) -> Result<(), Closed> {
         if fortune.conflicts > 0 {
             self.wait_after(met(), fortune, turn, is_held);
         }
-        if self.closed.load(Ordering::Relaxed) {
+        if self.is_closed() {
             return self.wait_until_open(turn.as_ref(), gives_up);
         }
         Ok(())
@@ -240,8 +249,9 @@ impl Gate {
 
     /// Whether a starving transaction excludes all others.
     #[doc(hidden)]
+    #[inline]
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.turns.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     #[cold]
@@ -283,25 +293,31 @@ impl Gate {
 
     /// Waits for an open lock. The worker that closed it opens it at the end of its transaction. A
     /// program may forget that transaction and its worker, and a body may run without end, so the
-    /// caller bounds the wait.
+    /// caller bounds the wait for each closing. The sum has no bound and needs none: a transaction
+    /// closes the lock after losses, and those are due to transactions that passed it in between.
     #[cold]
     fn wait_until_open(
         &self,
         turn: Option<&Turn<'_>>,
-        mut gives_up: impl FnMut(usize) -> bool,
+        mut gives_up: impl FnMut(bool) -> bool,
     ) -> Result<(), Closed> {
-        let mut look = 0;
-        while self.closed.load(Ordering::Relaxed) && !turn.is_some_and(Turn::is_first) {
-            // The owner was stored before the lock was closed, but the store may become visible
-            // later. An earlier owner only restarts the caller's count.
-            let worker = self.owner.load(Ordering::Relaxed);
-            if gives_up(worker) {
-                return Err(Closed { worker });
+        let (mut look, mut last) = (0, None);
+        loop {
+            let turns = self.turns.load(Ordering::Relaxed);
+            if turns & CLOSED == 0 || turn.is_some_and(Turn::is_first) {
+                return Ok(());
+            }
+            // Not the worker's number: one that closes the lock again and again, each time for a
+            // moment, would look like one that keeps it closed.
+            let is_another = last.replace(turns) != Some(turns);
+            if gives_up(is_another) {
+                // The owner was stored before the lock was closed, but the store may become visible
+                // later: the message may then name the owner before.
+                return Err(Closed { worker: self.owner.load(Ordering::Relaxed) });
             }
             rest(look);
             look = LOOKS.min(look + 1);
         }
-        Ok(())
     }
 
     /// Removes a worker from the queue. Identified by number, not by a guard on a stack: a program
@@ -310,7 +326,8 @@ impl Gate {
         let mut queue = lock(&self.queue);
         if queue.front() == Some(&worker) {
             self.reserving.store(false, Ordering::Relaxed);
-            self.closed.store(false, Ordering::Relaxed);
+            let turns = self.turns.load(Ordering::Relaxed);
+            self.turns.store((turns & !CLOSED) + TURN, Ordering::Relaxed);
             for word in &self.filter {
                 word.store(0, Ordering::Relaxed);
             }
@@ -366,7 +383,8 @@ impl Turn<'_> {
             Obstacle::Unknown | Obstacle::Room | Obstacle::Reserved { .. } => {}
         }
         if met == Obstacle::Unknown || self.losses > RESERVATIONS {
-            gate.closed.store(true, Ordering::Relaxed);
+            let turns = gate.turns.load(Ordering::Relaxed);
+            gate.turns.store(turns | CLOSED, Ordering::Relaxed);
         }
         true
     }

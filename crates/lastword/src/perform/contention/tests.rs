@@ -3,7 +3,7 @@
 use super::*;
 
 const FREE: fn(u64, u64) -> bool = |_, _| false;
-const WAITS: fn(usize) -> bool = |_| false;
+const WAITS: fn(bool) -> bool = |_| false;
 
 /// Makes a transaction meet an obstacle this many times.
 fn lose<'g>(
@@ -74,16 +74,39 @@ fn closed_gate_wait_reports_its_owner() {
     let (mut owner, mut turn) = starving(&gate, 3);
     lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
     let (mut asked, mut other) = (Vec::new(), Fortune::new(4));
-    let gives_up = |worker| {
-        asked.push(worker);
-        asked.len() == 7
+    let gives_up = |is_another| {
+        asked.push(is_another);
+        asked.len() == 3
     };
     let passed = gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, gives_up);
-    assert_eq!((passed, asked), (Err(Closed { worker: 3 }), vec![3; 7]));
+    assert_eq!((passed, asked), (Err(Closed { worker: 3 }), vec![true, false, false]));
     // The owner's own transaction passes.
     gate.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_| true).unwrap();
     drop(turn);
     gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, |_| true).unwrap();
+}
+
+#[test]
+fn gate_closed_again_restarts_the_wait() {
+    const CLOSINGS: usize = 5;
+    let gate = Gate::default();
+    let close = || {
+        let (mut owner, mut turn) = starving(&gate, 3);
+        lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
+        turn
+    };
+    let (mut turn, mut asked) = (close(), Vec::new());
+    let gives_up = |is_another| {
+        asked.push(is_another);
+        if asked.len().is_multiple_of(2) {
+            // Opened and closed again between two looks, by the same worker.
+            turn = None;
+            turn = if asked.len() < 2 * CLOSINGS { close() } else { None };
+        }
+        false
+    };
+    gate.pass(&mut Fortune::new(4), &mut None, || Obstacle::Unknown, FREE, gives_up).unwrap();
+    assert_eq!(asked, [true, false].repeat(CLOSINGS));
 }
 
 #[test]
@@ -93,7 +116,7 @@ fn starving_transaction_reserves_only_what_it_lost() {
     lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key: 5 }, 1);
     assert!(gate.is_reserved(5, 4) && !gate.is_reserved(5, 3));
     assert_eq!((0..1000).filter(|key| gate.is_reserved(*key, 4)).count(), 1);
-    assert!(!gate.closed.load(Ordering::Relaxed));
+    assert!(!gate.is_closed());
     drop(turn);
     assert!(!gate.is_reserved(5, 4));
 }
@@ -104,7 +127,7 @@ fn long_held_reservation_leaves_gate_open() {
     let (mut fortune, mut turn) = starving(&gate, 3);
     let met = Obstacle::Held { key: 5, seen: 7 };
     lose(&gate, &mut fortune, &mut turn, met, 10 * RESERVATIONS);
-    assert!(gate.is_reserved(5, 4) && !gate.closed.load(Ordering::Relaxed));
+    assert!(gate.is_reserved(5, 4) && !gate.is_closed());
 }
 
 #[test]
@@ -115,10 +138,10 @@ fn gate_closes_after_many_reservations() {
         lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
         // The loss that made it starve counts, too.
         let closes = key + 1 >= u64::from(RESERVATIONS);
-        assert_eq!(gate.closed.load(Ordering::Relaxed), closes, "{key}");
+        assert_eq!(gate.is_closed(), closes, "{key}");
     }
     drop(turn);
-    assert!(!gate.closed.load(Ordering::Relaxed));
+    assert!(!gate.is_closed());
 }
 
 #[test]
@@ -126,7 +149,7 @@ fn obstacle_without_a_record_closes_gate() {
     let gate = Gate::default();
     let (mut fortune, mut turn) = starving(&gate, 3);
     lose(&gate, &mut fortune, &mut turn, Obstacle::Unknown, 1);
-    assert!(gate.closed.load(Ordering::Relaxed));
+    assert!(gate.is_closed());
 }
 
 #[test]
@@ -151,9 +174,9 @@ fn forgotten_turn_is_released_by_its_worker() {
     lose(&gate, &mut fortune, &mut turn, Obstacle::Unknown, 1);
     std::mem::forget(turn);
     gate.leave(2);
-    assert!(gate.closed.load(Ordering::Relaxed), "another worker owns it");
+    assert!(gate.is_closed(), "another worker owns it");
     gate.leave(3);
-    assert!(!gate.closed.load(Ordering::Relaxed) && lock(&gate.queue).is_empty());
+    assert!(!gate.is_closed() && lock(&gate.queue).is_empty());
 }
 
 #[test]
@@ -163,12 +186,12 @@ fn repeated_turns_close_the_gate_eventually() {
     for key in 0..u64::from(PATIENCE + RESERVATIONS) + 2 {
         // As in `Worker::begin`: each attempt has its own turn.
         let mut turn = None;
-        assert!(!gate.closed.load(Ordering::Relaxed), "after {key} losses");
+        assert!(!gate.is_closed(), "after {key} losses");
         lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
-        if gate.closed.load(Ordering::Relaxed) {
+        if gate.is_closed() {
             assert!(key >= u64::from(PATIENCE + RESERVATIONS));
             drop(turn);
-            return assert!(!gate.closed.load(Ordering::Relaxed));
+            return assert!(!gate.is_closed());
         }
     }
     panic!("it never runs alone");
