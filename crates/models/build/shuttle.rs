@@ -40,6 +40,14 @@ const STARVING: Mutant = Mutant {
     ..HISTORY
 };
 
+const CLOSING: Mutant = Mutant {
+    file: "perform/contention.rs",
+    model: "closing",
+    check: "ended_reservations_leave_gate_open",
+    says: "ended reservations close the gate",
+    ..HISTORY
+};
+
 /// All of these mutants.
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -103,7 +111,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a_starving_transaction_that_reserves_nothing",
         file: "perform/contention.rs",
-        changes: &[("            turn.reserve(met);\n", "")],
+        changes: &[(
+            "let is_first = turn.as_mut().is_some_and(|turn| turn.reserve(met));",
+            "let is_first = turn.is_some();",
+        )],
         ..STARVING
     },
     Mutant {
@@ -119,6 +130,33 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         changes: &[(" || self.losses > RESERVATIONS {", " {")],
         check: "starving_transaction_in_parts_closes_gate",
         ..STARVING
+    },
+    Mutant {
+        name: "ended_reservations_close_gate",
+        changes: &[(
+            "let counts = is_first && !matches!(met, Obstacle::Reserved { .. });",
+            "let counts = is_first || matches!(met, Obstacle::Reserved { .. });",
+        )],
+        ..CLOSING
+    },
+    Mutant {
+        name: "ended_reservations_are_no_losses",
+        changes: &[(
+            "        if let (Some(awaited), Some(worker)) = (awaited, in_the_way) {",
+            "        if matches!(met, Obstacle::Reserved { .. }) {
+            return Ok(());
+        }
+        if let (Some(awaited), Some(worker)) = (awaited, in_the_way) {",
+        )],
+        says: "outcomes reached and expected",
+        ..CLOSING
+    },
+    Mutant {
+        name: "closings_of_one_gate_look_alike",
+        changes: &[("(turns & !CLOSED) + TURN", "turns & !CLOSED")],
+        check: "closed_gate_wait_sees_each_closing",
+        says: "two closings of the gate seem to be one",
+        ..CLOSING
     },
     Mutant {
         name: "a_serial_memory_that_never_waits",

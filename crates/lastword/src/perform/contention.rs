@@ -43,6 +43,9 @@
 //! records and pins. This module waits only between attempts, when a worker has no record, no pin
 //! and no assigned ID. No wait here can be part of a cycle.
 //!
+//! A wait for one transaction is bounded, since a program may forget a transaction: the caller counts
+//! the time over all attempts that met the same holder or the same turn, and ends with [`GaveUp`].
+//!
 //! One cost of a long-running body remains: transactions that need its records wait for it. If a
 //! transaction has closed the lock, which takes `PATIENCE` losses and `RESERVATIONS` more as the
 //! first in the queue, the whole pool waits.
@@ -127,11 +130,28 @@ pub struct Gate {
     queue: Mutex<VecDeque<usize>>,
 }
 
-/// The starvation lock stayed closed for longer than the caller waits.
+/// Another worker's transaction did not end for longer than the caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed {
-    /// The worker whose transaction closed it.
-    pub(crate) worker: usize,
+pub(crate) enum GaveUp {
+    /// It closed the starvation lock.
+    Closed {
+        /// Its worker.
+        worker: usize,
+    },
+    /// It holds or reserves a record.
+    Blocked {
+        /// Its worker.
+        worker: usize,
+    },
+}
+
+/// What a transaction waits for, over several attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// The end of a turn as the first in the queue.
+    Turn(u64),
+    /// The release of a record with this value.
+    Record { key: u64, seen: u64 },
 }
 
 /// Conflicts and losses of a worker's running transaction.
@@ -144,6 +164,8 @@ pub(crate) struct Fortune {
     /// Losses as the first in the queue, which close the lock. Ended reservations of others are no
     /// part of them.
     losses_as_first: u32,
+    /// The last obstacle that was still in the way after a wait.
+    awaited: Option<Awaited>,
     seed: u64,
 }
 
@@ -171,7 +193,7 @@ impl Default for Gate {
 impl Fortune {
     pub(crate) fn new(worker: usize) -> Fortune {
         let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Fortune { worker, conflicts: 0, losses: 0, losses_as_first: 0, seed }
+        Fortune { worker, conflicts: 0, losses: 0, losses_as_first: 0, awaited: None, seed }
     }
 
     /// Whether the running transaction has met few conflicts.
@@ -191,7 +213,7 @@ impl Fortune {
     #[cold]
     pub(crate) fn give_way(&mut self) {
         if self.conflicts == 0 {
-            (self.losses, self.losses_as_first) = (0, 0);
+            (self.losses, self.losses_as_first, self.awaited) = (0, 0, None);
         }
         self.conflicts = self.conflicts.saturating_add(1);
         // xorshift64: random enough to desynchronize two workers.
@@ -207,42 +229,46 @@ impl Fortune {
         }
     }
 
-    /// Waits for an obstacle, for a bounded time. Returns whether it is gone.
-    fn wait_while(&self, is_in_the_way: impl Fn() -> bool) -> bool {
+    /// Waits for an obstacle, for a bounded time. Returns the worker that is still in the way.
+    fn wait_while(&self, in_the_way: impl Fn() -> Option<usize>) -> Option<usize> {
         let looks = if self.conflicts > SHORT { LOOKS } else { 0 };
         for look in 0..looks {
-            if !is_in_the_way() {
-                return true;
-            }
+            in_the_way()?;
             rest(look);
         }
-        !is_in_the_way()
+        in_the_way()
+    }
+
+    /// Notes the end of a wait. Returns whether it was for another transaction than the last one.
+    fn awaits_another(&mut self, awaited: Awaited) -> bool {
+        self.awaited.replace(awaited) != Some(awaited)
     }
 }
 
 impl Gate {
     /// Passes the lock before an attempt, and after a conflict first waits for the obstacle. `met`
-    /// returns the obstacle, and `is_held` whether a record still has a value. A starving
-    /// transaction gets a `turn`, which it keeps until it ends. While the lock is closed, each look
-    /// calls `gives_up` with whether the lock was closed anew since the last look; `true` ends the
-    /// wait.
+    /// returns the obstacle, and `holder` the worker that still holds a record with a value. A
+    /// starving transaction gets a `turn`, which it keeps until it ends.
+    ///
+    /// `gives_up` is called after each wait that was in vain, and at each look at a closed lock. It
+    /// gets whether the wait was for another transaction than the last one; `true` ends it.
     ///
     /// # Errors
-    /// [`Closed`] after `gives_up` returned `true`. The attempt has not begun.
+    /// [`GaveUp`] after `gives_up` returned `true`. The attempt has not begun.
     #[inline]
     pub(crate) fn pass<'g>(
         &'g self,
         fortune: &mut Fortune,
         turn: &mut Option<Turn<'g>>,
         met: impl FnOnce() -> Obstacle,
-        is_held: impl Fn(u64, u64) -> bool,
-        gives_up: impl FnMut(bool) -> bool,
-    ) -> Result<(), Closed> {
+        holder: impl Fn(u64, u64) -> Option<usize>,
+        mut gives_up: impl FnMut(bool) -> bool,
+    ) -> Result<(), GaveUp> {
         if fortune.conflicts > 0 {
-            self.wait_after(met(), fortune, turn, is_held);
+            self.wait_after(met(), fortune, turn, holder, &mut gives_up)?;
         }
         if self.is_closed() {
-            return self.wait_until_open(turn.as_ref(), gives_up);
+            return self.wait_until_open(fortune, turn.as_ref(), gives_up);
         }
         Ok(())
     }
@@ -260,8 +286,9 @@ impl Gate {
         met: Obstacle,
         fortune: &mut Fortune,
         turn: &mut Option<Turn<'g>>,
-        is_held: impl Fn(u64, u64) -> bool,
-    ) {
+        holder: impl Fn(u64, u64) -> Option<usize>,
+        gives_up: &mut impl FnMut(bool) -> bool,
+    ) -> Result<(), GaveUp> {
         if turn.is_none() && fortune.losses >= PATIENCE {
             lock(&self.queue).push_back(fortune.worker);
             // A transaction in parts leaves the queue at each conflict. Its losses as the first
@@ -273,22 +300,36 @@ impl Gate {
         }
         // Reserve before the wait, so that the record is reserved when its holder releases it.
         let is_first = turn.as_mut().is_some_and(|turn| turn.reserve(met));
-        let is_lost = match met {
-            Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
-            Obstacle::Held { key, seen } => fortune.wait_while(|| is_held(key, seen)),
+        let number = self.turns.load(Ordering::Relaxed) / TURN;
+        let (awaited, in_the_way) = match met {
+            Obstacle::Held { key, seen } => {
+                let in_the_way = fortune.wait_while(|| holder(key, seen));
+                (Some(Awaited::Record { key, seen }), in_the_way)
+            }
             // Must count as a loss: a stream of starving transactions on one record could otherwise
             // exclude this one from their queue forever.
             Obstacle::Reserved { key } => {
-                fortune.wait_while(|| self.is_reserved(key, fortune.worker))
+                let in_the_way = fortune.wait_while(|| self.reserver(key, number, fortune.worker));
+                (Some(Awaited::Turn(number)), in_the_way)
             }
-            Obstacle::Room => false,
+            Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => (None, None),
+            Obstacle::Room => return Ok(()),
         };
-        if is_lost {
-            fortune.losses = PATIENCE.min(fortune.losses + 1);
-            let counts = is_first && !matches!(met, Obstacle::Reserved { .. });
-            let losses = fortune.losses_as_first.saturating_add(u32::from(counts));
-            fortune.losses_as_first = losses;
+        if let (Some(awaited), Some(worker)) = (awaited, in_the_way) {
+            // A program may forget a transaction together with its worker, and nothing then ends
+            // it. So the caller bounds the sum of the waits for one transaction.
+            let is_another = fortune.awaits_another(awaited);
+            return if gives_up(is_another) { Err(GaveUp::Blocked { worker }) } else { Ok(()) };
         }
+        // The value of a record may return under `snapshot`: a later wait for it begins anew.
+        if fortune.awaited == awaited {
+            fortune.awaited = None;
+        }
+        fortune.losses = PATIENCE.min(fortune.losses + 1);
+        let counts = is_first && !matches!(met, Obstacle::Reserved { .. });
+        let losses = fortune.losses_as_first.saturating_add(u32::from(counts));
+        fortune.losses_as_first = losses;
+        Ok(())
     }
 
     /// Waits for an open lock. The worker that closed it opens it at the end of its transaction. A
@@ -298,10 +339,14 @@ impl Gate {
     #[cold]
     fn wait_until_open(
         &self,
+        fortune: &mut Fortune,
         turn: Option<&Turn<'_>>,
         mut gives_up: impl FnMut(bool) -> bool,
-    ) -> Result<(), Closed> {
-        let (mut look, mut last) = (0, None);
+    ) -> Result<(), GaveUp> {
+        if fortune.conflicts == 0 {
+            fortune.awaited = None; // of the transaction before
+        }
+        let mut look = 0;
         loop {
             let turns = self.turns.load(Ordering::Relaxed);
             if turns & CLOSED == 0 || turn.is_some_and(Turn::is_first) {
@@ -309,11 +354,11 @@ impl Gate {
             }
             // Not the worker's number: one that closes the lock again and again, each time for a
             // moment, would look like one that keeps it closed.
-            let is_another = last.replace(turns) != Some(turns);
+            let is_another = fortune.awaits_another(Awaited::Turn(turns / TURN));
             if gives_up(is_another) {
                 // The owner was stored before the lock was closed, but the store may become visible
                 // later: the message may then name the owner before.
-                return Err(Closed { worker: self.owner.load(Ordering::Relaxed) });
+                return Err(GaveUp::Closed { worker: self.owner.load(Ordering::Relaxed) });
             }
             rest(look);
             look = LOOKS.min(look + 1);
@@ -339,6 +384,13 @@ impl Gate {
     #[inline(always)]
     pub(crate) fn is_reserved(&self, key: u64, worker: usize) -> bool {
         self.reserving.load(Ordering::Relaxed) && self.is_in_filter(key, worker)
+    }
+
+    /// Returns the worker that reserves the record in this turn. If the next in the queue has
+    /// reserved it, too, then this reservation has ended all the same.
+    fn reserver(&self, key: u64, number: u64, worker: usize) -> Option<usize> {
+        let is_over = self.turns.load(Ordering::Relaxed) / TURN != number;
+        (!is_over && self.is_reserved(key, worker)).then(|| self.owner.load(Ordering::Relaxed))
     }
 
     #[cold]

@@ -14,6 +14,7 @@ extern crate self as medium;
 
 #[path = "../protocols/around.rs"]
 mod around;
+mod closing;
 mod generated;
 mod history;
 mod lists;
@@ -88,6 +89,14 @@ fn main() -> ExitCode {
             (
                 "starving::starving_transaction_in_parts_closes_gate",
                 starving::starving_transaction_in_parts_closes_gate,
+            ),
+            (
+                "closing::ended_reservations_leave_gate_open",
+                closing::ended_reservations_leave_gate_open,
+            ),
+            (
+                "closing::closed_gate_wait_sees_each_closing",
+                closing::closed_gate_wait_sees_each_closing,
             ),
         ],
         generated::ALL,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const FREE: fn(u64, u64) -> bool = |_, _| false;
+const FREE: fn(u64, u64) -> Option<usize> = |_, _| None;
 const WAITS: fn(bool) -> bool = |_| false;
 
 /// Makes a transaction meet an obstacle this many times.
@@ -35,7 +35,7 @@ fn held_record_counts_once_when_released() {
     let met = Obstacle::Held { key: 5, seen: 7 };
     for _ in 0..2 * PATIENCE {
         fortune.conflicts = 1; // few enough for a single look
-        gate.pass(&mut fortune, &mut turn, || met, |_, _| true, WAITS).unwrap();
+        gate.pass(&mut fortune, &mut turn, || met, |_, _| Some(1), WAITS).unwrap();
     }
     assert_eq!((fortune.losses, turn.is_none()), (0, true));
     gate.pass(&mut fortune, &mut turn, || met, FREE, WAITS).unwrap();
@@ -79,7 +79,7 @@ fn closed_gate_wait_reports_its_owner() {
         asked.len() == 3
     };
     let passed = gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, gives_up);
-    assert_eq!((passed, asked), (Err(Closed { worker: 3 }), vec![true, false, false]));
+    assert_eq!((passed, asked), (Err(GaveUp::Closed { worker: 3 }), vec![true, false, false]));
     // The owner's own transaction passes.
     gate.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_| true).unwrap();
     drop(turn);
@@ -107,6 +107,51 @@ fn gate_closed_again_restarts_the_wait() {
     };
     gate.pass(&mut Fortune::new(4), &mut None, || Obstacle::Unknown, FREE, gives_up).unwrap();
     assert_eq!(asked, [true, false].repeat(CLOSINGS));
+}
+
+/// Meets each obstacle once, while worker 7 holds all records. Returns for each whether the wait was
+/// for another transaction than the one before.
+fn asked(gate: &Gate, fortune: &mut Fortune, obstacles: &[Obstacle]) -> Vec<bool> {
+    let mut asked = Vec::new();
+    for met in obstacles {
+        fortune.conflicts = 1; // few enough for a single look
+        let gives_up = |is_another| {
+            asked.push(is_another);
+            false
+        };
+        gate.pass(fortune, &mut None, || *met, |_, _| Some(7), gives_up).unwrap();
+    }
+    asked
+}
+
+#[test]
+fn wait_for_one_holder_spans_attempts() {
+    let (gate, mut fortune) = (Gate::default(), Fortune::new(4));
+    let [one, two] = [7, 8].map(|seen| Obstacle::Held { key: 5, seen });
+    let met = [one, one, Obstacle::Untracked, one, two, two, one];
+    assert_eq!(asked(&gate, &mut fortune, &met), [true, false, false, true, false, true]);
+    // It was released in between.
+    gate.pass(&mut fortune, &mut None, || one, FREE, WAITS).unwrap();
+    assert_eq!(asked(&gate, &mut fortune, &[one, one]), [true, false]);
+    let passed = gate.pass(&mut fortune, &mut None, || one, |_, _| Some(7), |_| true);
+    assert_eq!(passed, Err(GaveUp::Blocked { worker: 7 }));
+    // Another transaction of this worker.
+    fortune.reset();
+    fortune.give_way();
+    assert_eq!(asked(&gate, &mut fortune, &[one, one]), [true, false]);
+}
+
+#[test]
+fn wait_for_one_reservation_spans_attempts() {
+    let (gate, mut fortune) = (Gate::default(), Fortune::new(4));
+    let met = Obstacle::Reserved { key: 5 };
+    for _ in 0..3 {
+        let (mut other, mut first) = starving(&gate, 3);
+        lose(&gate, &mut other, &mut first, Obstacle::Changed { key: 5 }, 1);
+        assert_eq!(asked(&gate, &mut fortune, &[met, met, met]), [true, false, false]);
+        let passed = gate.pass(&mut fortune, &mut None, || met, FREE, |_| true);
+        assert_eq!(passed, Err(GaveUp::Blocked { worker: 3 }));
+    }
 }
 
 #[test]
@@ -238,8 +283,9 @@ fn next_transaction_counts_its_losses_anew() {
     let gate = Gate::default();
     let (mut fortune, turn) = starving(&gate, 3);
     fortune.losses_as_first = RESERVATIONS;
+    fortune.awaited = Some(Awaited::Turn(0));
     drop(turn);
     fortune.reset();
     fortune.give_way();
-    assert_eq!((fortune.losses, fortune.losses_as_first), (0, 0));
+    assert_eq!((fortune.losses, fortune.losses_as_first, fortune.awaited), (0, 0, None));
 }
