@@ -446,8 +446,8 @@ impl Options {
         self
     }
 
-    /// Sets how long a worker waits for one transaction of another worker. Default 10 s. It waits in
-    /// three cases:
+    /// Sets how long a worker waits for one transaction of another worker. Default 10 s. It waits
+    /// in three cases:
     /// - A starving transaction runs alone. The wait ends with [`Error::GateClosed`].
     /// - A transaction holds a word that this one needs, or has reserved it. The wait ends with
     ///   [`Error::Blocked`].

@@ -43,8 +43,8 @@ const STARVING: Mutant = Mutant {
 const CLOSING: Mutant = Mutant {
     file: "perform/contention.rs",
     model: "closing",
-    check: "ended_reservations_leave_gate_open",
-    says: "ended reservations close the gate",
+    check: "ended_reservations_leave_lock_open",
+    says: "ended reservations close the lock",
     ..HISTORY
 };
 
@@ -132,7 +132,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ..STARVING
     },
     Mutant {
-        name: "ended_reservations_close_gate",
+        name: "ended_reservations_close_lock",
         changes: &[(
             "let counts = is_first && !matches!(met, Obstacle::Reserved { .. });",
             "let counts = is_first || matches!(met, Obstacle::Reserved { .. });",
@@ -152,10 +152,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ..CLOSING
     },
     Mutant {
-        name: "closings_of_one_gate_look_alike",
+        name: "closings_of_one_lock_look_alike",
         changes: &[("(turns & !CLOSED) + TURN", "turns & !CLOSED")],
-        check: "closed_gate_wait_sees_each_closing",
-        says: "two closings of the gate seem to be one",
+        check: "closed_lock_wait_sees_each_closing",
+        says: "two closings of the lock seem to be one",
         ..CLOSING
     },
     Mutant {

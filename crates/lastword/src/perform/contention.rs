@@ -43,8 +43,9 @@
 //! records and pins. This module waits only between attempts, when a worker has no record, no pin
 //! and no assigned ID. No wait here can be part of a cycle.
 //!
-//! A wait for one transaction is bounded, since a program may forget a transaction: the caller counts
-//! the time over all attempts that met the same holder or the same turn, and ends with [`GaveUp`].
+//! A wait for one transaction is bounded, since a program may forget a transaction. The caller
+//! counts the time over all attempts that met the same holder, or the same first in the queue, and
+//! gives up in the end ([`GaveUp`]).
 //!
 //! One cost of a long-running body remains: transactions that need its records wait for it. If a
 //! transaction has closed the lock, which takes `PATIENCE` losses and `RESERVATIONS` more as the
@@ -145,12 +146,12 @@ pub(crate) enum GaveUp {
     },
 }
 
-/// What a transaction waits for, over several attempts.
+/// The end for which a transaction waits, over several attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
-    /// The end of a turn as the first in the queue.
+    /// Of the transaction that is the first in the queue.
     Turn(u64),
-    /// The release of a record with this value.
+    /// Of the transaction that holds a record, by the record's value.
     Record { key: u64, seen: u64 },
 }
 
@@ -352,8 +353,8 @@ impl Gate {
             if turns & CLOSED == 0 || turn.is_some_and(Turn::is_first) {
                 return Ok(());
             }
-            // Not the worker's number: one that closes the lock again and again, each time for a
-            // moment, would look like one that keeps it closed.
+            // Not the worker's number: a worker that closes the lock again and again, each time for
+            // a moment, would look as if it kept the lock closed.
             let is_another = fortune.awaits_another(Awaited::Turn(turns / TURN));
             if gives_up(is_another) {
                 // The owner was stored before the lock was closed, but the store may become visible

@@ -76,7 +76,7 @@ impl Relay {
 
 /// A transaction in parts meets many reservations of others. They bring it into the queue; but it
 /// has lost nothing as the first there, so it does not close the lock.
-pub(crate) fn ended_reservations_leave_gate_open() {
+pub(crate) fn ended_reservations_leave_lock_open() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(20, move |_| {
@@ -127,7 +127,7 @@ fn run_in_parts(relay: &Relay) -> bool {
         let holder = |key, seen| stm.holder(key, seen);
         let passed = stm.gate().pass(&mut fortune, &mut turn, obstacle, holder, |_| false);
         passed.expect("it does not give up");
-        assert!(!stm.gate().is_closed(), "ended reservations close the gate: {round}");
+        assert!(!stm.gate().is_closed(), "ended reservations close the lock: {round}");
         stm.begin(&mut attempt);
         if round <= ROUNDS {
             wait_for(reserved, round + 1);
@@ -147,7 +147,7 @@ fn run_in_parts(relay: &Relay) -> bool {
 
 /// A worker closes the lock again and again, and another one waits. Of three looks that seem to see
 /// one closing, the first two do: a bound of the wait then never adds up different closings.
-pub(crate) fn closed_gate_wait_sees_each_closing() {
+pub(crate) fn closed_lock_wait_sees_each_closing() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(200, move |_| {
@@ -164,7 +164,7 @@ pub(crate) fn closed_gate_wait_sees_each_closing() {
                 }
                 looks.push(closing.load(Ordering::Relaxed));
                 if let [.., one, two, _] = looks[..] {
-                    assert_eq!(one, two, "two closings of the gate seem to be one");
+                    assert_eq!(one, two, "two closings of the lock seem to be one");
                 }
                 false
             };

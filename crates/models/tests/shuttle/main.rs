@@ -91,12 +91,12 @@ fn main() -> ExitCode {
                 starving::starving_transaction_in_parts_closes_gate,
             ),
             (
-                "closing::ended_reservations_leave_gate_open",
-                closing::ended_reservations_leave_gate_open,
+                "closing::ended_reservations_leave_lock_open",
+                closing::ended_reservations_leave_lock_open,
             ),
             (
-                "closing::closed_gate_wait_sees_each_closing",
-                closing::closed_gate_wait_sees_each_closing,
+                "closing::closed_lock_wait_sees_each_closing",
+                closing::closed_lock_wait_sees_each_closing,
             ),
         ],
         generated::ALL,

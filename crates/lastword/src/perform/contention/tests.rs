@@ -87,7 +87,7 @@ fn closed_gate_wait_reports_its_owner() {
 }
 
 #[test]
-fn gate_closed_again_restarts_the_wait() {
+fn lock_closed_again_restarts_the_wait() {
     const CLOSINGS: usize = 5;
     let gate = Gate::default();
     let close = || {
@@ -109,8 +109,8 @@ fn gate_closed_again_restarts_the_wait() {
     assert_eq!(asked, [true, false].repeat(CLOSINGS));
 }
 
-/// Meets each obstacle once, while worker 7 holds all records. Returns for each whether the wait was
-/// for another transaction than the one before.
+/// Meets each obstacle once, while worker 7 holds all records. Returns for each whether the wait
+/// was for another transaction than the last one.
 fn asked(gate: &Gate, fortune: &mut Fortune, obstacles: &[Obstacle]) -> Vec<bool> {
     let mut asked = Vec::new();
     for met in obstacles {
@@ -243,7 +243,7 @@ fn repeated_turns_close_the_gate_eventually() {
 }
 
 #[test]
-fn ended_reservations_never_close_gate() {
+fn ended_reservations_never_close_lock() {
     let gate = Gate::default();
     let mut fortune = Fortune::new(3);
     let mut is_first = false;
@@ -265,7 +265,7 @@ fn ended_reservations_never_close_gate() {
 }
 
 #[test]
-fn losses_behind_another_never_close_gate() {
+fn losses_behind_another_never_close_lock() {
     let gate = Gate::default();
     let (_, first) = starving(&gate, 1);
     let mut fortune = Fortune::new(3);
