@@ -49,14 +49,14 @@
  * Isolation. Serializable; under LW_SNAPSHOT snapshot isolation (lw_protect);
  * under LW_PLAIN none, and what is aborted stays.
  *
- * Threads. A pool may be used by all threads at once. A worker is used and
- * closed by the thread that has opened it; a thread that ends closes its workers,
- * and aborts what is open in them. One thread has one transaction at a time.
- * Other threads wait for what an open transaction has read and written: end it
- * soon, and wait for nothing in it. A transaction that conflicts often runs
- * alone in the end; lw_run guarantees it. Nothing here may be called by a signal
- * handler. In a child after fork calls return LW_EFORKED; do not fork in a transaction:
- * on mapped media an access of the child to it is SIGSEGV.
+ * Threads. A pool may be used by all threads at once. A worker is used and closed by the
+ * thread that has opened it; a thread that ends closes its workers, and aborts what is open
+ * in them. One thread has one transaction at a time. Other threads wait for what an open
+ * transaction has read and written: end it soon, and wait for nothing in it. lw_run runs a
+ * body that conflicts often alone in the end. A call that waits for one transaction longer
+ * than patience_ms ends with LW_EHELDUP and no effect. Nothing here may be called by a
+ * signal handler. In a child after fork calls return LW_EFORKED; do not fork in a
+ * transaction: on mapped media an access of the child to it is SIGSEGV.
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H

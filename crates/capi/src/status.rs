@@ -123,7 +123,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::NoSuchTransaction { .. } => UNKNOWN,
         Error::NotDurable { .. } => NOT_DURABLE,
         Error::TooManyWorkers { .. } => WORKERS,
-        Error::HeldUp { .. } | Error::GateClosed { .. } => HELD_UP,
+        Error::HeldUp { .. } | Error::GateClosed { .. } | Error::Blocked { .. } => HELD_UP,
         Error::NoRecords { .. }
         | Error::Thread { .. }
         | Error::Poisoned { .. }

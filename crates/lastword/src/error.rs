@@ -443,6 +443,20 @@ pub enum Error {
         waited: Duration,
     },
 
+    /// Another transaction keeps a word that this one needs, and does not end: its body is long, or
+    /// the program forgot it. This transaction had no effect.
+    #[error(
+        "the transaction of worker {worker} keeps a word that this one needs and did not end \
+         within {waited:?}: end it or drop its worker (a forgotten one leaves when the pool is \
+         closed), or wait longer (`Options::patience`)"
+    )]
+    Blocked {
+        /// Number of the worker, counted from 0.
+        worker: usize,
+        /// How long this worker waited; see [`Options::patience`](crate::Options::patience).
+        waited: Duration,
+    },
+
     /// A forked child used its parent's pool. The call had no effect.
     #[error(
         "`{call}` was called in a forked child: the pool belongs to the process that opened it; \

@@ -9,7 +9,7 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Fortune, Turn};
-use crate::worker::{Phase, WorkerState, arena, conclude, pass};
+use crate::worker::{Phase, WorkerState, arena, conclude};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
 /// A transaction that has begun. Dropping it rolls it back.
@@ -23,11 +23,11 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 /// another one or is dropped, which rolls it back. Until then it keeps its locks and reservations,
 /// and the thread that began it can begin no other. If the worker is forgotten, too, this state
 /// lasts until the pool is closed:
-/// - Its writes are never committed, and transactions that need the same objects retry without
-///   success.
+/// - Its writes are never committed. Transactions that need the same objects end with
+///   [`Error::Blocked`] after [`Options::patience`](crate::Options::patience).
 /// - Under [`Snapshot`](crate::Snapshot) the log cannot be truncated.
 /// - If it was starving and runs alone, every other transaction ends with [`Error::GateClosed`]
-///   after [`Options::patience`](crate::Options::patience).
+///   after the same time.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -102,16 +102,16 @@ impl<'p, D: Design> Worker<'p, D> {
     ///
     /// # Errors
     /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::Poisoned`],
-    /// [`Error::HeldUp`] and [`Error::GateClosed`] as [`Worker::run`].
+    /// [`Error::HeldUp`], [`Error::GateClosed`] and [`Error::Blocked`] as [`Worker::run`].
     #[inline]
     pub fn begin(&mut self, read_only: bool) -> Result<Open<'_, 'p, D>, Error> {
         let pool = self.pool();
         let state = self.ready()?;
         let inside = Inside::enter("begin", &state.mark)?;
-        let WorkerState { local, number, fortune, known, phase, conflicts, writes, .. } = state;
         let waits = !(read_only && D::READS_PASS);
         let (design, mut turn) = (pool.design(), None);
-        let passed = if waits { pass(pool, local, fortune, &mut turn) } else { Ok(()) };
+        let passed = if waits { state.pass(pool, &mut turn) } else { Ok(()) };
+        let WorkerState { local, number, fortune, known, phase, conflicts, writes, .. } = state;
         let begun = passed.and_then(|()| design.begin(local, read_only && fortune.is_good()));
         if let Err(error) = begun {
             fortune.reset();

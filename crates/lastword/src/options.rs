@@ -127,8 +127,9 @@ pub struct Options {
 /// How long a combined group waits for more transactions, unless a thread waits for it.
 const GROUP_TIME: Duration = Duration::from_millis(1);
 
-/// How long a worker waits for another transaction. Chosen, not measured: far longer than any
-/// transaction is expected to run.
+/// How long a worker waits for another worker's transaction before its own ends with
+/// [`Error::GateClosed`], [`Error::Blocked`] or [`Error::HeldUp`]. Chosen, not measured: far longer
+/// than any transaction is expected to run. A body that runs longer makes others fail.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Threads that prepare groups. On two cores a second one gained nothing on files, and cost up to
@@ -445,9 +446,11 @@ impl Options {
         self
     }
 
-    /// Sets how long a worker waits for another worker's transaction. Default 10 s. It waits in two
-    /// cases:
+    /// Sets how long a worker waits for one transaction of another worker. Default 10 s. It waits
+    /// in three cases:
     /// - A starving transaction runs alone. The wait ends with [`Error::GateClosed`].
+    /// - A transaction holds a word that this one needs, or has reserved it. The wait ends with
+    ///   [`Error::Blocked`].
     /// - `snapshot`: a long-running transaction retains room or an old version. The wait ends
     ///   with [`Error::HeldUp`].
     ///

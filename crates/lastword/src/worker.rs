@@ -5,6 +5,7 @@
 //! designs.
 
 use std::fmt;
+use std::time::Duration;
 
 use medium::Patience;
 use medium::mutants::{Mutant, planted};
@@ -13,7 +14,7 @@ use words::{Stop, Transact, TxId};
 use crate::design::{Decoupled, Design};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
-use crate::perform::{Closed, Fortune, Turn};
+use crate::perform::{Fortune, GaveUp, Turn};
 use crate::tx::Known;
 use crate::tx::end::Ending;
 use crate::{Error, Pool, Ticket, Tx};
@@ -46,6 +47,8 @@ pub(crate) struct WorkerState<D: Design> {
     pub(crate) local: D::Local,
     pub(crate) number: usize,
     pub(crate) fortune: Fortune,
+    /// Bounds the wait for another worker's transaction.
+    pub(crate) patience: Option<Patience>,
     pub(crate) known: Known,
     pub(crate) phase: Phase,
     pub(crate) mark: Mark,
@@ -56,8 +59,32 @@ pub(crate) struct WorkerState<D: Design> {
 impl<D: Design> WorkerState<D> {
     pub(crate) fn new(local: D::Local, number: usize) -> WorkerState<D> {
         let (fortune, known) = (Fortune::new(number), Known::NOTHING);
-        let (phase, mark) = (Phase::Over, Mark::new());
-        WorkerState { local, number, fortune, known, phase, mark, conflicts: 0, writes: 0 }
+        let (patience, phase, mark) = (None, Phase::Over, Mark::new());
+        let (conflicts, writes) = (0, 0);
+        WorkerState { local, number, fortune, patience, known, phase, mark, conflicts, writes }
+    }
+
+    /// Waits for the last obstacle, and for the starvation lock, before an attempt.
+    ///
+    /// # Errors
+    /// [`Error::GateClosed`] and [`Error::Blocked`].
+    #[inline]
+    pub(crate) fn pass<'p>(
+        &mut self,
+        pool: &'p Pool<D>,
+        turn: &mut Option<Turn<'p>>,
+    ) -> Result<(), Error> {
+        let design = pool.design();
+        let WorkerState { local, fortune, patience, .. } = self;
+        let met = || design.obstacle(local);
+        let holder = |key, seen| design.holder(key, seen);
+        let waited = pool.patience;
+        let gives_up = |is_another| gives_up(patience, waited, is_another);
+        let passed = design.gate().pass(fortune, turn, met, holder, gives_up);
+        passed.map_err(|gave_up| match gave_up {
+            GaveUp::Closed { worker } => Error::GateClosed { worker, waited },
+            GaveUp::Blocked { worker } => Error::Blocked { worker, waited },
+        })
     }
 
     /// Rolls back a forgotten transaction, whose writes would otherwise become part of the next
@@ -161,6 +188,7 @@ impl<'p, D: Design> Worker<'p, D> {
     /// - [`Error::HeldUp`], under [`Snapshot`](crate::Snapshot): a long-running transaction retains
     ///   resources that this one needs.
     /// - [`Error::GateClosed`]: a starving transaction runs alone and does not end.
+    /// - [`Error::Blocked`]: a transaction that holds a word which this one needs does not end.
     #[inline]
     pub fn run<R>(
         &mut self,
@@ -209,14 +237,14 @@ impl<'p, D: Design> Worker<'p, D> {
         // Outside the loop: a starving transaction keeps its place in the queue across retries.
         let mut turn = None;
         if waits {
-            pass(pool, &mut state.local, &mut state.fortune, &mut turn)?;
+            state.pass(pool, &mut turn)?;
         }
         let done = loop {
             match attempt(pool, state, &mut body, read_only) {
                 Err(None) => {
                     state.conflicts += 1;
                     state.fortune.give_way();
-                    pass(pool, &mut state.local, &mut state.fortune, &mut turn)?;
+                    state.pass(pool, &mut turn)?;
                 }
                 Err(Some(error)) => break Err(error),
                 Ok(done) => break Ok(done),
@@ -255,31 +283,17 @@ pub(crate) fn arena(number: usize) -> usize {
     (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())
 }
 
-/// Waits for the last obstacle, and for the starvation lock, before an attempt.
-///
-/// # Errors
-/// [`Error::GateClosed`].
-#[inline]
-pub(crate) fn pass<'p, D: Design>(
-    pool: &'p Pool<D>,
-    local: &mut D::Local,
-    fortune: &mut Fortune,
-    turn: &mut Option<Turn<'p>>,
-) -> Result<(), Error> {
-    let design = pool.design();
-    let met = || design.obstacle(local);
-    let is_held = |key, seen| design.is_held(key, seen);
-    // Counts the wait for one lock owner. Several transactions may have to run alone in succession.
-    let mut waited: Option<(usize, Patience)> = None;
-    let gives_up = |worker| match &mut waited {
-        Some((same, patience)) if *same == worker => patience.is_over(),
+/// Whether a wait is over. `is_another`: it is for another transaction than at the last look, so it
+/// begins anew.
+#[cold]
+fn gives_up(patience: &mut Option<Patience>, limit: Duration, is_another: bool) -> bool {
+    match patience {
+        Some(patience) if !is_another => patience.is_over(),
         other => {
-            *other = Some((worker, Patience::new(pool.patience)));
+            *other = Some(Patience::new(limit));
             false
         }
-    };
-    let passed = design.gate().pass(fortune, turn, met, is_held, gives_up);
-    passed.map_err(|Closed { worker }| Error::GateClosed { worker, waited: pool.patience })
+    }
 }
 
 /// Runs one attempt. `Err(None)` reports a conflict.
@@ -383,5 +397,14 @@ mod tests {
         let mut sorted = arenas.clone();
         sorted.sort_unstable();
         assert!(sorted.into_iter().eq(0..lw_alloc::ARENAS), "{arenas:?}");
+    }
+
+    #[test]
+    fn wait_for_another_transaction_begins_anew() {
+        let (mut patience, limit) = (None, Duration::ZERO);
+        for _ in 0..3 {
+            assert!(!gives_up(&mut patience, limit, true));
+            assert!(gives_up(&mut patience, limit, false));
+        }
     }
 }

@@ -362,6 +362,9 @@ mutants! {
     PollLooksOnce 315 "poll-looks-once",
     FullLogSpins 316 "full-log-spins",
     PersistThreadWakesItself 317 "persist-thread-wakes-itself",
+    EndedReservationsCloseLock 318 "ended-reservations-close-lock",
+    EndedReservationsAreNoLosses 319 "ended-reservations-are-no-losses",
+    ClosingsLookAlike 320 "closings-look-alike",
 }
 
 /// Returns whether this bug is injected here.

@@ -323,8 +323,8 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.memory.obstacle(&mut local.attempt)
     }
 
-    fn is_held(&self, key: u64, seen: u64) -> bool {
-        self.inner.memory.is_held(key, seen)
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
+        self.inner.memory.holder(key, seen)
     }
 
     #[inline(always)]

@@ -143,10 +143,10 @@ pub trait Design: Sized + Send + Sync + 'static {
         Obstacle::Unknown
     }
 
-    /// Whether a [`Held`](Obstacle::Held) record still has this value.
-    fn is_held(&self, key: u64, seen: u64) -> bool {
+    /// Returns the worker that holds a [`Held`](Obstacle::Held) record, if it still has this value.
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
         let _ = (key, seen);
-        false
+        None
     }
 
     /// Checks whether the pool has failed. An attempt that could not be made durable ends as a

@@ -77,8 +77,8 @@ impl<T: Tm> Design for Volatile<T> {
         self.memory.obstacle(local)
     }
 
-    fn is_held(&self, key: u64, seen: u64) -> bool {
-        self.memory.is_held(key, seen)
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
+        self.memory.holder(key, seen)
     }
 
     #[inline(always)]

@@ -29,7 +29,8 @@
 //!
 //! No starvation: each ended obstacle is a loss, including the reservation of another starving
 //! transaction. A transaction that keeps failing therefore joins the queue. At most one transaction
-//! of each worker precedes it.
+//! of each worker precedes it. Ended reservations bring it no further: only losses as the first in
+//! the queue close the lock.
 //!
 //! Attempts end, since no attempt waits for another to commit or roll back. With a bounded shadow
 //! (`shadow`) a running attempt waits in two cases, and neither depends on the end of an attempt:
@@ -42,9 +43,13 @@
 //! records and pins. This module waits only between attempts, when a worker has no record, no pin
 //! and no assigned ID. No wait here can be part of a cycle.
 //!
+//! A wait for one transaction is bounded, since a program may forget a transaction. The caller
+//! counts the time over all attempts that met the same holder, or the same first in the queue, and
+//! gives up in the end ([`GaveUp`]).
+//!
 //! One cost of a long-running body remains: transactions that need its records wait for it. If a
-//! transaction has closed the lock, which takes `PATIENCE + RESERVATIONS` losses, the whole pool
-//! waits.
+//! transaction has closed the lock, which takes `PATIENCE` losses and `RESERVATIONS` more as the
+//! first in the queue, the whole pool waits.
 //!
 //! All accesses are relaxed. Isolation never depends on the lock: a reservation that is seen late
 //! costs one more conflict. The queue's mutex orders the stores.
@@ -71,6 +76,12 @@ const SHORT: u32 = 2;
 /// Looks at an obstacle before the transaction retries anyway, so that its begin notices a failed
 /// pool. About 2 ms; see [`rest`].
 const LOOKS: u32 = 104;
+
+/// The bit of `Gate::turns` that is set while the lock is closed.
+const CLOSED: u64 = 1;
+
+/// The part of `Gate::turns` that each ended turn adds.
+const TURN: u64 = 2;
 
 /// Words of the filter.
 const FILTER_WORDS: usize = 16;
@@ -108,8 +119,10 @@ pub enum Obstacle {
 /// The starvation lock of one transactional memory.
 #[derive(Debug)]
 pub struct Gate {
-    /// Only the first in the queue may begin.
-    closed: AtomicBool,
+    /// How often the first has left the queue, times [`TURN`], plus [`CLOSED`] while only the first
+    /// may begin. One word: two equal looks at it saw one turn, however short the time between two
+    /// closings of the lock.
+    turns: AtomicU64,
     /// Whether the filter has any bit set.
     reserving: AtomicBool,
     /// The worker that owns the reservations.
@@ -120,11 +133,28 @@ pub struct Gate {
     queue: Mutex<VecDeque<usize>>,
 }
 
-/// The starvation lock stayed closed for longer than the caller waits.
+/// Another worker's transaction did not end for longer than the caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closed {
-    /// The worker whose transaction closed it.
-    pub(crate) worker: usize,
+pub(crate) enum GaveUp {
+    /// It closed the starvation lock.
+    Closed {
+        /// Its worker.
+        worker: usize,
+    },
+    /// It holds or reserves a record.
+    Blocked {
+        /// Its worker.
+        worker: usize,
+    },
+}
+
+/// The end for which a transaction waits, over several attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// Of the transaction that is the first in the queue.
+    Turn(u64),
+    /// Of the transaction that holds a record, by the record's value.
+    Record { key: u64, seen: u64 },
 }
 
 /// Conflicts and losses of a worker's running transaction.
@@ -132,7 +162,13 @@ pub(crate) struct Closed {
 pub(crate) struct Fortune {
     worker: usize,
     conflicts: u32,
+    /// Losses that bring the transaction into the queue, at most [`PATIENCE`].
     losses: u32,
+    /// Losses as the first in the queue, which close the lock. Ended reservations of others are no
+    /// part of them.
+    losses_as_first: u32,
+    /// The last obstacle that was still in the way after a wait.
+    awaited: Option<Awaited>,
     seed: u64,
 }
 
@@ -148,7 +184,7 @@ pub(crate) struct Turn<'g> {
 impl Default for Gate {
     fn default() -> Gate {
         Gate {
-            closed: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
             reserving: AtomicBool::new(false),
             owner: AtomicUsize::new(usize::MAX),
             filter: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -160,7 +196,7 @@ impl Default for Gate {
 impl Fortune {
     pub(crate) fn new(worker: usize) -> Fortune {
         let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Fortune { worker, conflicts: 0, losses: 0, seed }
+        Fortune { worker, conflicts: 0, losses: 0, losses_as_first: 0, awaited: None, seed }
     }
 
     /// Whether the running transaction has met few conflicts.
@@ -169,15 +205,19 @@ impl Fortune {
         self.conflicts < 2
     }
 
-    /// Resets the counts at the end of a transaction.
+    /// Resets the counts at the end of a transaction. The losses count from the next conflict, so
+    /// that a commit stores nothing for them.
     #[inline]
     pub(crate) fn reset(&mut self) {
-        (self.conflicts, self.losses) = (0, 0);
+        self.conflicts = 0;
     }
 
     /// Pauses after a conflict, for a random time that grows with their number.
     #[cold]
     pub(crate) fn give_way(&mut self) {
+        if self.conflicts == 0 {
+            (self.losses, self.losses_as_first, self.awaited) = (0, 0, None);
+        }
         self.conflicts = self.conflicts.saturating_add(1);
         // xorshift64: random enough to desynchronize two workers.
         self.seed ^= self.seed << 13;
@@ -192,49 +232,55 @@ impl Fortune {
         }
     }
 
-    /// Waits for an obstacle, for a bounded time. Returns whether it is gone.
-    fn wait_while(&self, is_in_the_way: impl Fn() -> bool) -> bool {
+    /// Waits for an obstacle, for a bounded time. Returns the worker that is still in the way.
+    fn wait_while(&self, in_the_way: impl Fn() -> Option<usize>) -> Option<usize> {
         let looks = if self.conflicts > SHORT { LOOKS } else { 0 };
         for look in 0..looks {
-            if !is_in_the_way() {
-                return true;
-            }
+            in_the_way()?;
             rest(look);
         }
-        !is_in_the_way()
+        in_the_way()
+    }
+
+    /// Notes the end of a wait. Returns whether it was for another transaction than the last one.
+    fn awaits_another(&mut self, awaited: Awaited) -> bool {
+        self.awaited.replace(awaited) != Some(awaited)
     }
 }
 
 impl Gate {
     /// Passes the lock before an attempt, and after a conflict first waits for the obstacle. `met`
-    /// returns the obstacle, and `is_held` whether a record still has a value. A starving
-    /// transaction gets a `turn`, which it keeps until it ends. While the lock is closed, each look
-    /// calls `gives_up` with the worker that closed it; `true` ends the wait.
+    /// returns the obstacle, and `holder` the worker that still holds a record with a value. A
+    /// starving transaction gets a `turn`, which it keeps until it ends.
+    ///
+    /// `gives_up` is called after each wait that was in vain, and at each look at a closed lock. It
+    /// gets whether the wait was for another transaction than the last one; `true` ends it.
     ///
     /// # Errors
-    /// [`Closed`] after `gives_up` returned `true`. The attempt has not begun.
+    /// [`GaveUp`] after `gives_up` returned `true`. The attempt has not begun.
     #[inline]
     pub(crate) fn pass<'g>(
         &'g self,
         fortune: &mut Fortune,
         turn: &mut Option<Turn<'g>>,
         met: impl FnOnce() -> Obstacle,
-        is_held: impl Fn(u64, u64) -> bool,
-        gives_up: impl FnMut(usize) -> bool,
-    ) -> Result<(), Closed> {
+        holder: impl Fn(u64, u64) -> Option<usize>,
+        mut gives_up: impl FnMut(bool) -> bool,
+    ) -> Result<(), GaveUp> {
         if fortune.conflicts > 0 {
-            self.wait_after(met(), fortune, turn, is_held);
+            self.wait_after(met(), fortune, turn, holder, &mut gives_up)?;
         }
-        if self.closed.load(Ordering::Relaxed) {
-            return self.wait_until_open(turn.as_ref(), gives_up);
+        if self.is_closed() {
+            return self.wait_until_open(fortune, turn.as_ref(), gives_up);
         }
         Ok(())
     }
 
     /// Whether a starving transaction excludes all others.
     #[doc(hidden)]
+    #[inline]
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.turns.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     #[cold]
@@ -243,56 +289,94 @@ impl Gate {
         met: Obstacle,
         fortune: &mut Fortune,
         turn: &mut Option<Turn<'g>>,
-        is_held: impl Fn(u64, u64) -> bool,
-    ) {
+        holder: impl Fn(u64, u64) -> Option<usize>,
+        gives_up: &mut impl FnMut(bool) -> bool,
+    ) -> Result<(), GaveUp> {
         if turn.is_none() && fortune.losses >= PATIENCE {
             lock(&self.queue).push_back(fortune.worker);
-            // A transaction in parts leaves the queue at each conflict. Its losses carry over, so
-            // it eventually closes the lock, too, and then runs alone until it ends.
-            let losses = fortune.losses - PATIENCE;
-            let losses = if planted(Mutant::LossesInPartsForgotten) { 0 } else { losses };
+            // A transaction in parts leaves the queue at each conflict. Its losses as the first
+            // carry over, so it eventually closes the lock, too, and then runs alone until it ends.
+            // Losses behind another, and ended reservations, do not: it would close the lock before
+            // it had reserved anything.
+            let forgets = planted(Mutant::LossesInPartsForgotten);
+            let losses = if forgets { 0 } else { fortune.losses_as_first };
             *turn = Some(Turn { gate: self, worker: fortune.worker, losses });
         }
         // Reserve before the wait, so that the record is reserved when its holder releases it.
-        if let Some(turn) = turn {
-            if !planted(Mutant::StarvingReservesNothing) {
-                turn.reserve(met);
+        let is_first = match turn {
+            Some(turn) if !planted(Mutant::StarvingReservesNothing) => turn.reserve(met),
+            turn => turn.is_some(),
+        };
+        let number = self.turns.load(Ordering::Relaxed) / TURN;
+        let (awaited, in_the_way) = match met {
+            Obstacle::Held { key, seen } => {
+                let in_the_way = fortune.wait_while(|| holder(key, seen));
+                (Some(Awaited::Record { key, seen }), in_the_way)
             }
-        }
-        let is_lost = match met {
-            Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
-            Obstacle::Held { key, seen } => fortune.wait_while(|| is_held(key, seen)),
             // Must count as a loss: a stream of starving transactions on one record could otherwise
             // exclude this one from their queue forever.
             Obstacle::Reserved { key } => {
-                fortune.wait_while(|| self.is_reserved(key, fortune.worker))
+                let in_the_way = fortune.wait_while(|| self.reserver(key, number, fortune.worker));
+                (Some(Awaited::Turn(number)), in_the_way)
             }
-            Obstacle::Room => false,
+            Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => (None, None),
+            Obstacle::Room => return Ok(()),
         };
-        fortune.losses = fortune.losses.saturating_add(u32::from(is_lost));
+        let is_reserved = matches!(met, Obstacle::Reserved { .. });
+        if is_reserved && planted(Mutant::EndedReservationsAreNoLosses) {
+            return Ok(());
+        }
+        if let (Some(awaited), Some(worker)) = (awaited, in_the_way) {
+            // A program may forget a transaction together with its worker, and nothing then ends
+            // it. So the caller bounds the sum of the waits for one transaction.
+            let is_another = fortune.awaits_another(awaited);
+            return if gives_up(is_another) { Err(GaveUp::Blocked { worker }) } else { Ok(()) };
+        }
+        // The value of a record may return under `snapshot`: a later wait for it begins anew.
+        if fortune.awaited == awaited {
+            fortune.awaited = None;
+        }
+        fortune.losses = PATIENCE.min(fortune.losses + 1);
+        let counts = match planted(Mutant::EndedReservationsCloseLock) {
+            false => is_first && !is_reserved,
+            true => is_first || is_reserved,
+        };
+        let losses = fortune.losses_as_first.saturating_add(u32::from(counts));
+        fortune.losses_as_first = losses;
+        Ok(())
     }
 
     /// Waits for an open lock. The worker that closed it opens it at the end of its transaction. A
     /// program may forget that transaction and its worker, and a body may run without end, so the
-    /// caller bounds the wait.
+    /// caller bounds the wait for each closing. The sum has no bound and needs none: a transaction
+    /// closes the lock after losses, and those are due to transactions that passed it in between.
     #[cold]
     fn wait_until_open(
         &self,
+        fortune: &mut Fortune,
         turn: Option<&Turn<'_>>,
-        mut gives_up: impl FnMut(usize) -> bool,
-    ) -> Result<(), Closed> {
+        mut gives_up: impl FnMut(bool) -> bool,
+    ) -> Result<(), GaveUp> {
+        if fortune.conflicts == 0 {
+            fortune.awaited = None; // of the transaction before
+        }
         let mut look = 0;
-        while self.closed.load(Ordering::Relaxed) && !turn.is_some_and(Turn::is_first) {
-            // The owner was stored before the lock was closed, but the store may become visible
-            // later. An earlier owner only restarts the caller's count.
-            let worker = self.owner.load(Ordering::Relaxed);
-            if gives_up(worker) {
-                return Err(Closed { worker });
+        loop {
+            let turns = self.turns.load(Ordering::Relaxed);
+            if turns & CLOSED == 0 || turn.is_some_and(Turn::is_first) {
+                return Ok(());
+            }
+            // Not the worker's number: a worker that closes the lock again and again, each time for
+            // a moment, would look as if it kept the lock closed.
+            let is_another = fortune.awaits_another(Awaited::Turn(turns / TURN));
+            if gives_up(is_another) {
+                // The owner was stored before the lock was closed, but the store may become visible
+                // later: the message may then name the owner before.
+                return Err(GaveUp::Closed { worker: self.owner.load(Ordering::Relaxed) });
             }
             rest(look);
             look = LOOKS.min(look + 1);
         }
-        Ok(())
     }
 
     /// Removes a worker from the queue. Identified by number, not by a guard on a stack: a program
@@ -301,7 +385,9 @@ impl Gate {
         let mut queue = lock(&self.queue);
         if queue.front() == Some(&worker) {
             self.reserving.store(false, Ordering::Relaxed);
-            self.closed.store(false, Ordering::Relaxed);
+            let turns = self.turns.load(Ordering::Relaxed);
+            let turn = if planted(Mutant::ClosingsLookAlike) { 0 } else { TURN };
+            self.turns.store((turns & !CLOSED) + turn, Ordering::Relaxed);
             for word in &self.filter {
                 word.store(0, Ordering::Relaxed);
             }
@@ -313,6 +399,13 @@ impl Gate {
     #[inline(always)]
     pub(crate) fn is_reserved(&self, key: u64, worker: usize) -> bool {
         self.reserving.load(Ordering::Relaxed) && self.is_in_filter(key, worker)
+    }
+
+    /// Returns the worker that reserves the record in this turn. If the next in the queue has
+    /// reserved it, too, then this reservation has ended all the same.
+    fn reserver(&self, key: u64, number: u64, worker: usize) -> Option<usize> {
+        let is_over = self.turns.load(Ordering::Relaxed) / TURN != number;
+        (!is_over && self.is_reserved(key, worker)).then(|| self.owner.load(Ordering::Relaxed))
     }
 
     #[cold]
@@ -334,12 +427,13 @@ impl Turn<'_> {
         lock(&self.gate.queue).front() == Some(&self.worker)
     }
 
-    /// Reserves the record that the first in the queue lost, or closes the lock.
-    fn reserve(&mut self, met: Obstacle) {
+    /// Reserves the record that the first in the queue lost, or closes the lock. Returns whether
+    /// this transaction is the first.
+    fn reserve(&mut self, met: Obstacle) -> bool {
         let gate = self.gate;
         let queue = lock(&gate.queue);
         if queue.front() != Some(&self.worker) {
-            return;
+            return false;
         }
         gate.owner.store(self.worker, Ordering::Relaxed);
         match met {
@@ -357,8 +451,10 @@ impl Turn<'_> {
         }
         let closes = self.losses > RESERVATIONS && !planted(Mutant::StarvingInPartsClosesNoGate);
         if met == Obstacle::Unknown || closes {
-            gate.closed.store(true, Ordering::Relaxed);
+            let turns = gate.turns.load(Ordering::Relaxed);
+            gate.turns.store(turns | CLOSED, Ordering::Relaxed);
         }
+        true
     }
 }
 

@@ -18,7 +18,7 @@ mod space;
 mod stm;
 mod write_set;
 
-pub(crate) use contention::{Closed, Fortune, Turn};
+pub(crate) use contention::{Fortune, GaveUp, Turn};
 pub use contention::{Gate, Obstacle};
 pub(crate) use records::records_of;
 pub use serial::Serial;
@@ -71,10 +71,10 @@ pub trait Tm: Send + Sync + Sized + 'static {
         Obstacle::Unknown
     }
 
-    /// Whether a [`Held`](Obstacle::Held) record still has this value.
-    fn is_held(&self, key: u64, seen: u64) -> bool {
+    /// Returns the worker that holds a [`Held`](Obstacle::Held) record, if it still has this value.
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
         let _ = (key, seen);
-        false
+        None
     }
 
     /// Begins an attempt.

@@ -137,9 +137,10 @@ impl Tm for Stm {
         std::mem::take(&mut attempt.obstacle)
     }
 
-    fn is_held(&self, key: u64, seen: u64) -> bool {
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
         // Relaxed: only decides whether to wait longer. The next attempt looks again with Acquire.
-        self.records.get(key as usize).load(Ordering::Relaxed) == seen
+        let is_held = self.records.get(key as usize).load(Ordering::Relaxed) == seen;
+        is_held.then_some(((seen & !TAKEN) >> 32 >> ATTEMPT_BITS) as usize)
     }
 
     #[inline]

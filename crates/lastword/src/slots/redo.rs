@@ -359,8 +359,8 @@ impl Design for Redo {
         self.memory.obstacle(&mut local.attempt)
     }
 
-    fn is_held(&self, key: u64, seen: u64) -> bool {
-        self.memory.is_held(key, seen)
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
+        self.memory.holder(key, seen)
     }
 
     #[inline(always)]

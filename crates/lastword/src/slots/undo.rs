@@ -423,8 +423,8 @@ impl Design for Undo {
         self.memory.obstacle(&mut local.attempt)
     }
 
-    fn is_held(&self, key: u64, seen: u64) -> bool {
-        self.memory.is_held(key, seen)
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
+        self.memory.holder(key, seen)
     }
 
     #[inline(always)]

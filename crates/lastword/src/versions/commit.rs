@@ -116,12 +116,16 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         &self.gate
     }
 
-    /// Whether the object still has this link, of a transaction that has not ended.
-    pub(crate) fn is_held(&self, home: &impl Home, object: u64, link: u64) -> bool {
+    /// Returns the worker that holds the object, if it still has this link of a transaction that
+    /// has not ended.
+    pub(crate) fn holder(&self, home: &impl Home, object: u64, link: u64) -> Option<usize> {
         let object = object as usize;
         // Acquire: shows the copy that the link leads to.
-        home.words()[link_of(object)].load(Ordering::Acquire) == link
-            && self.linked(object, link).is_some_and(|(_, copy)| is_running(copy))
+        if home.words()[link_of(object)].load(Ordering::Acquire) != link {
+            return None;
+        }
+        let linked = self.linked(object, link).filter(|(_, copy)| is_running(*copy));
+        linked.map(|(worker, _)| worker)
     }
 
     /// Returns the start of the oldest running transaction, or the clock if none runs.

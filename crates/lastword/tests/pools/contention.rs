@@ -10,8 +10,9 @@ use lastword::{
     Decoupled, Design, Medium, Objects, Options, Pool, Ptr, Redo, Snapshot, Undo, Volatile,
 };
 
-/// A transaction with 24 losses starves; so many attempts are enough for any rule that counts them.
-const ATTEMPTS: usize = 64;
+/// A transaction with 24 losses starves, and 64 more close the starvation lock. So many attempts
+/// are enough for any rule that counts waits in vain.
+const ATTEMPTS: usize = 128;
 /// Transactions of the unrelated worker, each on an object of its own: `snapshot` keeps the old
 /// version of what was written since the oldest transaction began, and has room for one.
 const TRANSACTIONS: usize = 100;

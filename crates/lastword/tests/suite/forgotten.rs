@@ -299,3 +299,60 @@ fn stays_closed<D: Design>(options: Options) {
 fn forgotten_worker_behind_closed_gate_is_an_error() {
     every_design(&GateStaysClosed);
 }
+
+/// The transaction and its worker are forgotten, and others need what it holds.
+struct RecordsStayHeld;
+
+impl Suite for RecordsStayHeld {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        // `mvcc` locks an object only while a transaction commits.
+        let holds_nothing = !D::ROLLS_BACK || D::NAME == "mvcc";
+        if holds_nothing || D::WORKERS_MAX < 2 || waits_for_the_open_one::<D>() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let options = options.patience(Duration::from_millis(20));
+        let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
+        // This thread stays free of the transaction that another one forgets.
+        let forgets = || {
+            let mut worker = pool.worker().unwrap();
+            write_and_forget(&mut worker, pair);
+            forget(worker);
+        };
+        std::thread::scope(|scope| scope.spawn(forgets).join().unwrap());
+        let mut worker = pool.worker().unwrap();
+        for attempt in 0..2 {
+            let refused = worker.run(|tx| tx.set(pair.written, 2)).map(drop);
+            assert!(is_blocked(&refused), "{} {attempt}: {refused:?}", D::NAME);
+            // Under `snapshot` a second write would need what the forgotten one retains.
+            let done = worker.run(|tx| tx.get(pair.other)).map(drop);
+            assert!(done.is_ok(), "{} {attempt}: {done:?}", D::NAME);
+        }
+        let read = worker.read(|tx| tx.get(pair.written)).map(|done| done.value);
+        match D::READS_PASS {
+            true => assert_eq!(read.unwrap(), BEFORE, "{}", D::NAME),
+            false => assert!(is_blocked(&read), "{}: {read:?}", D::NAME),
+        }
+        let refused = loop {
+            // A transaction in parts: each attempt is a call of its own.
+            match worker.begin(false) {
+                Ok(mut open) => {
+                    assert!(open.tx().set(pair.written, 2).is_err(), "{}", D::NAME);
+                    open.abort().unwrap();
+                }
+                Err(error) => break Err::<(), Error>(error),
+            }
+        };
+        assert!(is_blocked(&refused), "{}: {refused:?}", D::NAME);
+    }
+}
+
+fn is_blocked<T>(ended: &Result<T, Error>) -> bool {
+    // `create` runs its transactions by an idle worker, so the next one is the forgotten one.
+    matches!(ended, Err(Error::Blocked { worker: 1, .. }))
+}
+
+#[test]
+fn word_of_forgotten_worker_is_an_error() {
+    every_design(&RecordsStayHeld);
+}

@@ -14,6 +14,7 @@ extern crate self as medium;
 
 #[path = "../protocols/around.rs"]
 mod around;
+mod closing;
 #[path = "../../../lastword/src/design/mod.rs"]
 mod design;
 mod history;
@@ -100,6 +101,14 @@ fn main() -> ExitCode {
             (
                 "starving::starving_transaction_in_parts_closes_gate",
                 starving::starving_transaction_in_parts_closes_gate,
+            ),
+            (
+                "closing::ended_reservations_leave_lock_open",
+                closing::ended_reservations_leave_lock_open,
+            ),
+            (
+                "closing::closed_lock_wait_sees_each_closing",
+                closing::closed_lock_wait_sees_each_closing,
             ),
         ],
         trials::ALL,

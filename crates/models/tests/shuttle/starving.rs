@@ -128,9 +128,9 @@ fn run(
     let mut attempt = stm.attempt(worker);
     let (mut fortune, mut turn) = (Fortune::new(worker), None::<Turn<'_>>);
     loop {
-        let is_held = |key, seen| stm.is_held(key, seen);
+        let holder = |key, seen| stm.holder(key, seen);
         let met = || stm.obstacle(&mut attempt);
-        let passed = stm.gate().pass(&mut fortune, &mut turn, met, is_held, |_| false);
+        let passed = stm.gate().pass(&mut fortune, &mut turn, met, holder, |_| false);
         passed.expect("it does not give up");
         stm.begin(&mut attempt);
         let done = body(&mut attempt).and_then(|()| stm.commit(&mut attempt, heap, &mut NoRedo));

@@ -1,6 +1,6 @@
 //! The mutants that shuttle must detect.
 
-use crate::{history, lists, merging, starving};
+use crate::{closing, history, lists, merging, starving};
 use models::trials::Trial;
 
 /// All trials of mutants.
@@ -12,6 +12,12 @@ pub(crate) const ALL: &[Trial] = models::trials! {
         ReservationIgnored, StarvingReservesNothing;
     starving::starving_transaction_in_parts_closes_gate, "starves":
         LossesInPartsForgotten, StarvingInPartsClosesNoGate;
+    closing::ended_reservations_leave_lock_open, "ended reservations close the lock":
+        EndedReservationsCloseLock;
+    closing::ended_reservations_leave_lock_open, "outcomes reached and expected":
+        EndedReservationsAreNoLosses;
+    closing::closed_lock_wait_sees_each_closing, "two closings of the lock seem to be one":
+        ClosingsLookAlike;
     merging::merged_log_is_the_history, "in no ring":
         CommittingNotStored, CursorsReadBeforeCommitting, NoOpRecordLeftOut;
     merging::merged_log_is_the_history, "deadlock":

@@ -2,8 +2,8 @@
 
 use super::*;
 
-const FREE: fn(u64, u64) -> bool = |_, _| false;
-const WAITS: fn(usize) -> bool = |_| false;
+const FREE: fn(u64, u64) -> Option<usize> = |_, _| None;
+const WAITS: fn(bool) -> bool = |_| false;
 
 /// Makes a transaction meet an obstacle this many times.
 fn lose<'g>(
@@ -35,7 +35,7 @@ fn held_record_counts_once_when_released() {
     let met = Obstacle::Held { key: 5, seen: 7 };
     for _ in 0..2 * PATIENCE {
         fortune.conflicts = 1; // few enough for a single look
-        gate.pass(&mut fortune, &mut turn, || met, |_, _| true, WAITS).unwrap();
+        gate.pass(&mut fortune, &mut turn, || met, |_, _| Some(1), WAITS).unwrap();
     }
     assert_eq!((fortune.losses, turn.is_none()), (0, true));
     gate.pass(&mut fortune, &mut turn, || met, FREE, WAITS).unwrap();
@@ -74,16 +74,84 @@ fn closed_gate_wait_reports_its_owner() {
     let (mut owner, mut turn) = starving(&gate, 3);
     lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
     let (mut asked, mut other) = (Vec::new(), Fortune::new(4));
-    let gives_up = |worker| {
-        asked.push(worker);
-        asked.len() == 7
+    let gives_up = |is_another| {
+        asked.push(is_another);
+        asked.len() == 3
     };
     let passed = gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, gives_up);
-    assert_eq!((passed, asked), (Err(Closed { worker: 3 }), vec![3; 7]));
+    assert_eq!((passed, asked), (Err(GaveUp::Closed { worker: 3 }), vec![true, false, false]));
     // The owner's own transaction passes.
     gate.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_| true).unwrap();
     drop(turn);
     gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, |_| true).unwrap();
+}
+
+#[test]
+fn lock_closed_again_restarts_the_wait() {
+    const CLOSINGS: usize = 5;
+    let gate = Gate::default();
+    let close = || {
+        let (mut owner, mut turn) = starving(&gate, 3);
+        lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
+        turn
+    };
+    let (mut turn, mut asked) = (close(), Vec::new());
+    let gives_up = |is_another| {
+        asked.push(is_another);
+        if asked.len().is_multiple_of(2) {
+            // Opened and closed again between two looks, by the same worker.
+            turn = None;
+            turn = if asked.len() < 2 * CLOSINGS { close() } else { None };
+        }
+        false
+    };
+    gate.pass(&mut Fortune::new(4), &mut None, || Obstacle::Unknown, FREE, gives_up).unwrap();
+    assert_eq!(asked, [true, false].repeat(CLOSINGS));
+}
+
+/// Meets each obstacle once, while worker 7 holds all records. Returns for each whether the wait
+/// was for another transaction than the last one.
+fn asked(gate: &Gate, fortune: &mut Fortune, obstacles: &[Obstacle]) -> Vec<bool> {
+    let mut asked = Vec::new();
+    for met in obstacles {
+        fortune.conflicts = 1; // few enough for a single look
+        let gives_up = |is_another| {
+            asked.push(is_another);
+            false
+        };
+        gate.pass(fortune, &mut None, || *met, |_, _| Some(7), gives_up).unwrap();
+    }
+    asked
+}
+
+#[test]
+fn wait_for_one_holder_spans_attempts() {
+    let (gate, mut fortune) = (Gate::default(), Fortune::new(4));
+    let [one, two] = [7, 8].map(|seen| Obstacle::Held { key: 5, seen });
+    let met = [one, one, Obstacle::Untracked, one, two, two, one];
+    assert_eq!(asked(&gate, &mut fortune, &met), [true, false, false, true, false, true]);
+    // It was released in between.
+    gate.pass(&mut fortune, &mut None, || one, FREE, WAITS).unwrap();
+    assert_eq!(asked(&gate, &mut fortune, &[one, one]), [true, false]);
+    let passed = gate.pass(&mut fortune, &mut None, || one, |_, _| Some(7), |_| true);
+    assert_eq!(passed, Err(GaveUp::Blocked { worker: 7 }));
+    // Another transaction of this worker.
+    fortune.reset();
+    fortune.give_way();
+    assert_eq!(asked(&gate, &mut fortune, &[one, one]), [true, false]);
+}
+
+#[test]
+fn wait_for_one_reservation_spans_attempts() {
+    let (gate, mut fortune) = (Gate::default(), Fortune::new(4));
+    let met = Obstacle::Reserved { key: 5 };
+    for _ in 0..3 {
+        let (mut other, mut first) = starving(&gate, 3);
+        lose(&gate, &mut other, &mut first, Obstacle::Changed { key: 5 }, 1);
+        assert_eq!(asked(&gate, &mut fortune, &[met, met, met]), [true, false, false]);
+        let passed = gate.pass(&mut fortune, &mut None, || met, FREE, |_| true);
+        assert_eq!(passed, Err(GaveUp::Blocked { worker: 3 }));
+    }
 }
 
 #[test]
@@ -93,7 +161,7 @@ fn starving_transaction_reserves_only_what_it_lost() {
     lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key: 5 }, 1);
     assert!(gate.is_reserved(5, 4) && !gate.is_reserved(5, 3));
     assert_eq!((0..1000).filter(|key| gate.is_reserved(*key, 4)).count(), 1);
-    assert!(!gate.closed.load(Ordering::Relaxed));
+    assert!(!gate.is_closed());
     drop(turn);
     assert!(!gate.is_reserved(5, 4));
 }
@@ -104,7 +172,7 @@ fn long_held_reservation_leaves_gate_open() {
     let (mut fortune, mut turn) = starving(&gate, 3);
     let met = Obstacle::Held { key: 5, seen: 7 };
     lose(&gate, &mut fortune, &mut turn, met, 10 * RESERVATIONS);
-    assert!(gate.is_reserved(5, 4) && !gate.closed.load(Ordering::Relaxed));
+    assert!(gate.is_reserved(5, 4) && !gate.is_closed());
 }
 
 #[test]
@@ -115,10 +183,10 @@ fn gate_closes_after_many_reservations() {
         lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
         // The loss that made it starve counts, too.
         let closes = key + 1 >= u64::from(RESERVATIONS);
-        assert_eq!(gate.closed.load(Ordering::Relaxed), closes, "{key}");
+        assert_eq!(gate.is_closed(), closes, "{key}");
     }
     drop(turn);
-    assert!(!gate.closed.load(Ordering::Relaxed));
+    assert!(!gate.is_closed());
 }
 
 #[test]
@@ -126,7 +194,7 @@ fn obstacle_without_a_record_closes_gate() {
     let gate = Gate::default();
     let (mut fortune, mut turn) = starving(&gate, 3);
     lose(&gate, &mut fortune, &mut turn, Obstacle::Unknown, 1);
-    assert!(gate.closed.load(Ordering::Relaxed));
+    assert!(gate.is_closed());
 }
 
 #[test]
@@ -151,9 +219,9 @@ fn forgotten_turn_is_released_by_its_worker() {
     lose(&gate, &mut fortune, &mut turn, Obstacle::Unknown, 1);
     std::mem::forget(turn);
     gate.leave(2);
-    assert!(gate.closed.load(Ordering::Relaxed), "another worker owns it");
+    assert!(gate.is_closed(), "another worker owns it");
     gate.leave(3);
-    assert!(!gate.closed.load(Ordering::Relaxed) && lock(&gate.queue).is_empty());
+    assert!(!gate.is_closed() && lock(&gate.queue).is_empty());
 }
 
 #[test]
@@ -163,13 +231,61 @@ fn repeated_turns_close_the_gate_eventually() {
     for key in 0..u64::from(PATIENCE + RESERVATIONS) + 2 {
         // As in `Worker::begin`: each attempt has its own turn.
         let mut turn = None;
-        assert!(!gate.closed.load(Ordering::Relaxed), "after {key} losses");
+        assert!(!gate.is_closed(), "after {key} losses");
         lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
-        if gate.closed.load(Ordering::Relaxed) {
+        if gate.is_closed() {
             assert!(key >= u64::from(PATIENCE + RESERVATIONS));
             drop(turn);
-            return assert!(!gate.closed.load(Ordering::Relaxed));
+            return assert!(!gate.is_closed());
         }
     }
     panic!("it never runs alone");
+}
+
+#[test]
+fn ended_reservations_never_close_lock() {
+    let gate = Gate::default();
+    let mut fortune = Fortune::new(3);
+    let mut is_first = false;
+    for ended in 0..200 {
+        // As in `Worker::begin`: each attempt has its own turn.
+        let mut turn = None;
+        lose(&gate, &mut fortune, &mut turn, Obstacle::Reserved { key: 5 }, 1);
+        assert!(!gate.is_closed(), "after {ended} reservations");
+        is_first = turn.is_some_and(|turn| turn.is_first());
+    }
+    assert!(is_first, "they bring it into the queue");
+    // As the first it has as many losses as any other transaction.
+    for key in 0..=u64::from(RESERVATIONS) {
+        let mut turn = None;
+        assert!(!gate.is_closed(), "after {key} losses");
+        lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key }, 1);
+        assert_eq!(gate.is_closed(), key == u64::from(RESERVATIONS), "{key}");
+    }
+}
+
+#[test]
+fn losses_behind_another_never_close_lock() {
+    let gate = Gate::default();
+    let (_, first) = starving(&gate, 1);
+    let mut fortune = Fortune::new(3);
+    for key in 0..200 {
+        lose(&gate, &mut fortune, &mut None, Obstacle::Changed { key }, 1);
+    }
+    drop(first);
+    let mut turn = None;
+    lose(&gate, &mut fortune, &mut turn, Obstacle::Changed { key: 5 }, 1);
+    assert!(gate.is_reserved(5, 4) && !gate.is_closed());
+}
+
+#[test]
+fn next_transaction_counts_its_losses_anew() {
+    let gate = Gate::default();
+    let (mut fortune, turn) = starving(&gate, 3);
+    fortune.losses_as_first = RESERVATIONS;
+    fortune.awaited = Some(Awaited::Turn(0));
+    drop(turn);
+    fortune.reset();
+    fortune.give_way();
+    assert_eq!((fortune.losses, fortune.losses_as_first, fortune.awaited), (0, 0, None));
 }

@@ -227,11 +227,11 @@ fn obstacle_reports_record_and_holder() {
         let Obstacle::Held { key: 3, seen: held } = stm.obstacle(&mut two) else {
             panic!("the record is held")
         };
-        assert!(stm.is_held(3, held));
+        assert_eq!(stm.holder(3, held), Some(1));
         assert_eq!(stm.obstacle(&mut two), Obstacle::Unknown, "reported once");
         stm.roll_back(&mut two, &heap, &mut NoRedo);
         stm.commit(&mut one, &heap, &mut NoRedo).unwrap();
-        assert!(!stm.is_held(3, held));
+        assert_eq!(stm.holder(3, held), None);
         seen.push(held);
     }
     // The worker took the record again in the same entry: another transaction, so another value.

@@ -310,8 +310,8 @@ impl Design for Snapshot {
         attempt.obstacle()
     }
 
-    fn is_held(&self, key: u64, seen: u64) -> bool {
-        self.core.versions.is_held(&self.core.store, key, seen)
+    fn holder(&self, key: u64, seen: u64) -> Option<usize> {
+        self.core.versions.holder(&self.core.store, key, seen)
     }
 
     #[inline(always)]
