@@ -41,6 +41,7 @@ mod parts;
 mod patience;
 mod pool_file;
 mod process;
+mod shell;
 #[cfg(test)]
 mod suite;
 mod system;
@@ -55,6 +56,7 @@ pub use parts::Parts;
 pub use patience::Patience;
 pub use pool_file::{FileSystem, LostName, PoolFile, Prewrite};
 pub use process::Process;
+pub use shell::quoted;
 
 pub use system::{Call, Fault, Faults, System};
 
