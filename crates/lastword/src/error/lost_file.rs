@@ -1,10 +1,11 @@
 //! Files of an open pool that lost their name or part of their content, and how to rescue the rest.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use medium::LostName;
 
-use super::Error;
+use super::{Error, commands};
 
 /// A file of a pool that lost its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,17 +68,20 @@ pub struct CutFile {
 }
 
 /// Describes the loss, and returns the remedy.
-pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
-    match (file.is_log, closed) {
+pub(super) fn after_cut(file: &CutFile, closed: bool) -> Cow<'static, str> {
+    Cow::Borrowed(match (file.is_log, closed) {
         (true, false) => {
             "the log is no longer whole, and a crash now may lose acknowledged transactions; stop \
              all transactions; under `decoupled` close the pool, which writes all of them to the \
              heap's file; under other designs copy the objects into another pool first"
         }
         (true, true) => {
-            "a pool of `decoupled` has every commit in the heap's file: open it with the option \
-             `without_log` (`lastword pool check --repair --without-log`); a pool of another \
-             design was left as a crash would leave it: restore both files from the same backup"
+            return Cow::Owned(format!(
+                "a pool of `decoupled` has every commit in the heap's file: open it with the \
+                 option `without_log` (`{}`); a pool of another design was left as a crash would \
+                 leave it: restore both files from the same backup",
+                commands::repair_without_log(&file.path)
+            ));
         }
         (false, false) => {
             "the data past the cut is no longer in the file; stop all transactions, and copy what \
@@ -87,7 +91,7 @@ pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
             "the data past the cut is lost, and the pool was left as a crash would leave it; \
              restore both files from the same backup"
         }
-    }
+    })
 }
 
 /// Returns what is safe after the failure that poisoned a pool, and the remedy.
