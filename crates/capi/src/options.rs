@@ -1,4 +1,4 @@
-//! Options of C programs: `lw_options`, and its conversion into [`Options`].
+//! The struct `lw_options` of C programs and its conversion into [`Options`].
 //!
 //! The first field has the size of the struct that the program was compiled with. A program that is
 //! older than the library leaves the later fields at their defaults. A program that is newer may

@@ -79,7 +79,7 @@ unsafe fn start(
     }
 }
 
-/// Creates or opens a pool of a design; `None` for an unknown number.
+/// Creates or opens a pool of a design. Returns `None` for an unknown number.
 fn any(
     path: &Path,
     options: Options,
@@ -102,7 +102,7 @@ fn any(
     }))
 }
 
-/// Checks a pool: whether it opens with these options, and whether it is sound.
+/// Checks whether a pool opens with these options, and whether it is sound.
 ///
 /// # Safety
 /// The arguments are as the header requires.
@@ -191,6 +191,7 @@ pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
     guard(|| {
         // SAFETY: the header requires a handle, and that no other call is in flight.
         let (shell, open) = unsafe { (Shell::of(pool)?, of(pool)?) };
+        // An ending thread may be about to close one of these workers. The lock orders the two.
         let closing = thread::closing();
         // Workers whose threads did not close them. The header requires that none is in a call.
         let workers = open.workers.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -198,6 +199,8 @@ pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
             return Err(status::BUSY);
         }
         workers.into_iter().for_each(worker::close);
+        // All workers are closed, so ending threads need not wait for the pool, which may take
+        // long.
         drop(closing);
         let open = CLOSED.close(shell)?;
         on!(open.pool, pool => pool.close()).map_err(|error| status::of(&error))

@@ -1,10 +1,10 @@
-//! Status codes: how a call ended.
+//! The status codes that C functions return.
 
 use std::ffi::{CStr, c_int};
 
 use lastword::{Error, MediumError, Stop};
 
-/// Defines each status once: its constant here, its name in the header, its number and its text.
+/// Defines each status once, with its constant, its name in the header, its number and its text.
 macro_rules! statuses {
     ($($name:ident $c:literal $number:literal $text:literal,)*) => {
         $(#[doc = $c] pub const $name: c_int = $number;)*
@@ -145,8 +145,8 @@ pub(crate) fn of(error: &Error) -> c_int {
     }
 }
 
-/// Returns the status of a poisoned pool. It follows the cause where the remedy depends on it:
-/// [`IO`] says that durable transactions are safe, which does not hold for lost content.
+/// Returns the status of a poisoned pool. It follows the cause where the remedy depends on it. The
+/// text of [`IO`] says that durable transactions are safe, which does not hold for lost content.
 fn of_poison(cause: &Error) -> c_int {
     match of(cause) {
         status @ (DAMAGED | NAME | PANIC | NO_MEMORY) => status,

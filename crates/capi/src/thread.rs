@@ -12,9 +12,9 @@
 //! | a later thread calls `exit` | by the thread-local, unless a body or a callback runs |
 //!
 //! The first thread needs a key. After its `pthread_exit` the C library runs destructors of keys,
-//! but none of thread-locals (glibc: `__libc_start_call_main`). That also holds when it is the last
-//! thread, where an exit of the process follows. An `exit` runs destructors of thread-locals and
-//! none of keys.
+//! but none of thread-locals (`__libc_start_call_main` of glibc). That also holds when it is the
+//! last thread, where an exit of the process follows. An `exit` runs destructors of thread-locals
+//! and none of keys.
 //!
 //! Workers may stay open at an exit, because their transactions are never committed. A thread that
 //! calls `exit` inside a body or a callback may hold locks of the library, so closing its workers

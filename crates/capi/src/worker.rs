@@ -8,9 +8,9 @@
 //!                           worker
 //! ```
 //!
-//! Two comparisons decide whether an access may run: the owner with this thread, and `tx` with
-//! NULL. Only the owner accesses the state, so it needs no lock. A thread that closes the pool
-//! closes the remaining workers, too. The header requires that no other call is in flight then.
+//! An access may run if the owner is this thread and `tx` is not NULL. Only the owner accesses the
+//! state, so it needs no lock. A thread that closes the pool closes the remaining workers, too. The
+//! header requires that no other call is in flight then.
 //!
 //! A thread is identified by the address of its control block, which a later thread reuses. So a
 //! thread that ends closes its workers (`thread`).
@@ -36,13 +36,14 @@ pub const READ_ONLY: u32 = 1;
 /// A worker and its transaction. All accesses are shared references, because a body that this
 /// module calls also calls this module.
 pub struct State<D: Design> {
-    /// Points into `open`, or to the stack frame that called the body.
+    /// Points into `open`, or to the stack frame that called the body. Atomic because a thread that
+    /// closes the pool reads it, too.
     tx: AtomicPtr<Tx<'static, D>>,
     /// Accessed only through `tx` while `tx` points into it.
     open: Cell<Option<lastword::Open<'static, 'static, D>>>,
     /// Whether a body runs.
     runs: Cell<bool>,
-    /// The status that ended the transaction; 0 if none did.
+    /// The status that ended the transaction, or 0.
     failed: Cell<c_int>,
     /// From a box. Borrowed by `open`, or by the call that runs a body.
     worker: *mut Worker<'static, D>,
@@ -73,6 +74,9 @@ static CLOSED: Closed<AnyState> = Closed::new();
 unsafe fn state(worker: *mut lw_worker) -> Result<&'static AnyState, Status> {
     // SAFETY: the caller guarantees the handle.
     let shell = unsafe { Shell::of(worker) }?;
+    // Relaxed suffices. Only this thread stores its number here. An earlier thread with the same
+    // number stored 0 before it ended. If another thread closes the worker with its pool, the
+    // header requires that the program orders that call and this one.
     if shell.owner.load(Ordering::Relaxed) != thread::number() {
         return Err(not_mine(shell));
     }
@@ -116,6 +120,7 @@ impl<D: Design> State<D> {
         if self.tx.load(Ordering::Relaxed).is_null() {
             return Err(self.why_not());
         }
+        // Take the transaction before `tx` is cleared, so that a running body keeps its own.
         let open = self.open.take().ok_or(status::NESTED)?; // a body commits by its return value
         self.set_tx(ptr::null_mut());
         Ok(open)

@@ -3,11 +3,12 @@
  *
  *   forked PATH DESIGN MEDIUM
  *
- * The first child calls every function of a pool, and each call returns LW_EFORKED. The second child
- * is forked inside a transaction and writes in it. Where the design stores into a mapped file, the
- * child has none of that memory and dies by SIGSEGV; elsewhere its commit returns LW_EFORKED. The
- * parent goes on meanwhile, and closes the pool while a third child lives. The pool opens again with
- * the parent's commits and nothing else. The exit status is the line that failed, modulo 256.
+ * The first child calls every function of a pool, and each call returns LW_EFORKED. The second
+ * child is forked inside a transaction and writes in it. Where the design stores into a mapped
+ * file, the child has none of that memory and dies by SIGSEGV; elsewhere its commit returns
+ * LW_EFORKED. The parent goes on meanwhile, and closes the pool while a third child lives. The pool
+ * opens again with the parent's commits and nothing else. The exit status is the line that failed,
+ * modulo 256.
  */
 #include <lastword.h>
 

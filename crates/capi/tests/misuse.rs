@@ -1,4 +1,4 @@
-//! Misuse of the C functions: each call returns the right status, and no data are lost.
+//! Tests that misuse of the C functions returns the right status and loses no data.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::{CStr, CString, c_int, c_void};

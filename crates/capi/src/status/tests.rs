@@ -1,4 +1,4 @@
-//! Tests of the statuses: their texts, and the status of each variant of an error.
+//! Tests of the texts of statuses, and of the status of each variant of an error.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -91,7 +91,7 @@ fn each_medium_error_has_its_status() {
     assert_all(&table, include_str!("../../../medium/src/error.rs"), of_medium);
 }
 
-/// Returns the error of a pool whose log another program cuts: no other crate can construct it.
+/// Returns the error of a pool whose log another program cuts. No other crate can construct it.
 fn cut() -> Error {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("cut.pool");
