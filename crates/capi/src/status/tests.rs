@@ -108,6 +108,29 @@ fn aborted() -> Error {
     pool.run(|tx| tx.abort::<()>("enough")).unwrap_err()
 }
 
+/// Returns poisoned pools. `LW_EIO` is only right where durable transactions are safe.
+fn poisoned() -> Vec<(&'static str, Error, c_int)> {
+    let truncated = MediumError::Truncated { path: path(), offset: 0, expected: 8, found: 0 };
+    let failed = MediumError::Transfer {
+        operation: "writing",
+        path: path(),
+        offset: 0,
+        bytes: 8,
+        source: system(),
+    };
+    let causes = [
+        (Error::Changed { path: path(), at: 0 }, DAMAGED),
+        (cut(), DAMAGED),
+        (truncated.into(), DAMAGED),
+        (Error::StepPanicked { step: "persist" }, PANIC),
+        (failed.into(), IO),
+        (MediumError::NoMemory { bytes: 8 }.into(), NO_MEMORY),
+        (Error::Thread { source: system() }, IO),
+    ];
+    let poison = |(cause, status)| ("Poisoned", Error::Poisoned { cause: Arc::new(cause) }, status);
+    causes.into_iter().map(poison).collect()
+}
+
 #[test]
 fn each_error_has_its_status() {
     let damage = Damage { wrong: Wrong::Size, offset: 0, expected: 0, found: 1 };
@@ -163,26 +186,6 @@ fn each_error_has_its_status() {
     table.push(("Medium", Error::Medium(MediumError::NoMemory { bytes: 8 }), NO_MEMORY));
     table.push(("Aborted", aborted(), INVALID));
     table.push(("Cut", cut(), DAMAGED));
-    let poisoned = |cause| Error::Poisoned { cause: Arc::new(cause) };
-    let truncated = MediumError::Truncated { path: path(), offset: 0, expected: 8, found: 0 };
-    let failed = MediumError::Transfer {
-        operation: "writing",
-        path: path(),
-        offset: 0,
-        bytes: 8,
-        source: system(),
-    };
-    // `LW_EIO` says that durable transactions are safe.
-    for (cause, status) in [
-        (Error::Changed { path: path(), at: 0 }, DAMAGED),
-        (cut(), DAMAGED),
-        (truncated.into(), DAMAGED),
-        (Error::StepPanicked { step: "persist" }, PANIC),
-        (failed.into(), IO),
-        (MediumError::NoMemory { bytes: 8 }.into(), NO_MEMORY),
-        (Error::Thread { source: system() }, IO),
-    ] {
-        table.push(("Poisoned", poisoned(cause), status));
-    }
+    table.extend(poisoned());
     assert_all(&table, include_str!("../../../lastword/src/error.rs"), of);
 }
