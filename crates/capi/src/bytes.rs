@@ -52,6 +52,8 @@ pub(crate) fn write_bytes(
         {
             *head = tx.read(Addr::new(object, first))?;
         }
+        // The last word needs a read only if the bytes end inside it. If it is also the first word,
+        // the read above may have covered it.
         let last = words.len().saturating_sub(1);
         if !end.is_multiple_of(8) && (last > 0 || from == 0) {
             words[last] = tx.read(Addr::new(object, first.wrapping_add(8 * last as u64)))?;

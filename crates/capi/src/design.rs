@@ -21,7 +21,7 @@ pub(crate) enum Any<E: Each> {
     Plain(E::Of<Plain>),
 }
 
-/// Selects [`Pool`].
+/// Selects [`Pool`]. A type cannot be passed without its parameter, so this marker stands for it.
 pub(crate) struct Pools;
 
 impl Each for Pools {

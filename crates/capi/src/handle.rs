@@ -15,7 +15,8 @@ use crate::{Status, status};
 /// Closed shells that wait before the oldest one is reused.
 const KEPT: usize = 1024;
 
-/// The target of a handle.
+/// The target of a handle. Its alignment keeps the owners of different handles off one cache line,
+/// since every access reads its own.
 #[repr(C, align(64))]
 pub struct Shell<T> {
     /// The only thread that may access the value. 0 if all may, and after closing.
@@ -42,6 +43,8 @@ impl<T> Closed<T> {
     /// Returns a handle to the value, for this owner or, with 0, for all threads.
     pub(crate) fn open(&self, inside: T, owner: usize) -> *mut Shell<T> {
         let mut closed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The queue is first in, first out, so the oldest closed handle is reused. Newer ones are
+        // more likely to be used by mistake.
         let reused = if closed.len() > KEPT { closed.pop_front() } else { None };
         let shell = reused.unwrap_or_else(|| Box::leak(Box::new(Shell::empty())));
         shell.owner.store(owner, Ordering::Relaxed);
@@ -55,6 +58,7 @@ impl<T> Closed<T> {
 
     /// Closes a shell and returns its value.
     pub(crate) fn close(&self, shell: &'static Shell<T>) -> Result<T, Status> {
+        // Of two calls that close the same handle, only one gets the value.
         if !shell.is_open.swap(false, Ordering::AcqRel) {
             return Err(status::CLOSED);
         }

@@ -51,9 +51,11 @@ pub extern "C" fn lw_strerror(status: c_int) -> *const c_char {
     status::text(status).as_ptr()
 }
 
-/// Runs the work of a function and returns its status. Catches panics.
+/// Runs the work of a function and returns its status. Catches panics, which must not unwind into
+/// C.
 #[inline(always)]
 fn guard(work: impl FnOnce() -> Result<(), Status>) -> c_int {
+    // An access that panics marks its transaction as failed, so no later call uses it.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => status::OK,
         Ok(Err(status)) => status,

@@ -167,6 +167,7 @@ impl lw_options {
         if self.message.is_null() || self.message_bytes == 0 {
             return;
         }
+        // Cut between characters, so that the message stays valid UTF-8.
         let mut end = text.len().min(self.message_bytes as usize - 1);
         while !text.is_char_boundary(end) {
             end -= 1;
@@ -183,6 +184,7 @@ impl lw_options {
 /// struct ends inside a field.
 fn known(size: usize) -> Result<usize, Status> {
     let all = size_of::<lw_options>();
+    // An older struct ends where a later field begins. A newer one is longer than this one.
     let is_end =
         FIELDS[1..].iter().any(|(_, end)| *end == size) || (all..=SIZE_MAX).contains(&size);
     if is_end { Ok(size.min(all)) } else { Err(status::INVALID) }
@@ -200,6 +202,7 @@ pub unsafe extern "C" fn lw_options_default(options: *mut lw_options, size: u64)
             return Err(status::INVALID);
         }
         let known = known(bytes)?;
+        // Clear the fields of later versions, too. Zero is their default.
         let defaults = lw_options { size, ..lw_options::DEFAULT };
         // SAFETY: the caller's struct has `size` bytes.
         unsafe {

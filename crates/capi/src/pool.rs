@@ -86,6 +86,7 @@ fn any(
     design: u32,
     is_new: bool,
 ) -> Result<Option<Any<Pools>>, Error> {
+    // The type of the pool follows from the arm.
     macro_rules! pool {
         () => {
             if is_new { Pool::create_as(path, options)? } else { Pool::open_as(path, options)? }
@@ -141,6 +142,7 @@ unsafe fn look(
     match (opening, found.is_sound()) {
         (status::OK, true) => Ok(()),
         (status::OK, false) => {
+            // The pool opens despite its damage, so `opens` and the result differ.
             let worst = found.findings.iter().max_by_key(|one| one.severity());
             report(&worst.map(ToString::to_string).unwrap_or_default());
             Err(status::DAMAGED)
@@ -202,6 +204,7 @@ pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
         // All workers are closed, so ending threads need not wait for the pool, which may take
         // long.
         drop(closing);
+        // From here on the handle is closed, whatever the design's close returns.
         let open = CLOSED.close(shell)?;
         on!(open.pool, pool => pool.close()).map_err(|error| status::of(&error))
     })
@@ -220,6 +223,8 @@ pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *m
         let root = on!(&open.pool, pool => {
             // A worker for this call alone, since a design with one worker needs it later.
             pool.worker().and_then(|mut worker| worker.run(|tx| {
+                // One transaction reads and allocates, so concurrent first calls agree on the
+                // object.
                 let root = tx.root()?;
                 if root != 0 {
                     // Only a write checks the end of an object, so write the present value.
@@ -308,6 +313,7 @@ pub unsafe extern "C" fn lw_pool_on_durable(
         let argument = Argument(argument);
         let listener = move |outcome: Result<(), Error>| {
             let status = outcome.err().map_or(status::OK, |error| status::of(&error));
+            // A thread that exits inside the callback must not close its workers.
             thread::call_back(|| notify(argument.get(), status));
         };
         let registered = on!(&open.pool, pool => {

@@ -121,6 +121,7 @@ pub(crate) fn call_back(callback: impl FnOnce()) {
     let set = |on| OPENED.try_with(|opened| opened.calls_back.replace(on)).unwrap_or(on);
     // A callback may run inside another one, because a wait runs callbacks.
     let before = set(true);
+    // A panic cannot skip the reset below, because a callback is a C function.
     callback();
     set(before);
 }
@@ -134,6 +135,7 @@ impl Opened {
     /// Closes the workers of an ending thread.
     fn close(&self) {
         let workers = self.workers.take();
+        // A thread that ends inside a callback exits the process. It may hold locks of the library.
         if workers.is_empty() || self.calls_back.get() {
             return;
         }

@@ -204,6 +204,7 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
         let handle = CLOSED.open(AnyState(state), thread::number());
         // SAFETY: the handle comes from `open`.
         let shell = unsafe { Shell::of(handle) }?;
+        // Both the pool and the thread remember the worker, since either may end first.
         open.workers.lock().unwrap_or_else(PoisonError::into_inner).push(shell);
         thread::opens(shell);
         // SAFETY: `worker` is not NULL, and the header requires a valid pointer.
@@ -254,6 +255,7 @@ pub(crate) fn close(shell: &'static lw_worker) {
 /// runs, because the thread then exits the process from that body.
 pub(crate) fn close_of_ending_thread(shell: &'static lw_worker) {
     // The pool's closing may have closed it, and another thread may have reopened the shell since.
+    // The caller holds the lock of `closing`, which orders the relaxed load after that closing.
     let is_own = shell.owner.load(Ordering::Relaxed) == thread::number();
     let runs = || shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.runs.get()));
     if is_own && !runs() {
@@ -273,6 +275,7 @@ pub unsafe extern "C" fn lw_run(
     guard(|| {
         // SAFETY: the header requires a handle.
         let inside = unsafe { state(worker) }?;
+        // Reject unknown flags, so that a later version can define them.
         let Some(body) = body.filter(|_| flags & !READ_ONLY == 0) else {
             return Err(status::INVALID);
         };
@@ -295,11 +298,14 @@ fn run<D: Design>(
     state.is_free()?;
     let mut returned = status::OK;
     let body = |tx: &mut Tx<'_, D>| {
+        // The body reaches its transaction by the handle, through `tx`. While `runs` is set, the
+        // calls that end a transaction return LW_ENESTED.
         state.set_tx(tx);
         state.runs.set(true);
         returned = body();
         state.runs.set(false);
         state.set_tx(ptr::null_mut());
+        // Only a panic sets `failed` inside a body, and it decides over the body's own value.
         if state.failed.replace(status::OK) != status::OK {
             returned = status::PANIC;
         }
@@ -337,6 +343,9 @@ fn begin<D: Design>(state: &State<D>, reads_only: bool) -> Result<(), Status> {
     state.is_free()?;
     // SAFETY: this thread owns the worker, and no transaction borrows it.
     let worker = unsafe { &mut *state.worker };
+    // The transaction borrows the worker and outlives this call. So it is stored beside the worker,
+    // and
+    // `close` drops it first.
     let open = worker.begin(reads_only).map_err(|error| status::of(&error))?;
     state.open.set(Some(open));
     // SAFETY: this thread owns the worker. From here on, accesses go through `tx` alone.
@@ -357,6 +366,7 @@ pub unsafe extern "C" fn lw_commit(worker: *mut lw_worker, id: *mut u64) -> c_in
                 Ok(None) => Err(status::CONFLICT),
                 Err(error) => Err(status::of(&error)),
             };
+            // A failed commit still needs lw_abort, so remember its status.
             it.failed.set(done.err().unwrap_or(status::OK));
             done
         })?;
@@ -386,6 +396,7 @@ pub unsafe extern "C" fn lw_read(
     offset: u64,
     value: *mut u64,
 ) -> c_int {
+    // Checked before the transaction, which therefore stays open.
     if value.is_null() {
         return status::INVALID;
     }
