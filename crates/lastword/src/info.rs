@@ -8,7 +8,7 @@ use words::TxId;
 use crate::perform::records_of;
 use crate::shadow::PAGE_BYTES;
 use crate::superblock::{Superblock, exact_name, name};
-use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Undo};
+use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Snapshot, Undo};
 
 /// A pool's description. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +169,7 @@ impl Info {
         medium: Medium,
         log: Option<(&PoolFile, LogPath)>,
     ) -> Info {
+        let by_record = writes_records(&name(&superblock.design));
         let file_system = file.file_system().ok();
         let in_memory = file_system.is_none_or(|fs| fs.is_in_memory());
         Info {
@@ -192,8 +193,12 @@ impl Info {
                 Medium::Dax | Medium::PersistentCache => file.is_dax(),
                 Medium::Emulated { .. } => false,
             },
-            log_path: log.map(|(_, path)| path),
-            page_cache: log.filter(|(_, path)| !path.direct).map(|(log, _)| why_page_cache(log)),
+            log_path: log.map(|(_, path)| if by_record { RECORD_PATH } else { path }),
+            page_cache: match log {
+                Some(_) if by_record => Some("the design writes single records".into()),
+                Some((log, path)) if !path.direct => Some(why_page_cache(log)),
+                _ => None,
+            },
             group: superblock.group,
             compress: superblock.compress,
         }
@@ -224,6 +229,14 @@ impl Info {
             compress: false,
         })
     }
+}
+
+/// The path of single records. They are not made of whole blocks, as direct writes must be.
+const RECORD_PATH: LogPath = LogPath { io_uring: false, direct: false };
+
+/// Whether workers of this design write their records themselves, and not in groups.
+pub(crate) fn writes_records(design: &str) -> bool {
+    [Undo::NAME, Redo::NAME, Snapshot::NAME].iter().any(|name| design.starts_with(name))
 }
 
 /// The ownership records of a pool of this design.
