@@ -1,4 +1,4 @@
-//! The shared library says its name, so that programs find a later version of the same ABI.
+//! Sets the SONAME of the shared library, so that programs find a later version of the same ABI.
 
 fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {

@@ -1,5 +1,6 @@
-//! What the C ABI costs: TATP's Update Location through it and in Rust, on one pool, in interleaved
-//! rounds of processes of their own; and one access.
+//! Benchmark of the C ABI against Rust, with TATP's Update Location and with single accesses.
+//!
+//! Both languages run on one pool, in interleaved rounds, each in a process of its own.
 //!
 //!     cargo bench -p lastword-capi --bench cost
 
@@ -15,7 +16,7 @@ const TRANSACTIONS: u64 = 1_000_000;
 const ACCESSES: u64 = 4_000_000;
 const ROUNDS: u64 = 9;
 
-/// Emulated memory, as `lastword run` has it.
+/// Emulated memory, with the defaults of `lastword run`.
 const MEDIUM: Medium =
     Medium::Emulated { latency_cycles: 1000, bandwidth_bytes_per_second: 16_000_000_000 };
 
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The Rust side, alone.
+/// Runs a round of the Rust side.
 fn rust(path: &Path, transactions: u64, seed: u64) -> Result<(), Box<dyn Error>> {
     let pool = Pool::open(path, Options::new())?;
     let mut worker = pool.worker()?;
@@ -88,13 +89,13 @@ fn compare() -> Result<(), Box<dyn Error>> {
     let mut worker = pool.worker()?;
     let tatp = TatpHash::open(&mut worker)?.ok_or("no tatp-hash in the pool")?;
     match tatp.check(&mut worker)?.first() {
-        None => println!("the workload's own check finds nothing wrong"),
+        None => println!("the workload's check found no problem"),
         Some(wrong) => return Err(wrong.to_string().into()),
     }
     Ok(())
 }
 
-/// Builds the C side against one of the libraries.
+/// Builds the C side with one of the libraries.
 fn build(dir: &Path, kind: &str) -> Result<PathBuf, Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let own = std::env::current_exe()?;
@@ -113,10 +114,10 @@ fn build(dir: &Path, kind: &str) -> Result<PathBuf, Box<dyn Error>> {
             compiler.arg(&so).arg(format!("-Wl,-rpath,{}", dir.display()));
         }
     }
-    if compiler.status()?.success() { Ok(program) } else { Err("cc has failed".into()) }
+    if compiler.status()?.success() { Ok(program) } else { Err("cc failed".into()) }
 }
 
-/// The numbers that a program prints.
+/// Runs a program and returns the numbers that it prints.
 fn all(command: &mut Command) -> Result<Vec<f64>, Box<dyn Error>> {
     let output = command.output()?;
     if !output.status.success() {
@@ -127,7 +128,7 @@ fn all(command: &mut Command) -> Result<Vec<f64>, Box<dyn Error>> {
 }
 
 fn one(command: &mut Command) -> Result<f64, Box<dyn Error>> {
-    Ok(*all(command)?.first().ok_or("it prints nothing")?)
+    Ok(*all(command)?.first().ok_or("the program printed nothing")?)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,6 +1,6 @@
 /*
- * TATP's Update Location on a pool that the Rust workload `tatp-hash` has loaded, through the C
- * ABI: what the Rust code of crates/workloads/src/tatp.rs does, with the same table.
+ * TATP's Update Location through the C ABI, on a pool that the Rust workload `tatp-hash` loaded. It
+ * does the work of crates/workloads/src/tatp.rs on the same table.
  *
  *   tatp POOL run|parts TRANSACTIONS SEED    prints the nanoseconds of a transaction
  *   tatp POOL access    ACCESSES             ... of an lw_read and an lw_write, in one transaction
@@ -13,7 +13,7 @@
 
 #include "lastword.h"
 
-/* The hash map of crates/collections: a bucket is a key and a value. */
+/* The hash map of crates/collections, whose buckets are a key and a value. */
 #define BUCKET_BYTES 16
 #define ROW_BYTES 64
 #define CELL 48
@@ -22,7 +22,7 @@ struct map {
     uint64_t first, buckets, seed;
 };
 
-/* What hangs on the workload's root. */
+/* The tables that the workload's root points to. */
 struct tables {
     struct map by_number;
     uint64_t first, subscribers;
@@ -33,14 +33,14 @@ struct client {
     uint64_t random[4], key, stamp;
 };
 
-static void fail(const char *what, int status) {
-    fprintf(stderr, "%s: %s\n", what, lw_strerror(status));
+static void fail(const char *call, int status) {
+    fprintf(stderr, "%s: %s\n", call, lw_strerror(status));
     exit(1);
 }
 
-static void must(const char *what, int status) {
+static void must(const char *call, int status) {
     if (status != LW_OK)
-        fail(what, status);
+        fail(call, status);
 }
 
 static uint64_t now(void) {
@@ -53,7 +53,7 @@ static uint64_t rotate(uint64_t word, int by) {
     return word << by | word >> (64 - by);
 }
 
-/* xoshiro256++, as the Rust client. */
+/* xoshiro256++, as in the Rust client. */
 static uint64_t draw(uint64_t s[4]) {
     uint64_t result = rotate(s[0] + s[3], 23) + s[0], t = s[1] << 17;
     s[2] ^= s[0];
@@ -70,13 +70,13 @@ static uint64_t hash(uint64_t key) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The value that says which transaction wrote it under this key. */
+/* Returns the value that identifies its writer and its key. */
 static uint64_t stamped(uint64_t stamp, uint64_t key) {
     uint64_t check = ((stamp ^ rotate(key, 32)) + 1) * 0x9e3779b97f4a7c15u >> 58;
     return stamp | check << 58;
 }
 
-/* The value of a key; 0: it is not there. */
+/* Reads the value of a key; 0 for a missing key. */
 static int lookup(lw_worker *worker, const struct map *map, uint64_t key, uint64_t *value) {
     uint64_t mask = map->buckets - 2, bucket = hash(key ^ map->seed) >> 20 & mask;
     for (;;) {
@@ -105,7 +105,7 @@ static int update_location(lw_worker *worker, void *argument) {
                     stamped(client->stamp, client->key));
 }
 
-/* The same in parts, again and again until it is through. */
+/* Runs the transaction in parts, until it commits. */
 static int in_parts(lw_worker *worker, struct client *client) {
     for (;;) {
         int status = lw_begin(worker, 0);
@@ -128,7 +128,7 @@ static void next(struct client *client) {
     client->stamp++;
 }
 
-/* The tables of the pool. */
+/* Reads the addresses of the tables. */
 static int find(lw_worker *worker, void *argument) {
     struct client *client = argument;
     uint64_t root = client->key, parts;
@@ -159,7 +159,7 @@ static int access_words(lw_worker *worker, void *argument) {
     }
     it->read = middle - began;
     it->written = now() - middle;
-    return 1; /* it is not to be kept */
+    return 1; /* abort, since the values are of no use */
 }
 
 int main(int count, char **arguments) {

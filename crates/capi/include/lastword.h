@@ -1,9 +1,9 @@
 /*
  * lastword.h - durable memory transactions.
  *
- * Data lives in a pool: a file PATH, and on LW_FILE its log, PATH.log. Programs
- * read and write it in transactions, at the speed of memory; what is committed
- * and durable survives a crash, a kill or a power cut, whole.
+ * A pool holds data in a file PATH and, on LW_FILE, in its log PATH.log. Programs read and
+ * write the data in transactions, at the speed of memory. A durable transaction survives a
+ * crash, a kill or a power failure as a whole.
  *
  *   lw_pool *pool;  lw_worker *worker;  uint64_t account, cents, id;  int status;
  *   lw_pool_create("bank.pool", NULL, &pool);
@@ -18,45 +18,41 @@
  *   } while (status == LW_CONFLICT);
  *   if (!status) status = lw_pool_wait(pool, id); durable
  *
- * Objects. Memory is cut into objects of 1 to 1024 bytes. An object's address
- * is a number that stays the same for as long as the object lives: store it in
- * other objects. It means nothing outside of its pool; 0 is no object. A place
- * is an object's address and an offset in bytes. What is larger is an array of
- * blocks: lw_array_reserve. An object takes 16 bytes besides its own, rounded up
- * to a class of sizes; a class takes memory by 64 KiB and keeps it: what is freed
- * is for objects of that class. A pool of less than 1 MiB holds little.
+ * Objects. Memory consists of objects of 1 to 1024 bytes. The address of an object is a number
+ * that does not change while the object lives, so programs store it in other objects. It is
+ * valid in its pool only, and 0 is no object. Functions take an address and an offset in bytes.
+ * Larger data go into an array of blocks (lw_array_reserve). An object takes 16 bytes beside its
+ * own, rounded up to a size class. A class takes memory in units of 64 KiB and keeps it: freed
+ * memory serves objects of the same class. A pool of less than 1 MiB holds little.
  *
- * Status. Functions return LW_OK (0) or one of the negative numbers below;
- * outputs come last, and are set only with LW_OK; an output pointer may be NULL
- * where the word "or NULL" stands. A closed handle (until 1024 others have been
- * closed), a wrong thread, a NULL and a write to a wild address are found and
- * answered; so is a read outside of the pool.
+ * Status. Functions return LW_OK (0) or one of the negative numbers below. Outputs come last
+ * and are set only with LW_OK. An output pointer may be NULL where "or NULL" stands. The library
+ * detects a closed handle (until 1024 others were closed), a wrong thread, a NULL, a write to
+ * a wild address and a read outside the pool, and returns a status.
  *
- * Errors inside a transaction. What is refused before the transaction is asked
- * (LW_EINVAL, LW_ENESTED, LW_ETHREAD) leaves it as it was. After any other error
- * of one of its calls it has had no effect, and every later call in it answers
- * the same: call lw_abort. With LW_CONFLICT another transaction was in the way:
- * abort, and begin again. lw_run does both.
+ * Errors inside a transaction. LW_EINVAL, LW_ENESTED and LW_ETHREAD reject a call before it
+ * reaches the transaction, which stays as it was. Any other error ends the transaction without
+ * effect, and every later call in it returns the same error: call lw_abort. After LW_CONFLICT
+ * abort and begin again. lw_run does both.
  *
- * Durability. When lw_commit or lw_run returns, the transaction is visible to
- * others. It is durable when its ID is: with LW_SYNC, and with the designs
- * LW_UNDO, LW_REDO and LW_SNAPSHOT, on return; else some milliseconds later, or
- * when lw_pool_wait or lw_pool_flush returns (without threads of the pool's own
- * only then). Transactions become durable in the order of their IDs. A
- * transaction that has only read has the ID of the last one that it may have
- * seen: wait for it before you tell the world.
+ * Durability. When lw_commit or lw_run returns, other threads see the transaction. It is
+ * durable when its ID is. With LW_SYNC, and under LW_UNDO, LW_REDO and LW_SNAPSHOT, that is on
+ * return. Otherwise it is some milliseconds later, or when lw_pool_wait or lw_pool_flush returns
+ * (only then if options.threads is 0). Transactions become durable in the order of their IDs. A
+ * read-only transaction has the ID of the last transaction that it may have seen: wait for it
+ * before the program reports the data to others.
  *
- * Isolation. Serializable; under LW_SNAPSHOT snapshot isolation (lw_protect);
- * under LW_PLAIN none, and what is aborted stays.
+ * Isolation. Transactions are serializable. LW_SNAPSHOT has snapshot isolation (lw_protect).
+ * LW_PLAIN has no isolation, and its aborts keep all writes.
  *
- * Threads. A pool may be used by all threads at once. A worker is used and closed by the
- * thread that has opened it; a thread that ends closes its workers, and aborts what is open
- * in them. One thread has one transaction at a time. Other threads wait for what an open
- * transaction has read and written: end it soon, and wait for nothing in it. lw_run runs a
- * body that conflicts often alone in the end. A call that waits for one transaction longer
- * than patience_ms ends with LW_EHELDUP and no effect. Nothing here may be called by a
- * signal handler. In a child after fork calls return LW_EFORKED; do not fork in a
- * transaction: on mapped media an access of the child to it is SIGSEGV.
+ * Threads. All threads may use a pool at once. Only the thread that opened a worker uses and
+ * closes it. A thread that ends closes its workers and aborts their open transactions. A thread
+ * has one transaction at a time. Other threads wait for the words that an open transaction has
+ * read and written, so end it soon and wait for nothing inside it. A transaction that conflicts
+ * often runs alone in the end. A call that waits for one transaction longer
+ * than patience_ms ends with LW_EHELDUP and no effect. No
+ * function may be called in a signal handler. In a child after fork calls return LW_EFORKED. Do
+ * not fork inside a transaction: on mapped media its accesses in the child are SIGSEGV.
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H
@@ -72,173 +68,176 @@ extern "C" {
 #define LW_VERSION_MINOR 1
 #define LW_VERSION_PATCH 0
 
-/* Status. lw_strerror has them in words. */
+/* Statuses. lw_strerror returns their texts, with the remedies. */
 #define LW_OK 0
-#define LW_CONFLICT -1       /* another transaction was in the way: abort, begin again */
-#define LW_EINVAL -2         /* NULL, or a number that no argument can have */
-#define LW_ECLOSED -3        /* a handle that was closed */
-#define LW_ETHREAD -4        /* the worker is another thread's */
-#define LW_ENESTED -5        /* not inside a transaction: this thread has one */
-#define LW_EIDLE -6          /* the worker has no transaction: lw_begin first */
+#define LW_CONFLICT -1       /* conflict with another transaction: abort, begin again */
+#define LW_EINVAL -2         /* an argument is NULL or out of range */
+#define LW_ECLOSED -3        /* the handle is closed */
+#define LW_ETHREAD -4        /* the worker belongs to another thread */
+#define LW_ENESTED -5        /* this thread has an open transaction */
+#define LW_EIDLE -6          /* the worker has no open transaction: lw_begin first */
 #define LW_EADDRESS -7       /* no such word in a live object of this pool */
-#define LW_EFULL -8          /* the heap has no room: free something, or take a larger pool */
-#define LW_ETOOLARGE -9      /* larger than ring or log hold: split it, or see lw_options */
-#define LW_EREADONLY -10     /* a write in a transaction that only reads */
-#define LW_EBUSY -11         /* a transaction is open; or another process has the pool open */
-#define LW_EWORKERS -12      /* no more workers: close one, or take a larger log (not LW_PLAIN) */
-#define LW_EHELDUP -13       /* a transaction that does not end keeps what this one needs */
-#define LW_EEXIST -14        /* there is a pool of that name, or its log */
-#define LW_ENOENT -15        /* there is no such file */
-#define LW_EIO -16           /* the system refused a call; or it failed before: close, reopen */
-#define LW_EDAMAGED -17      /* no pool, or damaged: restore it from a copy */
-#define LW_EMISMATCH -18     /* another layout, format, medium or root than was asked for */
-#define LW_ENOTDURABLE -19   /* the design keeps nothing */
-#define LW_EUNKNOWN -20      /* an ID that the pool has not given out */
-#define LW_EPANIC -21        /* a bug in Lastword; the handle is of no use any more */
-#define LW_EFORKED -23       /* a forked child: the pool is its parent's; nothing was done */
+#define LW_EFULL -8          /* the heap is full: free objects, or create a larger pool */
+#define LW_ETOOLARGE -9      /* exceeds the ring or the log: split it, or see lw_options */
+#define LW_EREADONLY -10     /* a write in a read-only transaction */
+#define LW_EBUSY -11         /* a transaction is open, or another process has the pool open */
+#define LW_EWORKERS -12      /* no free worker: close one, or create a larger log */
+#define LW_EHELDUP -13       /* a transaction that does not end blocks this one */
+#define LW_EEXIST -14        /* the pool or its log exists */
+#define LW_ENOENT -15        /* the file or its directory does not exist */
+#define LW_EIO -16           /* the system refused a call, now or earlier: close, reopen */
+#define LW_EDAMAGED -17      /* not a pool, or damaged: data may be lost; restore a backup */
+#define LW_EMISMATCH -18     /* another layout, format, medium or root than requested */
+#define LW_ENOTDURABLE -19   /* the design is not durable */
+#define LW_EUNKNOWN -20      /* an ID that the pool has not assigned */
+#define LW_EPANIC -21        /* a bug in Lastword; the handle is unusable */
+#define LW_EFORKED -23       /* a forked child: the pool is its parent's; no effect */
 #define LW_ENAME -22         /* a file of the pool was removed or replaced while it was open */
+#define LW_ENOMEM -24        /* no memory for the pool; no committed transaction is lost */
+#define LW_EPLACE -25        /* the path cannot hold a pool: options.message has the reason */
 
-/* Designs: how atomic durability is reached (docs/designs). */
-#define LW_DECOUPLED 0 /* run in memory, persist behind, reproduce later (DudeTM) */
-#define LW_SNAPSHOT 1  /* copies of objects; readers wait for nobody (Pisces) */
-#define LW_UNDO 2      /* in place; what words were is durable before each first write */
-#define LW_REDO 3      /* in a buffer; what words become is durable at commit */
-#define LW_VOLATILE 4  /* memory alone: nothing is kept, and no file is made */
-#define LW_PLAIN 5     /* memory alone: no isolation, nothing taken back; one worker */
+/* Designs: how transactions become atomic and durable (docs/designs). */
+#define LW_DECOUPLED 0 /* run in memory, persist in the background, reproduce later (DudeTM) */
+#define LW_SNAPSHOT 1  /* object copies; readers never wait (Pisces) */
+#define LW_UNDO 2      /* in place; logs a word's old value durably before its first write */
+#define LW_REDO 3      /* buffered; logs the new values durably at commit */
+#define LW_VOLATILE 4  /* memory alone, no file */
+#define LW_PLAIN 5     /* memory alone, no isolation, no roll-back, one worker */
 
-/* Media: what makes bytes durable. */
-#define LW_MEDIUM_DEFAULT 0   /* a file; of a pool that is there, its own */
+/* Media: how bytes become durable. */
+#define LW_MEDIUM_DEFAULT 0   /* of a new pool LW_FILE (LW_DAX if there), else the pool's own */
 #define LW_FILE 1             /* any disk */
 #define LW_DAX 2              /* persistent memory */
-#define LW_PERSISTENT_CACHE 3 /* memory that is kept with its caches */
-#define LW_EMULATED 4         /* memory with the delays of a device, to measure */
+#define LW_PERSISTENT_CACHE 3 /* persistent memory with persistent caches */
+#define LW_EMULATED 4         /* memory with the delays of a device, for measurements */
 
 /* When a commit returns. */
 #define LW_ASYNC 0 /* when it is visible */
 #define LW_SYNC 1  /* when it is durable */
 
 /* Flags of lw_begin and lw_run. */
-#define LW_READ_ONLY 1u /* it sees one moment, and a write is LW_EREADONLY */
+#define LW_READ_ONLY 1u /* reads one snapshot, and a write is LW_EREADONLY */
 
-/* Blocks of an array: so many bytes each, and so far from each other. */
+/* Bytes of a block of an array, and the distance between blocks. */
 #define LW_BLOCK_BYTES 256u
 #define LW_BLOCK_STRIDE 272u
-/* Bytes of an object at most. */
+/* Most bytes of an object. */
 #define LW_OBJECT_BYTES_MAX 1024u
 
 typedef struct lw_pool lw_pool;
 typedef struct lw_worker lw_worker;
 
-/* Always filled by lw_options_default first, so that fields may be added. */
+/* Call lw_options_default first, so that later versions can add fields. Each comment names
+   the field's default. */
 typedef struct lw_options {
-    uint64_t size;           /* of this struct, as the program knows it */
+    uint64_t size;           /* of this struct, as compiled into the program */
     uint32_t design;         /* LW_DECOUPLED */
     uint32_t medium;         /* LW_MEDIUM_DEFAULT */
     uint32_t durability;     /* LW_ASYNC */
-    uint32_t threads;        /* that bring words home; 1. 0: none, who waits does their work */
-    uint64_t bytes;          /* of a new pool's heap; 64 MiB. All disk space is taken at once */
+    uint32_t threads;        /* reproduce threads; 1. 0: none, and threads that wait do the work */
+    uint64_t bytes;          /* of a new pool's heap; 64 MiB. All disk space is allocated at once */
     uint64_t log_bytes;      /* of a new pool's log; 64 MiB. A quarter bounds one transaction */
-    const char *layout;      /* of the program's data, at most 32 bytes; "". It and */
-    uint64_t layout_version; /* 0; are equal whenever a pool is opened */
-    char *message;           /* NULL, or where create and open put what went wrong, or "" */
-    uint64_t message_bytes;  /* room there, with the 0 at the end */
-    uint64_t ring_entries;   /* of 16 bytes, a worker; 2^20. 8 bytes each bound one transaction */
+    const char *layout;      /* name of the data's layout, at most 32 bytes; "". Name and */
+    uint64_t layout_version; /* version (0) must be equal at every opening */
+    char *message;           /* NULL, or buffer for the error of create, open and check, or "" */
+    uint64_t message_bytes;  /* its size, with the final 0 */
+    uint64_t ring_entries;   /* 16 bytes each, per worker; 2^20. 8 bytes each bound a transaction */
     uint64_t patience_ms;    /* before LW_EHELDUP; 10000 */
-    uint64_t without_log;    /* 1: a pool closed cleanly gets a new log for one that is lost; 0 */
+    uint64_t without_log;    /* 1: make a new log for a cleanly closed pool that lost its own; 0 */
     uint64_t ownership_records; /* locks of the transactional memory; 0: by heap and cores */
 } lw_options;
 
-/* (major << 16 | minor << 8 | patch) of the library. */
+/* Returns (major << 16 | minor << 8 | patch) of the library. */
 uint32_t lw_version(void);
-/* What a status means and what to do. Never NULL; valid for ever. */
+/* Returns the meaning of a status and the remedy. Never NULL, always valid. */
 const char *lw_strerror(int status);
-/* Fills in the defaults. `size` is sizeof(lw_options). LW_EINVAL. */
+/* Sets the defaults. `size` is sizeof(lw_options). LW_EINVAL. */
 int lw_options_default(lw_options *options, uint64_t size);
 
-/* Makes a pool at `path` and opens it. Durable on return; after a crash before that
-   there is none. `options` or NULL. LW_EEXIST, LW_ENOENT: no such directory, LW_EIO (no room on
-   the disk, too), LW_EINVAL. */
+/* Creates a pool at `path` and opens it. Durable on return; a crash before that leaves none.
+   `options` or NULL. LW_EEXIST, LW_ENOENT (no such directory), LW_EPLACE, LW_ENOMEM, LW_EIO (also
+   a full disk), LW_EINVAL. */
 int lw_pool_create(const char *path, const lw_options *options, lw_pool **pool);
-/* Opens a pool, and recovers what a crash has left. Sizes are the pool's own. `options`
-   or NULL. LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH, LW_ENOTDURABLE, LW_EIO, LW_EINVAL:
-   nothing is changed then. */
+/* Opens a pool, and recovers it after a crash. Sizes are the pool's own. `options` or NULL.
+   LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH, LW_ENOTDURABLE, LW_EPLACE, LW_ENOMEM, LW_EIO,
+   LW_EINVAL: no committed transaction is lost then. */
 int lw_pool_open(const char *path, const lw_options *options, lw_pool **pool);
-/* Looks at a pool and writes nothing. `opens` or NULL: the status of lw_pool_open with these
-   options, which may be NULL; their `message` says why. LW_EDAMAGED: there is damage, whether it
-   opens or not. Else as lw_pool_open. Takes as much memory as the heap. */
+/* Checks a pool and writes nothing. `options` or NULL: their `message` has the reason. `opens` or
+   NULL: the status that lw_pool_open would return with these options. LW_EDAMAGED: the pool has
+   damage, whether it opens or not. Otherwise as lw_pool_open. Takes as much memory as the heap. */
 int lw_pool_check(const char *path, const lw_options *options, int *opens);
-/* Makes all durable, closes the workers that are left, and the pool; it is closed whatever the
-   answer, but with LW_EBUSY: a transaction is open. No other call may be under way, nor a
-   transaction of this thread. LW_EIO: as after a crash. LW_ENAME: closed cleanly; descriptors
-   of its files stay open until the process ends, so that their content can be copied. */
+/* Makes all transactions durable, and closes the remaining workers and the pool. The pool is closed
+   with every status but LW_EBUSY (a transaction is open). No other call may be in flight, and this
+   thread may have no transaction. LW_EIO: as after a crash. LW_ENAME: closed cleanly, and the
+   descriptors of its files stay open until the process ends, for a copy of their content. */
 int lw_pool_close(lw_pool *pool);
-/* The pool's first object, from which all others are reached: at the first call it is made,
-   of `bytes` zeros, 1 to 1024. LW_EMISMATCH: it has fewer. A transaction of its own, in a worker of
-   its own: as lw_worker_open and lw_run. */
+/* Returns the pool's first object, from which the program reaches all others. The first call
+   allocates it, with `bytes` zeros, 1 to 1024. LW_EMISMATCH: it is smaller. Runs a transaction in a
+   worker of its own, with the statuses of lw_worker_open and lw_run. */
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
-/* The largest ID that is durable with all before it. Costs a load. */
+/* Returns the durable watermark: this transaction and all before it are durable. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);
-/* Waits until `id` is durable; the waiter helps. LW_ENESTED, LW_EUNKNOWN, LW_ENOTDURABLE, LW_EIO,
-   LW_ENAME: durable in a file that is freed when it is closed; looked for now and then. */
+/* Waits until `id` is durable, and helps meanwhile. LW_ENESTED, LW_EUNKNOWN, LW_ENOTDURABLE,
+   LW_EIO, LW_EDAMAGED, LW_ENAME (durable in a file that is freed when closed; checked at times). */
 int lw_pool_wait(lw_pool *pool, uint64_t id);
-/* Waits until all that is committed is durable. As lw_pool_wait; LW_ENAME is always looked for. */
+/* Waits until all commits are durable. As lw_pool_wait, but always checks for LW_ENAME. */
 int lw_pool_flush(lw_pool *pool);
-/* Calls `told` once, when `id` is durable (LW_OK) or can never be known to be: at once, or later in
-   the thread that made it so, which may be this one; while a transaction of that thread is open,
-   when it has ended. It must be short and call nothing of this library. It is not called where this
-   answers an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
-int lw_pool_on_durable(lw_pool *pool, uint64_t id, void (*told)(void *argument, int status),
+/* Calls `notify` once, when `id` is durable (LW_OK) or failed to become so. The call comes at once,
+   or later in the thread that made it durable, which may be this one. It comes after the end of a
+   transaction that is open in that thread. `notify` must be short and call no function of this
+   library. It is not called if this returns an error. LW_EUNKNOWN, LW_ENOTDURABLE. */
+int lw_pool_on_durable(lw_pool *pool, uint64_t id, void (*notify)(void *argument, int status),
                        void *argument);
 
-/* A thread's handle. LW_EWORKERS. */
+/* Opens a worker for the calling thread. LW_EWORKERS. */
 int lw_worker_open(lw_pool *pool, lw_worker **worker);
-/* Aborts what is open in it. What it has committed stays. LW_ENESTED: a body runs. LW_EIO: it is
-   closed, and what was read cannot be made durable (LW_SYNC). */
+/* Closes a worker and aborts its open transaction. Its commits stay. LW_ENESTED: a body runs.
+   LW_EIO: it is closed, and the data that it read cannot become durable (LW_SYNC). */
 int lw_worker_close(lw_worker *worker);
 
-/* Runs `body` as one transaction: commits when it returns 0, and runs it again on
-   LW_CONFLICT. Whatever else it returns aborts, and is returned; what that rests on is durable when
-   lw_pool_flush returns. It may run several times, so it should change nothing but the pool, and
-   leave neither by longjmp nor by an exception. `id` or NULL. LW_ENESTED, LW_EHELDUP, LW_EIO (with
-   LW_SYNC it may be committed all the same). */
+/* Runs `body` as one transaction. Commits when it returns 0, and runs it again on LW_CONFLICT. Any
+   other value aborts and is returned. The data that it rests on are durable after lw_pool_flush.
+   The body may run several times, so it should change nothing outside the pool. It must not leave
+   by longjmp or an exception. `id` or NULL. LW_ENESTED, LW_EHELDUP, LW_EIO (with LW_SYNC the
+   transaction may be committed). */
 int lw_run(lw_worker *worker, uint32_t flags, int (*body)(lw_worker *worker, void *argument),
            void *argument, uint64_t *id);
 
-/* The same in parts. Every begin that answers LW_OK needs its lw_commit with LW_OK, or lw_abort.
+/* Begins a transaction in parts. Each LW_OK needs an lw_commit with LW_OK, or an lw_abort.
    LW_ENESTED, LW_EHELDUP, LW_EIO. */
 int lw_begin(lw_worker *worker, uint32_t flags);
-/* `id` or NULL. With anything but LW_OK lw_abort is still due. LW_EIO: it may be committed, and
-   could not be made durable. */
+/* Commits. `id` or NULL. Every other status than LW_OK still needs an lw_abort. LW_EIO: it may be
+   committed, and could not be made durable. */
 int lw_commit(lw_worker *worker, uint64_t *id);
-/* Takes the transaction back. LW_EIDLE when there is none. LW_EIO: it is taken back, and what was
-   read cannot be made durable (LW_SYNC). */
+/* Rolls the transaction back. LW_EIDLE: no transaction is open. LW_EIO: it is rolled back, and the
+   data that it read cannot become durable (LW_SYNC). */
 int lw_abort(lw_worker *worker);
 
-/* A word: `offset` is a multiple of 8. A read of what is no live object answers anything or
-   LW_EADDRESS, and a write LW_EADDRESS. LW_CONFLICT, LW_ETOOLARGE, LW_EREADONLY. */
+/* Read and write a word; `offset` is a multiple of 8. Outside live objects a read returns any value
+   or LW_EADDRESS, a write LW_EADDRESS. LW_CONFLICT, LW_ETOOLARGE, LW_EREADONLY. */
 int lw_read(lw_worker *worker, uint64_t object, uint64_t offset, uint64_t *value);
 int lw_write(lw_worker *worker, uint64_t object, uint64_t offset, uint64_t value);
-/* Any bytes of one object or block. */
+/* Read and write any bytes of one object or block. */
 int lw_read_bytes(lw_worker *worker, uint64_t object, uint64_t offset, uint64_t bytes, void *out);
 int lw_write_bytes(lw_worker *worker, uint64_t object, uint64_t offset, uint64_t bytes,
                    const void *from);
 
-/* A new object of `bytes` with this content, or zeros for NULL. LW_EFULL, LW_EINVAL. */
+/* Allocates an object of `bytes` with this content, or zeros for NULL. LW_EFULL, LW_EINVAL. */
 int lw_alloc(lw_worker *worker, uint64_t bytes, const void *content, uint64_t *object);
-/* Frees an object of so many `bytes`, but not the root; or an array: all its blocks,
-   LW_BLOCK_BYTES each. LW_EADDRESS: it is none. */
+/* Frees an object of `bytes` other than the root, or an array (all its blocks, LW_BLOCK_BYTES
+   each). LW_EADDRESS: no such object. */
 int lw_free(lw_worker *worker, uint64_t object, uint64_t bytes);
-/* Under LW_SNAPSHOT: nobody else writes the object until this transaction ends. For what a
-   decision rests on and is not written, in transactions that write. Other designs do nothing. */
+/* Under LW_SNAPSHOT, keeps other transactions from writing the object until this one ends. Protect
+   objects that a writing transaction only reads for its decision. No effect under other designs. */
 int lw_protect(lw_worker *worker, uint64_t object);
 
-/* An array: room for `blocks` of LW_BLOCK_BYTES, at fixed distances. Store `first` in
-   the same transaction. LW_EFULL. */
+/* Reserves an array of `blocks` of LW_BLOCK_BYTES, at fixed distances. Store `first` in the same
+   transaction. LW_EFULL. */
 int lw_array_reserve(lw_worker *worker, uint64_t blocks, uint64_t *first);
-/* Makes up to `most` further blocks of it ready, zeros at first: 1000 or so in one transaction.
-   `left`: blocks that are not ready. May be repeated after a crash. LW_ETOOLARGE, LW_EADDRESS. */
+/* Prepares up to `most` further blocks with zeros, about 1000 in one transaction. `left`: blocks
+   not yet prepared. May be repeated after a crash. LW_ETOOLARGE, LW_EADDRESS. */
 int lw_array_prepare(lw_worker *worker, uint64_t first, uint64_t most, uint64_t *left);
-/* The block in which byte `at` of an array is; there it is at offset `at` % LW_BLOCK_BYTES. */
+/* Returns the block of byte `at` of an array, which has it at offset `at` % LW_BLOCK_BYTES. */
 static inline uint64_t lw_array_block(uint64_t first, uint64_t at) {
     return first + at / LW_BLOCK_BYTES * LW_BLOCK_STRIDE;
 }

@@ -11,27 +11,27 @@
 //       tx.set(first.field(&account::cents), cents - 30);
 //       return cents - 30;
 //   });
-//   pool.wait(done.id);                                 durable; done.value is what is left
+//   pool.wait(done.id);                                 durable; done.value is the balance
 //
-// Values. What is stored is trivially copyable, has a default constructor and at most 1024 bytes.
-// It is copied as it stands in memory, padding too: store no pointer or reference of the program in
-// it, but lw::ptr and lw::array. Who changes such a type changes the pool's format:
-// options.layout_version tells the two apart.
+// Values. A stored type is trivially copyable, has a default constructor and at most 1024 bytes.
+// The pool stores its bytes as they are in memory, with padding. So store lw::ptr and lw::array,
+// and no pointer or reference of the program. A change of such a type changes the pool's format,
+// which options.layout_version distinguishes.
 //
-// Errors are exceptions. lw::error has the status of lastword.h and its text. What a body throws,
-// lw::aborted or anything else, takes the transaction back and comes out of run. Nothing is thrown
-// through C code.
+// Errors are exceptions. lw::error has a status of lastword.h and its text. An exception of a body,
+// such as lw::aborted, rolls the transaction back and leaves run. No exception passes through C
+// code.
 //
-// Conflicts. When another transaction is in the way, the calls of lw::tx throw something that is no
-// std::exception; it ends the body, and run calls the body again. So a body is not noexcept, and a
-// catch (...) in it throws again. One that does not harms no data: after an error every later call
-// of the transaction throws the same, and it cannot commit.
+// Conflicts. On a conflict the calls of lw::tx throw a type that is no std::exception. It ends the
+// body, and run calls the body again. So a body must not be noexcept, and a catch (...) in it must
+// rethrow. A body that swallows it harms no data, because every later call of the transaction
+// throws it again, and the transaction cannot commit.
 //
-// A body may run several times. It should change nothing but the pool: what it computes it returns.
-// It may not be left by longjmp or by cancelling the thread.
+// A body may run several times. It should return its results and change nothing outside the pool.
+// It must not leave by longjmp or by cancelling the thread.
 //
-// Threads are those of lastword.h: a pool may be used by all threads at once, a worker by the
-// thread that has made it. Destructors close; workers before their pool.
+// Threads follow lastword.h. All threads may use a pool at once, and only the thread that made a
+// worker uses it. Destructors close. Destroy workers before their pool.
 #ifndef LASTWORD_HPP
 #define LASTWORD_HPP
 
@@ -52,7 +52,7 @@
 
 namespace lw {
 
-// What the library has answered. Everything here may throw it, unless its comment says otherwise.
+// A status of the library. Every function here may throw it, unless its comment says otherwise.
 class error : public std::runtime_error {
 public:
     explicit error(int status) : error(status, lw_strerror(status)) {}
@@ -63,7 +63,7 @@ private:
     int status_;
 };
 
-// A body has called tx.abort: nothing has changed.
+// A body called tx.abort, so the transaction had no effect.
 class aborted : public std::runtime_error {
 public:
     aborted(const std::string& why, int code) : std::runtime_error(why), code_(code) {}
@@ -83,9 +83,9 @@ inline void check(int status) {
 template <class T>
 constexpr void storable() {
     static_assert(std::is_trivially_copyable_v<T>, "the pool copies values byte by byte");
-    static_assert(std::is_default_constructible_v<T>, "values are read into a new one");
-    static_assert(!std::is_pointer_v<T>, "pointers mean nothing in a pool: store lw::ptr");
-    static_assert(!std::is_array_v<T>, "take its elements: place.at(i)");
+    static_assert(std::is_default_constructible_v<T>, "a read constructs a value first");
+    static_assert(!std::is_pointer_v<T>, "a pointer is not valid in a pool: store lw::ptr");
+    static_assert(!std::is_array_v<T>, "access elements by place.at(i)");
     static_assert(sizeof(T) <= LW_OBJECT_BYTES_MAX, "an object has at most 1024 bytes");
 }
 
@@ -96,8 +96,8 @@ struct closer {
 };
 } // namespace detail
 
-// Where a T is: an object, a member of one, or an element of an array. A plain value of two words;
-// it may be kept outside of transactions, and is checked where it is used.
+// The place of a T, which is an object, a member of one or an element of an array. It is a value of
+// two words that programs may keep outside transactions. Each use checks it.
 template <class T>
 class place {
 public:
@@ -109,13 +109,13 @@ public:
     template <class M, class C>
     place<M> field(M C::*member) const {
         static_assert(std::is_base_of_v<C, T>, "a member of this type or of a base of it");
-        // The distance in a value that is alive; compilers see that it is a constant.
+        // The distance inside a live value, which compilers fold to a constant.
         const T some{};
         const auto from = reinterpret_cast<const char*>(std::addressof(some));
         const auto to = reinterpret_cast<const char*>(std::addressof(some.*member));
         return place<M>(object_, offset_ + static_cast<std::uint64_t>(to - from));
     }
-    // An element, when T is a C array or a std::array. LW_EADDRESS when it has none of that number.
+    // An element, if T is a C array or a std::array. LW_EADDRESS past its end.
     auto at(std::size_t index) const {
         using E = std::remove_reference_t<decltype(std::declval<T&>()[0])>;
         if (index >= sizeof(T) / sizeof(E)) throw error(LW_EADDRESS);
@@ -126,20 +126,20 @@ private:
     std::uint64_t object_, offset_;
 };
 
-// The address of an object that holds a T, or null: one word, zeros for null. It may be stored in
-// objects, and T may be incomplete where it is. It stays right until the object is freed.
+// The address of an object that holds a T, or null. It is one word, zeros for null, and may be
+// stored in objects. T may be incomplete. The address is valid until the object is freed.
 template <class T>
 class ptr {
 public:
     constexpr ptr() noexcept = default;
     constexpr ptr(std::nullptr_t) noexcept {}
-    // For an address from the C functions; nothing checks that a T is there.
+    // Takes an address from the C functions, without a check that it has a T.
     constexpr explicit ptr(std::uint64_t address) noexcept : address_(address) {}
     constexpr explicit operator bool() const noexcept { return address_ != 0; }
     constexpr std::uint64_t object() const noexcept { return address_; }
     constexpr std::uint64_t offset() const noexcept { return 0; }
 
-    // A member, as place::field. Of null too: its use answers LW_EADDRESS.
+    // A member, as place::field. The use of a member of null throws LW_EADDRESS.
     template <class M, class C>
     place<M> field(M C::*member) const { return place<T>(address_, 0).field(member); }
 
@@ -151,8 +151,9 @@ private:
     std::uint64_t address_ = 0;
 };
 
-// A fixed number of T of at most 256 bytes each, in blocks: two words, zeros for none, that may be
-// stored in objects. An element never straddles two blocks. Made by tx.reserve and tx.prepare.
+// An array of a fixed number of T in blocks, each of at most 256 bytes. It is two words, zeros for
+// none, and may be stored in objects. An element never straddles two blocks. Made by tx.reserve and
+// tx.prepare.
 template <class T>
 class array {
 public:
@@ -164,7 +165,7 @@ public:
     constexpr std::uint64_t blocks() const noexcept {
         return size_ / per_block() + (size_ % per_block() != 0);
     }
-    // An element. Costs a multiplication. LW_EADDRESS when there is none of that number.
+    // An element. Costs a multiplication. LW_EADDRESS past the end.
     place<T> at(std::uint64_t i) const {
         if (i >= size_) throw error(LW_EADDRESS);
         return place<T>(first_ + i / per_block() * LW_BLOCK_STRIDE, i % per_block() * sizeof(T));
@@ -179,14 +180,14 @@ private:
     std::uint64_t first_ = 0, size_ = 0;
 };
 
-// A transaction, as a body sees it. Of no use after the body or in another thread.
+// The transaction of a body. Invalid after the body and in other threads.
 class tx {
 public:
     tx(const tx&) = delete;
     tx& operator=(const tx&) = delete;
 
-    // Reads a copy, of an object through its ptr<T> or of what a place<T> names. Cheapest for 8
-    // bytes at a multiple of 8; a member costs less than its object.
+    // Reads a copy of the T at a ptr<T> or place<T>. Cheapest for 8 bytes at a multiple of 8. A
+    // member costs less than its object.
     template <template <class> class At, class T>
     T get(At<T> at) {
         detail::storable<T>();
@@ -202,9 +203,9 @@ public:
         check(lw_read_bytes(worker_, at.object(), at.offset(), sizeof(T), &value));
         return value;
     }
-    // Writes a copy. LW_EREADONLY in worker.read, LW_ETOOLARGE when the log cannot hold it all.
+    // Writes a copy. LW_EREADONLY in worker.read, LW_ETOOLARGE beyond the limits of lw_options.
     template <template <class> class At, class T>
-    void set(At<T> at, const std::common_type_t<T>& value) { // so named that only `at` tells T
+    void set(At<T> at, const std::common_type_t<T>& value) { // so that only `at` deduces T
         detail::storable<T>();
         if constexpr (sizeof(T) == 8) {
             if (at.offset() % 8 == 0) {
@@ -216,7 +217,7 @@ public:
         check(lw_write_bytes(worker_, at.object(), at.offset(), sizeof(T), &value));
     }
 
-    // A new object. Unless this transaction stores its address in another it is lost. LW_EFULL.
+    // Allocates an object. Store its address in this transaction, or the object leaks. LW_EFULL.
     template <class T>
     ptr<T> alloc(const T& value) {
         detail::storable<T>();
@@ -224,7 +225,7 @@ public:
         check(lw_alloc(worker_, sizeof(T), &value, &object));
         return ptr<T>(object);
     }
-    // Frees an object, or an array with all its elements. LW_EADDRESS: there is none.
+    // Frees an object, or an array with all its elements. LW_EADDRESS for no live object.
     template <class T>
     void free(ptr<T> at) { check(lw_free(worker_, at.object(), sizeof(T))); }
     template <class T>
@@ -232,20 +233,21 @@ public:
         if (all.size() != 0) check(lw_free(worker_, all.first(), all.blocks() * LW_BLOCK_BYTES));
     }
 
-    // Under LW_SNAPSHOT: nobody else writes the object until this transaction ends. For what a
-    // decision rests on and is not written. Other designs need nothing, and do nothing.
+    // Under LW_SNAPSHOT, keeps other transactions from writing the object until this one ends.
+    // Protect objects that a writing transaction only reads for its decision. No effect under other
+    // designs.
     template <template <class> class At, class T>
     void protect(At<T> at) { check(lw_protect(worker_, at.object())); }
 
-    // Room for `size` elements. Store the answer in an object in this transaction. LW_EFULL.
+    // Reserves `size` elements. Store the result in an object in this transaction. LW_EFULL.
     template <class T>
     array<T> reserve(std::uint64_t size) {
         std::uint64_t first = 0;
         if (size != 0) check(lw_array_reserve(worker_, array<T>(0, size).blocks(), &first));
         return array<T>(first, size);
     }
-    // Makes up to `most` further blocks ready, zeros at first. True: all are, and may be used. In
-    // transactions of its own; may be repeated, after a crash too. LW_ETOOLARGE.
+    // Prepares up to `most` further blocks with zeros. Returns whether all are ready for use. Run
+    // it in transactions of its own. It may be repeated, also after a crash. LW_ETOOLARGE.
     template <class T>
     bool prepare(array<T> all, std::uint64_t most = 1000) {
         std::uint64_t left = 0;
@@ -253,14 +255,15 @@ public:
         return left == 0;
     }
 
-    // Takes the transaction back: run throws lw::aborted, even when the body catches it.
+    // Rolls the transaction back. run throws lw::aborted, even if the body catches it.
     [[noreturn]] void abort(const std::string& why, int code = 1) {
         aborted_ = std::make_exception_ptr(aborted(why, code));
         std::rethrow_exception(aborted_);
     }
     [[noreturn]] void abort(int code) { abort("aborted with code " + std::to_string(code), code); }
 
-    // For the C functions: tx.check(lw_read_bytes(tx.handle(), ...)) throws as all else here does.
+    // For C functions, as in tx.check(lw_read_bytes(tx.handle(), ...)). Throws like the methods
+    // above.
     lw_worker* handle() const noexcept { return worker_; }
     void check(int status) {
         if (status == LW_OK) return;
@@ -278,34 +281,35 @@ private:
     std::exception_ptr aborted_;
 };
 
-// The fields of lw_options, with the defaults filled in. `layout` must last until the pool is open.
-// `message` is not needed: an error's text is what it would say.
+// The fields of lw_options, with their defaults. `layout` must be valid until the pool is open.
+// Leave
+// `message` alone, since the text of an lw::error has the message.
 struct options : lw_options {
     options() { detail::check(lw_options_default(this, sizeof(lw_options))); }
 };
 
-// A pool. Move-only. All but close and the destructor may be called by all threads at once.
+// A pool. Move-only. All threads may call all methods at once, except close and the destructor.
 class pool {
 public:
-    // Makes a pool and opens it, durable on return. LW_EEXIST, LW_EIO.
+    // Creates a pool and opens it. Durable on return. LW_EEXIST, LW_EPLACE, LW_ENOMEM, LW_EIO.
     static pool create(const std::string& path, const options& how = options()) {
         return make(lw_pool_create, path, how);
     }
-    // Opens a pool, and recovers what a crash has left. LW_ENOENT, LW_EBUSY, LW_EDAMAGED,
-    // LW_EMISMATCH.
+    // Opens a pool, and recovers it after a crash. LW_ENOENT, LW_EBUSY, LW_EDAMAGED, LW_EMISMATCH,
+    // LW_EPLACE, LW_ENOMEM, LW_EIO.
     static pool open(const std::string& path, const options& how = options()) {
         return make(lw_pool_open, path, how);
     }
-    // Makes all durable and closes the pool, and the workers that are left; it stays open after
-    // LW_EBUSY: a transaction is open. The destructor does the same and is silent.
+    // Makes all transactions durable, and closes the remaining workers and the pool. The pool stays
+    // open after LW_EBUSY (a transaction is open). The destructor does the same and ignores errors.
     void close() {
         const int status = lw_pool_close(handle_.get());
         if (status != LW_EBUSY) (void)handle_.release();
         detail::check(status);
     }
 
-    // The object from which all others are reached; zeros at first. It keeps the size that it was
-    // made with, so T may not grow. Not in a body: LW_ENESTED.
+    // The object from which the program reaches all others, zeros at first. Its size is fixed at
+    // its creation, so T may not grow. LW_ENESTED in a body.
     template <class T>
     ptr<T> root() {
         detail::storable<T>();
@@ -314,29 +318,30 @@ public:
         return ptr<T>(object);
     }
 
-    // The largest ID that is durable with all before it. Costs a load.
+    // The durable watermark. This transaction and all before it are durable. Costs a load.
     std::uint64_t durable() const {
         std::uint64_t id;
         detail::check(lw_pool_durable(handle_.get(), &id));
         return id;
     }
-    // Waits until `id`, or all that is committed, is durable. LW_ENESTED in a body, LW_EUNKNOWN,
-    // LW_ENOTDURABLE, LW_EIO.
+    // Wait until `id` or every commit is durable. LW_ENESTED in a body, LW_EUNKNOWN,
+    // LW_ENOTDURABLE, LW_EIO, LW_EDAMAGED, LW_ENAME.
     void wait(std::uint64_t id) { detail::check(lw_pool_wait(handle_.get(), id)); }
     void flush() { detail::check(lw_pool_flush(handle_.get())); }
 
-    // Calls `told` once: true, `id` is durable; false, it can never be known to be. At once, or
-    // later in any thread, this one too. It must be short, throw nothing (that would end the
-    // program) and call nothing of this library. It is destroyed right after. Costs an allocation.
-    void on_durable(std::uint64_t id, std::function<void(bool)> told) {
+    // Calls `notify` once, with true if `id` is durable, and with false if it failed to become so.
+    // The call comes at once, or later in any thread, which may be this one. `notify` must be
+    // short, throw nothing (that would end the program) and call no function of this library. It is
+    // destroyed right after the call. Costs an allocation.
+    void on_durable(std::uint64_t id, std::function<void(bool)> notify) {
         using kept = std::function<void(bool)>;
-        auto argument = std::make_unique<kept>(std::move(told));
+        auto argument = std::make_unique<kept>(std::move(notify));
         const auto call = [](void* given, int status) noexcept {
             const std::unique_ptr<kept> mine(static_cast<kept*>(given));
             (*mine)(status == LW_OK);
         };
         detail::check(lw_pool_on_durable(handle_.get(), id, call, argument.get()));
-        (void)argument.release(); // `call` has destroyed it, or will
+        (void)argument.release(); // `call` owns it
     }
 
     lw_pool* handle() const noexcept { return handle_.get(); }
@@ -357,15 +362,15 @@ private:
     std::unique_ptr<lw_pool, detail::closer<lw_pool_close>> handle_;
 };
 
-// What a body has answered, and the ID with which it was committed.
+// The result of a body, and the ID of its commit.
 template <class R>
 struct committed {
     R value;
     std::uint64_t id;
 };
 
-// A thread's handle. Move-only; used by the thread that has made it. It must not
-// outlive its pool. LW_EWORKERS.
+// A worker of the thread that makes it, which alone may use it. Move-only. It must not outlive its
+// pool. LW_EWORKERS.
 class worker {
 public:
     explicit worker(pool& of) {
@@ -374,12 +379,13 @@ public:
         handle_.reset(handle);
     }
 
-    // Runs body(tx) as one transaction, again on each conflict, and commits it. Answers the ID; of
-    // a body with a value a committed with both. Throws what the body has thrown, when all is taken
-    // back, and LW_ENESTED, LW_EHELDUP, LW_EIO (with LW_SYNC it may be committed all the same).
+    // Runs body(tx) as one transaction, again after each conflict, and commits it. Returns the ID,
+    // or a
+    // `committed` with the ID and the body's value. Throws the exception of the body after the
+    // roll-back. LW_ENESTED, LW_EHELDUP, LW_EIO (with LW_SYNC the transaction may be committed).
     template <class F>
     auto run(F&& body) { return transact(0, body); }
-    // The same for a body that only reads; it sees one moment.
+    // Runs a read-only body, which reads one snapshot.
     template <class F>
     auto read(F&& body) { return transact(LW_READ_ONLY, body); }
 
@@ -394,7 +400,7 @@ private:
             std::optional<std::conditional_t<std::is_void_v<R>, std::monostate, R>> value;
             std::exception_ptr thrown;
         } all{body, {}, {}};
-        // Called by C code: whatever is thrown ends here.
+        // C code calls this, so no exception may leave it.
         const auto attempt = [](lw_worker* handle, void* argument) noexcept {
             auto& now = *static_cast<state*>(argument);
             now.thrown = nullptr;
@@ -405,10 +411,11 @@ private:
                 } else {
                     now.value.emplace(now.body(current));
                 }
-                // A body that swallows an error of the library answers 0; that knows better.
+                // If the body swallowed an error, lw_run still returns it. An abort is recorded
+                // here.
                 now.thrown = current.aborted_;
             } catch (...) {
-                // After a conflict no other exception means anything: the body runs again.
+                // After a conflict the body runs again, whatever it threw.
                 if (current.conflict_) return LW_CONFLICT;
                 now.thrown = std::current_exception();
             }

@@ -1,24 +1,25 @@
-//! Bytes of objects, which have words.
+//! Byte access to objects, which consist of words.
 
 use std::slice;
 
 use lastword::{Addr, OBJECT_BYTES_MAX, Stop, Words};
 
-/// Does something with so many words. Most objects are small: then few are cleared before.
+/// Runs the work on a zeroed buffer of words. Most objects are small, so a small buffer saves most
+/// of the zeroing.
 #[inline(always)]
 fn with_words<R>(words: usize, work: impl FnOnce(&mut [u64]) -> R) -> R {
     const FEW: usize = 9;
-    const MOST: usize = OBJECT_BYTES_MAX / 8 + 1; // bytes may begin in the middle of a word
+    const MOST: usize = OBJECT_BYTES_MAX / 8 + 1; // bytes may begin inside a word
     match words {
         0..=FEW => work(&mut [0; FEW][..words]),
         _ => work(&mut [0; MOST][..words]),
     }
 }
 
-/// The bytes of words.
+/// Returns the words as bytes.
 fn bytes_of(words: &mut [u64]) -> &mut [u8] {
     let bytes = size_of_val(words);
-    // SAFETY: words have no gaps, and any bytes are words.
+    // SAFETY: words have no padding, and any bytes are valid words.
     unsafe { slice::from_raw_parts_mut(words.as_mut_ptr().cast(), bytes) }
 }
 
@@ -45,12 +46,14 @@ pub(crate) fn write_bytes(
     let (first, from) = (at & !7, (at & 7) as usize);
     let end = from + bytes.len();
     with_words(end.div_ceil(8), |words| {
-        // What is not written of the first and the last word stays.
+        // The bytes beside the written ones stay, so read the first and the last word.
         if let [head, ..] = words
             && from > 0
         {
             *head = tx.read(Addr::new(object, first))?;
         }
+        // The last word needs a read only if the bytes end inside it. If it is also the first word,
+        // the read above may have covered it.
         let last = words.len().saturating_sub(1);
         if !end.is_multiple_of(8) && (last > 0 || from == 0) {
             words[last] = tx.read(Addr::new(object, first.wrapping_add(8 * last as u64)))?;
@@ -60,7 +63,7 @@ pub(crate) fn write_bytes(
     })
 }
 
-/// Gives a new object its content: zeros, or these bytes and zeros behind them.
+/// Writes the content of a new object, and zeros up to its end.
 pub(crate) fn fill(
     tx: &mut impl Words,
     object: u64,

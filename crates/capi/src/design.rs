@@ -1,14 +1,17 @@
-//! One `match` over the designs.
+//! Dispatch from C handles to the generic types of each design.
+//!
+//! A handle has no type parameter, but pools and workers do. [`Any`] holds one of them, and the
+//! macros hold the only `match` over the designs.
 
 use lastword::{Decoupled, Design, Plain, Pool, Redo, Snapshot, Undo, Volatile};
 
-/// Something that there is of each design.
+/// A type that exists for each design.
 pub(crate) trait Each {
-    /// That of this one.
+    /// The type for design `D`.
     type Of<D: Design>;
 }
 
-/// That of any of them.
+/// A value of one of the designs.
 pub(crate) enum Any<E: Each> {
     Decoupled(E::Of<Decoupled>),
     Snapshot(E::Of<Snapshot>),
@@ -18,14 +21,14 @@ pub(crate) enum Any<E: Each> {
     Plain(E::Of<Plain>),
 }
 
-/// Pools.
+/// Selects [`Pool`]. A type cannot be passed without its parameter, so this marker stands for it.
 pub(crate) struct Pools;
 
 impl Each for Pools {
     type Of<D: Design> = Pool<D>;
 }
 
-/// Does the same for whatever design it is.
+/// Evaluates an expression for the design of a value.
 macro_rules! on {
     ($any:expr, $it:ident => $work:expr) => {
         match $any {
@@ -39,7 +42,7 @@ macro_rules! on {
     };
 }
 
-/// Makes another of one, for the same design.
+/// Converts a value into another one of the same design.
 macro_rules! map {
     ($any:expr, $it:ident => $work:expr) => {
         match $any {

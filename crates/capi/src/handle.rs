@@ -1,8 +1,8 @@
-//! What a program holds of a pool or a worker.
+//! Handles of pools and workers that detect their use after closing.
 //!
-//! A handle leads to a shell that is never freed, so that a call with one that was closed is found
-//! and answered. Shells are used again when so many others have been closed since
-//! ([`KEPT`]): programs that open a worker for each request do not grow.
+//! A handle is a pointer to a shell that is never freed. So a call with a closed handle reads valid
+//! memory and returns [`status::CLOSED`]. A shell is reused after [`KEPT`] others were closed,
+//! which bounds the memory of programs that open a worker for each request.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -12,21 +12,24 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{Status, status};
 
-/// Closed shells that are kept before the first of them is used again.
+/// Closed shells that wait before the oldest one is reused.
 const KEPT: usize = 1024;
 
-/// What a handle leads to.
+/// The target of a handle. Its alignment keeps the owners of different handles off one cache line,
+/// since every access reads its own.
 #[repr(C, align(64))]
 pub struct Shell<T> {
-    /// The thread that has what is inside to itself; 0: none, or it is closed.
+    /// The only thread that may access the value. 0 if all may, and after closing.
     pub(crate) owner: AtomicUsize,
     is_open: AtomicBool,
-    /// There while it is open.
+    /// The value while the shell is open.
     inside: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: what is inside is written while it is not open, and nobody else has it then; whoever
-// looks inside meanwhile does what `T` allows a shared reference, or is its owner.
+// SAFETY: `inside` is only written by `Closed`, while the shell is not open. `Closed` has exclusive
+// access then, by its queue or by the swap of `is_open`. All other accesses are shared references
+// to
+// `T`, or come from the owner alone.
 unsafe impl<T> Sync for Shell<T> {}
 
 /// The closed shells of a type.
@@ -37,26 +40,30 @@ impl<T> Closed<T> {
         Closed(Mutex::new(VecDeque::new()))
     }
 
-    /// A handle to this, for its owner or, where that is 0, for all.
+    /// Returns a handle to the value, for this owner or, with 0, for all threads.
     pub(crate) fn open(&self, inside: T, owner: usize) -> *mut Shell<T> {
         let mut closed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let again = if closed.len() > KEPT { closed.pop_front() } else { None };
-        let shell = again.unwrap_or_else(|| Box::leak(Box::new(Shell::empty())));
+        // The queue is first in, first out, so the oldest closed handle is reused. Newer ones are
+        // more likely to be used by mistake.
+        let reused = if closed.len() > KEPT { closed.pop_front() } else { None };
+        let shell = reused.unwrap_or_else(|| Box::leak(Box::new(Shell::empty())));
         shell.owner.store(owner, Ordering::Relaxed);
-        // SAFETY: it is not open, and in no queue any more.
+        // SAFETY: the shell is not open, and this call took it from the queue or allocated it.
         unsafe { *shell.inside.get() = Some(inside) };
-        // Release: who finds it open finds what is inside.
+        // Release pairs with the acquire load of `is_open`, so a thread that reads true also reads
+        // the value.
         shell.is_open.store(true, Ordering::Release);
         ptr::from_ref(shell).cast_mut()
     }
 
-    /// Closes a shell; answers what was inside.
+    /// Closes a shell and returns its value.
     pub(crate) fn close(&self, shell: &'static Shell<T>) -> Result<T, Status> {
+        // Of two calls that close the same handle, only one gets the value.
         if !shell.is_open.swap(false, Ordering::AcqRel) {
             return Err(status::CLOSED);
         }
         shell.owner.store(0, Ordering::Relaxed);
-        // SAFETY: the swap has given it to nobody else.
+        // SAFETY: the swap returned true to this call alone.
         let inside = unsafe { (*shell.inside.get()).take() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(shell);
         inside.ok_or(status::CLOSED)
@@ -72,10 +79,10 @@ impl<T> Shell<T> {
         }
     }
 
-    /// The shell of a handle.
+    /// Returns the shell of a handle.
     ///
     /// # Safety
-    /// It is NULL, or a handle that [`Closed::open`] has given out.
+    /// The handle is NULL or comes from [`Closed::open`].
     #[inline(always)]
     pub(crate) unsafe fn of(handle: *mut Shell<T>) -> Result<&'static Shell<T>, Status> {
         // SAFETY: shells are never freed.
@@ -86,23 +93,23 @@ impl<T> Shell<T> {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// What is inside, if it is open: for as long as nobody closes it.
+    /// Returns the value of an open shell. It is valid until a call closes the shell.
     #[inline(always)]
     pub(crate) fn inside(&'static self) -> Result<&'static T, Status> {
         if !self.is_open() {
             return Err(status::CLOSED);
         }
-        // SAFETY: it is written only while it is not open.
+        // SAFETY: `inside` is written only while the shell is not open.
         unsafe { (*self.inside.get()).as_ref() }.ok_or(status::CLOSED)
     }
 
-    /// The same for the owner, who knows that it is open.
+    /// Returns the value to its owner, for which the shell is always open.
     ///
     /// # Safety
     /// The calling thread is the owner.
     #[inline(always)]
     pub(crate) unsafe fn inside_of_owner(&'static self) -> &'static T {
-        // SAFETY: while it has an owner it is open, and only a shell that is not is written.
+        // SAFETY: a shell with an owner is open, and `inside` is written only while it is not.
         unsafe { (*self.inside.get()).as_ref().unwrap_unchecked() }
     }
 }
@@ -112,22 +119,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_handle_is_known_until_many_others_are_closed() {
+    fn closed_handle_is_detected_until_reused() {
         static SHELLS: Closed<u32> = Closed::new();
         let open = |value| {
-            // SAFETY: it comes from there.
+            // SAFETY: the handle comes from `open`.
             unsafe { Shell::of(SHELLS.open(value, 0)) }.unwrap_or_else(|_| unreachable!())
         };
         let first = open(1);
         assert_eq!(SHELLS.close(first), Ok(1));
         assert_eq!(SHELLS.close(first).err(), Some(status::CLOSED));
         assert_eq!(first.inside().err(), Some(status::CLOSED));
-        let mut used_again = 0;
+        let mut reuses = 0;
         for value in 0..4 * KEPT as u32 {
             let shell = open(value);
-            used_again += usize::from(ptr::eq(shell, first));
+            reuses += usize::from(ptr::eq(shell, first));
             assert_eq!(SHELLS.close(shell), Ok(value));
         }
-        assert!((2..5).contains(&used_again), "{used_again} times");
+        assert!((2..5).contains(&reuses), "{reuses}");
     }
 }

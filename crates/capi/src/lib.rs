@@ -1,21 +1,22 @@
-//! The C ABI: what `include/lastword.h` promises, over [`lastword`].
+//! The C ABI, which implements `include/lastword.h` over [`lastword`].
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `status` | numbers that say how a call ended, and their texts |
-//! | `options` | the struct of options, of any version |
-//! | `handle` | what a program holds: it is known when it was closed |
+//! | `status` | status codes of calls, and their texts |
+//! | `options` | the struct of options, in every version |
+//! | `handle` | handles that detect their use after closing |
 //! | `design` | one `match` over the designs |
-//! | `bytes` | bytes of objects, which have words |
+//! | `bytes` | byte access to objects, which consist of words |
+//! | `thread` | thread identity, and the end of threads that have workers |
 //! | `pool`, `worker` | the functions |
 //!
-//! A function here checks what it was given, goes to the design by one `match`, and turns how that
-//! ended into a number. Nothing unwinds into C: a panic is caught and is [`status::PANIC`].
+//! A function checks its arguments, dispatches to the design by one `match`, and converts the
+//! result into a status. Nothing unwinds into C, since [`status::PANIC`] reports a caught panic.
 //!
-//! The header is written by hand and is the documentation; `tests/header.rs` compares it with what
-//! is here. docs: docs/guide/c.md.
-#![allow(clippy::missing_safety_doc, reason = "the header says what each function asks for")]
-#![allow(clippy::missing_errors_doc, reason = "the header says it")]
+//! The header is written by hand and is the documentation of the functions. `tests/header.rs`
+//! compares it with this crate. The guide is docs/guide/c.md.
+#![allow(clippy::missing_safety_doc, reason = "the header has each function's requirements")]
+#![allow(clippy::missing_errors_doc, reason = "the header has each function's statuses")]
 
 mod bytes;
 mod design;
@@ -29,10 +30,10 @@ pub mod worker;
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How a call ended that did not end well.
+/// The status of a failed call.
 type Status = c_int;
 
-/// The library's version: major, minor and patch, a byte each but for the first.
+/// Returns the library's version. Minor and patch take a byte each, the major version the rest.
 #[unsafe(no_mangle)]
 pub extern "C" fn lw_version() -> u32 {
     let number = |text: &str| text.parse::<u32>().unwrap_or(0);
@@ -44,15 +45,17 @@ pub extern "C" fn lw_version() -> u32 {
     major << 16 | minor << 8 | patch
 }
 
-/// What a status means.
+/// Returns the text of a status.
 #[unsafe(no_mangle)]
 pub extern "C" fn lw_strerror(status: c_int) -> *const c_char {
     status::text(status).as_ptr()
 }
 
-/// Runs what a function does, and answers how it ended.
+/// Runs the work of a function and returns its status. Catches panics, which must not unwind into
+/// C.
 #[inline(always)]
 fn guard(work: impl FnOnce() -> Result<(), Status>) -> c_int {
+    // An access that panics marks its transaction as failed, so no later call uses it.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => status::OK,
         Ok(Err(status)) => status,

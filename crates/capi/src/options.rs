@@ -1,4 +1,8 @@
-//! How a pool is made and opened, as C says it.
+//! The struct `lw_options` of C programs and its conversion into [`Options`].
+//!
+//! The first field has the size of the struct that the program was compiled with. A program that is
+//! older than the library leaves the later fields at their defaults. A program that is newer may
+//! not set a field that this library does not have.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::{offset_of, size_of};
@@ -31,17 +35,17 @@ pub const MEDIA: [(&str, u32); 5] = [
 /// `LW_ASYNC` and `LW_SYNC`.
 pub const DURABILITIES: [(&str, u32); 2] = [("LW_ASYNC", 0), ("LW_SYNC", 1)];
 
-/// What `LW_EMULATED` imitates: the delay and bandwidth that `lastword run` does by default.
+/// The device of `LW_EMULATED`, with the default delay and bandwidth of `lastword run`.
 const EMULATED: Medium =
     Medium::Emulated { latency_cycles: 1000, bandwidth_bytes_per_second: 16_000_000_000 };
 
-/// More than any version of the struct has: a size above it was never set.
+/// A bound on the size of every version of the struct. A larger size is uninitialized memory.
 const SIZE_MAX: usize = 4096;
 
 /// `lw_options`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the header has it")]
+#[allow(missing_docs, reason = "the header has the documentation")]
 pub struct lw_options {
     pub size: u64,
     pub design: u32,
@@ -60,7 +64,7 @@ pub struct lw_options {
     pub ownership_records: u64,
 }
 
-/// Fields, and where each begins: what the header must agree with.
+/// The offset of each field, which the header must have, too.
 pub const FIELDS: [(&str, usize); 15] = [
     ("size", offset_of!(lw_options, size)),
     ("design", offset_of!(lw_options, design)),
@@ -98,27 +102,28 @@ impl lw_options {
         ownership_records: 0,
     };
 
-    /// What a program has filled in, with defaults for what it does not know.
+    /// Returns the options of a program, with defaults for fields that it does not have.
     ///
     /// # Safety
-    /// `from` is NULL or leads to a struct that [`lw_options_default`] has filled in.
+    /// `from` is NULL or points to a struct that [`lw_options_default`] initialized.
     pub(crate) unsafe fn of(from: *const lw_options) -> Result<lw_options, Status> {
         let mut options = lw_options::DEFAULT;
         if from.is_null() {
             return Ok(options);
         }
-        // SAFETY: the first field says how much of the struct is there.
+        // SAFETY: every version of the struct begins with its size.
         let size = unsafe { (*from).size } as usize;
         let known = known(size)?;
-        // SAFETY: so many bytes are there, and any bytes are values of these fields.
+        // SAFETY: `from` has `size` bytes, and any bytes are values of these fields.
         unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut options).cast(), known) };
-        // A program that was built with a later library: fields that it has set are not heeded.
-        // SAFETY: as above.
+        // A program of a later version may have fields that this library cannot apply. They are an
+        // error unless they have their default, 0.
+        // SAFETY: `from` has `size` bytes.
         let more = (known..size).map(|at| unsafe { from.cast::<u8>().add(at).read() });
         if more.into_iter().any(|byte| byte != 0) { Err(status::INVALID) } else { Ok(options) }
     }
 
-    /// The same for the library, or what is wrong.
+    /// Converts the options, or returns the problem with them.
     ///
     /// # Safety
     /// `layout` is NULL or a string.
@@ -135,7 +140,7 @@ impl lw_options {
         let options = match self.durability {
             0 => options,
             1 => options.durability(Durability::Sync),
-            _ => return Err("durability is LW_ASYNC or LW_SYNC"),
+            _ => return Err("options.durability must be LW_ASYNC or LW_SYNC"),
         };
         let options = match self.medium {
             0 => options,
@@ -143,30 +148,31 @@ impl lw_options {
             2 => options.medium(Medium::Dax),
             3 => options.medium(Medium::PersistentCache),
             4 => options.medium(EMULATED),
-            _ => return Err("there is no medium of this number"),
+            _ => return Err("options.medium is not one of the media of lastword.h"),
         };
         if self.layout.is_null() {
             return Ok(options);
         }
-        // SAFETY: the caller says that it is a string.
+        // SAFETY: the caller guarantees a string.
         let layout = unsafe { CStr::from_ptr(self.layout) }.to_str();
-        let layout = layout.map_err(|_| "the layout's name is not UTF-8")?;
+        let layout = layout.map_err(|_| "options.layout is not UTF-8")?;
         Ok(options.layout(layout, self.layout_version))
     }
 
-    /// Puts a text where the program wants it, as much of it as there is room for.
+    /// Copies a text into the program's message buffer, cut to its size.
     ///
     /// # Safety
-    /// `message` is NULL, or so many bytes are there.
-    pub(crate) unsafe fn tell(&self, text: &str) {
+    /// `message` is NULL or has `message_bytes` bytes.
+    pub(crate) unsafe fn report(&self, text: &str) {
         if self.message.is_null() || self.message_bytes == 0 {
             return;
         }
+        // Cut between characters, so that the message stays valid UTF-8.
         let mut end = text.len().min(self.message_bytes as usize - 1);
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        // SAFETY: there is room for that many, and the 0 behind them.
+        // SAFETY: the buffer has room for these bytes and the final 0.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr(), self.message.cast(), end);
             self.message.add(end).write(0);
@@ -174,18 +180,20 @@ impl lw_options {
     }
 }
 
-/// How much of a struct of this size is known here. A size that cuts a field is no program's.
+/// Returns the number of bytes of a struct of this size that this version knows. No version of the
+/// struct ends inside a field.
 fn known(size: usize) -> Result<usize, Status> {
     let all = size_of::<lw_options>();
+    // An older struct ends where a later field begins. A newer one is longer than this one.
     let is_end =
         FIELDS[1..].iter().any(|(_, end)| *end == size) || (all..=SIZE_MAX).contains(&size);
     if is_end { Ok(size.min(all)) } else { Err(status::INVALID) }
 }
 
-/// Fills in the defaults.
+/// Sets the defaults.
 ///
 /// # Safety
-/// As the header says.
+/// As in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_options_default(options: *mut lw_options, size: u64) -> c_int {
     guard(|| {
@@ -194,8 +202,9 @@ pub unsafe extern "C" fn lw_options_default(options: *mut lw_options, size: u64)
             return Err(status::INVALID);
         }
         let known = known(bytes)?;
+        // Clear the fields of later versions, too. Zero is their default.
         let defaults = lw_options { size, ..lw_options::DEFAULT };
-        // SAFETY: the caller's struct has so many bytes.
+        // SAFETY: the caller's struct has `size` bytes.
         unsafe {
             ptr::write_bytes(options.cast::<u8>(), 0, bytes);
             ptr::copy_nonoverlapping((&raw const defaults).cast::<u8>(), options.cast(), known);

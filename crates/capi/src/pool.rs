@@ -1,4 +1,4 @@
-//! Pools.
+//! Pools and the functions on them.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -14,78 +14,79 @@ use crate::options::lw_options;
 use crate::worker::{self, lw_worker};
 use crate::{Status, guard, status, thread};
 
-/// A pool, and its workers that are open.
+/// A pool and its open workers.
 pub struct Open {
     pub(crate) pool: Any<Pools>,
     pub(crate) workers: Mutex<Vec<&'static lw_worker>>,
 }
 
-/// What `lw_pool *` leads to.
-#[allow(non_camel_case_types, reason = "its name in C")]
+/// The target of `lw_pool *`.
+#[allow(non_camel_case_types, reason = "the name in C")]
 pub type lw_pool = Shell<Open>;
 
 static CLOSED: Closed<Open> = Closed::new();
 
-/// The pool of a handle, for as long as it is not closed.
+/// Returns the pool of a handle. It is valid until the pool is closed.
 ///
 /// # Safety
-/// The handle is NULL or was given out here, and nobody closes the pool meanwhile.
+/// The handle is NULL or comes from this module, and no call closes the pool meanwhile.
 pub(crate) unsafe fn of(handle: *mut lw_pool) -> Result<&'static Open, Status> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees the handle.
     unsafe { Shell::of(handle) }?.inside()
 }
 
-/// Makes or opens a pool.
+/// Creates or opens a pool.
 ///
 /// # Safety
-/// As the header says of the arguments.
+/// The arguments are as the header requires.
 unsafe fn start(
     path: *const c_char,
     options: *const lw_options,
     out: *mut *mut lw_pool,
     is_new: bool,
 ) -> Result<(), Status> {
-    // SAFETY: as the caller says.
-    let asked = unsafe { lw_options::of(options) }?;
-    // SAFETY: as the caller says of its message.
-    let tell = |text: &str| unsafe { asked.tell(text) };
-    tell("");
+    // SAFETY: the caller guarantees the options.
+    let given = unsafe { lw_options::of(options) }?;
+    // SAFETY: the caller guarantees the message buffer.
+    let report = |text: &str| unsafe { given.report(text) };
+    report("");
     if path.is_null() || out.is_null() {
-        tell("the path is NULL, or where the pool is to be put");
+        report("the path or the output pointer is NULL");
         return Err(status::INVALID);
     }
-    // SAFETY: it is a string, as the caller says.
+    // SAFETY: the caller guarantees a string.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
-    // SAFETY: as the caller says of its layout.
-    let options = unsafe { asked.to_rust() }.map_err(|what| {
-        tell(what);
+    // SAFETY: the caller guarantees the layout's name.
+    let options = unsafe { given.to_rust() }.map_err(|problem| {
+        report(problem);
         status::INVALID
     })?;
-    match any(path, options, asked.design, is_new) {
+    match any(path, options, given.design, is_new) {
         Ok(Some(pool)) => {
             let pool = CLOSED.open(Open { pool, workers: Mutex::default() }, 0);
-            // SAFETY: it is not NULL, and the caller's.
+            // SAFETY: `out` is not NULL, and the header requires a valid pointer.
             unsafe { out.write(pool) };
             Ok(())
         }
         Ok(None) => {
-            tell("there is no design of this number");
+            report("options.design is not one of the designs of lastword.h");
             Err(status::INVALID)
         }
         Err(error) => {
-            tell(&error.to_string());
+            report(&error.to_string());
             Err(status::of(&error))
         }
     }
 }
 
-/// A pool of this design; `None` for a number that is none's.
+/// Creates or opens a pool of a design. Returns `None` for an unknown number.
 fn any(
     path: &Path,
     options: Options,
     design: u32,
     is_new: bool,
 ) -> Result<Option<Any<Pools>>, Error> {
+    // The type of the pool follows from the arm.
     macro_rules! pool {
         () => {
             if is_new { Pool::create_as(path, options)? } else { Pool::open_as(path, options)? }
@@ -102,75 +103,76 @@ fn any(
     }))
 }
 
-/// Checks a pool: whether it opens with these options, and whether it is sound.
+/// Checks whether a pool opens with these options, and whether it is sound.
 ///
 /// # Safety
-/// As the header says of the arguments.
+/// The arguments are as the header requires.
 unsafe fn look(
     path: *const c_char,
     options: *const lw_options,
     opens: *mut c_int,
 ) -> Result<(), Status> {
-    // SAFETY: as the caller says.
-    let asked = unsafe { lw_options::of(options) }?;
-    // SAFETY: as the caller says of its message.
-    let tell = |text: &str| unsafe { asked.tell(text) };
-    tell("");
+    // SAFETY: the caller guarantees the options.
+    let given = unsafe { lw_options::of(options) }?;
+    // SAFETY: the caller guarantees the message buffer.
+    let report = |text: &str| unsafe { given.report(text) };
+    report("");
     if path.is_null() {
-        tell("the path is NULL");
+        report("the path is NULL");
         return Err(status::INVALID);
     }
-    // SAFETY: it is a string, as the caller says.
+    // SAFETY: the caller guarantees a string.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
-    // SAFETY: as the caller says of its layout.
-    let options = unsafe { asked.to_rust() }.map_err(|what| {
-        tell(what);
+    // SAFETY: the caller guarantees the layout's name.
+    let options = unsafe { given.to_rust() }.map_err(|problem| {
+        report(problem);
         status::INVALID
     })?;
     let failed = |error: &Error| {
-        tell(&error.to_string());
+        report(&error.to_string());
         status::of(error)
     };
     let expected = CheckOptions::from(&options);
-    let report = lastword::check_with(path, &expected).map_err(|error| failed(&error))?;
-    let answer = report.refusal.as_ref().map_or(status::OK, failed);
+    let found = lastword::check_with(path, &expected).map_err(|error| failed(&error))?;
+    let opening = found.refusal.as_ref().map_or(status::OK, failed);
     if !opens.is_null() {
-        // SAFETY: it is the caller's.
-        unsafe { opens.write(answer) };
+        // SAFETY: `opens` is not NULL, and the header requires a valid pointer.
+        unsafe { opens.write(opening) };
     }
-    match (answer, report.is_sound()) {
+    match (opening, found.is_sound()) {
         (status::OK, true) => Ok(()),
         (status::OK, false) => {
-            let worst = report.findings.iter().max_by_key(|one| one.severity());
-            tell(&worst.map(ToString::to_string).unwrap_or_default());
+            // The pool opens despite its damage, so `opens` and the result differ.
+            let worst = found.findings.iter().max_by_key(|one| one.severity());
+            report(&worst.map(ToString::to_string).unwrap_or_default());
             Err(status::DAMAGED)
         }
         (refused, _) => Err(refused),
     }
 }
 
-/// Looks at a pool and writes nothing.
+/// Checks a pool and writes nothing.
 ///
 /// # Safety
-/// As the header says.
+/// The arguments are as the header requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_check(
     path: *const c_char,
     options: *const lw_options,
     opens: *mut c_int,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees the arguments.
     guard(|| unsafe { look(path, options, opens) })
 }
 
-/// Makes a pool.
+/// Creates a pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_create(
     path: *const c_char,
     options: *const lw_options,
     pool: *mut *mut lw_pool,
 ) -> c_int {
-    // SAFETY: the header asks for what is needed.
+    // SAFETY: the header has the same requirements.
     guard(|| unsafe { start(path, options, pool, true) })
 }
 
@@ -181,7 +183,7 @@ pub unsafe extern "C" fn lw_pool_open(
     options: *const lw_options,
     pool: *mut *mut lw_pool,
 ) -> c_int {
-    // SAFETY: the header asks for what is needed.
+    // SAFETY: the header has the same requirements.
     guard(|| unsafe { start(path, options, pool, false) })
 }
 
@@ -189,37 +191,43 @@ pub unsafe extern "C" fn lw_pool_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle, and that no other call is under way.
+        // SAFETY: the header requires a handle, and that no other call is in flight.
         let (shell, open) = unsafe { (Shell::of(pool)?, of(pool)?) };
+        // An ending thread may be about to close one of these workers. The lock orders the two.
         let closing = thread::closing();
-        // Those of threads that are through, or gone. Who calls says that none is in a call.
+        // Workers whose threads did not close them. The header requires that none is in a call.
         let workers = open.workers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if workers.iter().any(|worker| worker::is_in_a_transaction(worker)) {
+        if workers.iter().any(|worker| worker::has_transaction(worker)) {
             return Err(status::BUSY);
         }
         workers.into_iter().for_each(worker::close);
+        // All workers are closed, so ending threads need not wait for the pool, which may take
+        // long.
         drop(closing);
+        // From here on the handle is closed, whatever the design's close returns.
         let open = CLOSED.close(shell)?;
         on!(open.pool, pool => pool.close()).map_err(|error| status::of(&error))
     })
 }
 
-/// The pool's first object.
+/// Returns the pool's first object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *mut u64) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
+        // SAFETY: the header requires a handle.
         let open = unsafe { of(pool) }?;
         let is_size = (1..=OBJECT_BYTES_MAX as u64).contains(&bytes);
         if object.is_null() || !is_size {
             return Err(status::INVALID);
         }
         let root = on!(&open.pool, pool => {
-            // A worker for this alone: designs with one of them need it later.
+            // A worker for this call alone, since a design with one worker needs it later.
             pool.worker().and_then(|mut worker| worker.run(|tx| {
+                // One transaction reads and allocates, so concurrent first calls agree on the
+                // object.
                 let root = tx.root()?;
                 if root != 0 {
-                    // A write, even of what is there, finds where an object ends.
+                    // Only a write checks the end of an object, so write the present value.
                     let last = Addr::new(root, (bytes - 1) & !7);
                     let word = tx.read(last)?;
                     tx.write(last, word)?;
@@ -235,81 +243,82 @@ pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *m
             Error::BadPointer { .. } => status::MISMATCH,
             error => status::of(&error),
         })?;
-        // SAFETY: it is not NULL, and the caller's.
+        // SAFETY: `object` is not NULL, and the header requires a valid pointer.
         unsafe { object.write(root) };
         Ok(())
     })
 }
 
-/// The largest ID that is durable.
+/// Returns the durable watermark.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_durable(pool: *mut lw_pool, id: *mut u64) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
+        // SAFETY: the header requires a handle.
         let open = unsafe { of(pool) }?;
         if id.is_null() {
             return Err(status::INVALID);
         }
         let durable = on!(&open.pool, pool => pool.durable_id());
-        // SAFETY: it is not NULL, and the caller's.
+        // SAFETY: `id` is not NULL, and the header requires a valid pointer.
         unsafe { id.write(durable.0) };
         Ok(())
     })
 }
 
-/// Waits for a transaction.
+/// Waits until a transaction is durable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_wait(pool: *mut lw_pool, id: u64) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
+        // SAFETY: the header requires a handle.
         let open = unsafe { of(pool) }?;
         on!(&open.pool, pool => pool.wait_for(TxId(id))).map_err(|error| status::of(&error))
     })
 }
 
-/// Waits for all.
+/// Waits until all commits are durable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_flush(pool: *mut lw_pool) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
+        // SAFETY: the header requires a handle.
         let open = unsafe { of(pool) }?;
         on!(&open.pool, pool => pool.flush()).map_err(|error| status::of(&error))
     })
 }
 
-/// What a callback is called with. The program says that another thread may have it.
+/// The argument of a callback, which the header allows other threads to use.
 struct Argument(*mut c_void);
 
-// SAFETY: the header says in which thread a callback may be called.
+// SAFETY: the header names the threads that may call a callback with it.
 unsafe impl Send for Argument {}
 
 impl Argument {
-    /// The whole of it goes into a closure, not its field.
+    /// Returns the pointer. A closure that calls this captures the `Send` struct, not its field.
     fn get(&self) -> *mut c_void {
         self.0
     }
 }
 
-/// Calls back when a transaction is durable.
+/// Registers a callback for the durability of a transaction.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_on_durable(
     pool: *mut lw_pool,
     id: u64,
-    told: Option<extern "C" fn(argument: *mut c_void, status: c_int)>,
+    notify: Option<extern "C" fn(argument: *mut c_void, status: c_int)>,
     argument: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
+        // SAFETY: the header requires a handle.
         let open = unsafe { of(pool) }?;
-        let Some(told) = told else { return Err(status::INVALID) };
+        let Some(notify) = notify else { return Err(status::INVALID) };
         let argument = Argument(argument);
-        let tell = move |outcome: Result<(), Error>| {
+        let listener = move |outcome: Result<(), Error>| {
             let status = outcome.err().map_or(status::OK, |error| status::of(&error));
-            thread::call_back(|| told(argument.get(), status));
+            // A thread that exits inside the callback must not close its workers.
+            thread::call_back(|| notify(argument.get(), status));
         };
-        let asked = on!(&open.pool, pool => {
-            pool.ticket(TxId(id)).and_then(|ticket| ticket.on_durable(tell))
+        let registered = on!(&open.pool, pool => {
+            pool.ticket(TxId(id)).and_then(|ticket| ticket.on_durable(listener))
         });
-        asked.map_err(|error| status::of(&error))
+        registered.map_err(|error| status::of(&error))
     })
 }

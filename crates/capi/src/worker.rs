@@ -1,18 +1,18 @@
-//! Workers, and what is done in their transactions.
+//! Workers and the functions of their transactions.
 //!
 //! ```text
-//!   lw_worker * -> shell    owner: the thread that has opened it; 0 when it is closed
-//!                  seat     tx: where the transaction is that is open, or NULL
-//!                           open: it, if it was begun by lw_begin; else a body runs
-//!                           failed: how it ended, when it has to be aborted
+//!   lw_worker * -> shell    owner: the thread that opened the worker; 0 when closed
+//!                  state    tx: pointer to the open transaction, or NULL
+//!                           open: the transaction, if lw_begin began it; else a body runs
+//!                           failed: the status that ended it, until lw_abort
 //!                           worker
 //! ```
 //!
-//! Two comparisons tell whether an access may go on. Only the owner looks at the seat, so nothing
-//! of it is locked. Who closes the pool closes what workers are left, and says by calling that no
-//! other call is under way.
+//! An access may run if the owner is this thread and `tx` is not NULL. Only the owner accesses the
+//! state, so it needs no lock. A thread that closes the pool closes the remaining workers, too. The
+//! header requires that no other call is in flight then.
 //!
-//! A thread is known by the place of its control block, which is another's when it has ended: so a
+//! A thread is identified by the address of its control block, which a later thread reuses. So a
 //! thread that ends closes its workers (`thread`).
 
 use std::cell::Cell;
@@ -33,50 +33,54 @@ use crate::{Status, guard, status, thread};
 /// `LW_READ_ONLY`.
 pub const READ_ONLY: u32 = 1;
 
-/// A worker, and its transaction. All of it is reached by shared references: a body that runs
-/// below this module comes here again.
-pub struct Seat<D: Design> {
-    /// Where the transaction is: in `open`, or on the stack below a body that runs.
+/// A worker and its transaction. All accesses are shared references, because a body that this
+/// module calls also calls this module.
+pub struct State<D: Design> {
+    /// Points into `open`, or to the stack frame that called the body. Atomic because a thread that
+    /// closes the pool reads it, too.
     tx: AtomicPtr<Tx<'static, D>>,
-    /// Nobody looks at it while `tx` leads there.
+    /// Accessed only through `tx` while `tx` points into it.
     open: Cell<Option<lastword::Open<'static, 'static, D>>>,
-    /// A body runs.
+    /// Whether a body runs.
     runs: Cell<bool>,
-    /// 0: it has not.
+    /// The status that ended the transaction, or 0.
     failed: Cell<c_int>,
-    /// From a box. `open` borrows it, or the call that runs a body.
+    /// From a box. Borrowed by `open`, or by the call that runs a body.
     worker: *mut Worker<'static, D>,
     pool: &'static pool::Open,
 }
 
-/// Seats.
-struct Seats;
+/// Selects [`State`].
+struct States;
 
-impl Each for Seats {
-    type Of<D: Design> = Seat<D>;
+impl Each for States {
+    type Of<D: Design> = State<D>;
 }
 
-/// A seat of any design.
-pub struct AnySeat(Any<Seats>);
+/// The state of a worker of any design.
+pub struct AnyState(Any<States>);
 
-/// What `lw_worker *` leads to.
-#[allow(non_camel_case_types, reason = "its name in C")]
-pub type lw_worker = Shell<AnySeat>;
+/// The target of `lw_worker *`.
+#[allow(non_camel_case_types, reason = "the name in C")]
+pub type lw_worker = Shell<AnyState>;
 
-static CLOSED: Closed<AnySeat> = Closed::new();
+static CLOSED: Closed<AnyState> = Closed::new();
 
-/// The seat of a worker of this thread.
+/// Returns the state of a worker of this thread.
 ///
 /// # Safety
-/// The handle is NULL or was given out here.
+/// The handle is NULL or comes from [`lw_worker_open`].
 #[inline(always)]
-unsafe fn seat(worker: *mut lw_worker) -> Result<&'static AnySeat, Status> {
-    // SAFETY: as the caller says.
+unsafe fn state(worker: *mut lw_worker) -> Result<&'static AnyState, Status> {
+    // SAFETY: the caller guarantees the handle.
     let shell = unsafe { Shell::of(worker) }?;
+    // Relaxed suffices. Only this thread stores its number here. An earlier thread with the same
+    // number stored 0 before it ended. If another thread closes the worker with its pool, the
+    // header requires that the program orders that call and this one.
     if shell.owner.load(Ordering::Relaxed) != thread::number() {
         return Err(not_mine(shell));
     }
-    // SAFETY: a worker that is closed has no owner.
+    // SAFETY: this thread is the owner.
     Ok(unsafe { shell.inside_of_owner() })
 }
 
@@ -85,9 +89,8 @@ fn not_mine(shell: &'static lw_worker) -> Status {
     if shell.is_open() { status::OTHER_THREAD } else { status::CLOSED }
 }
 
-impl<D: Design> Seat<D> {
-    /// Where the transaction is that is open: for its owner to use, until something else is done
-    /// with the seat.
+impl<D: Design> State<D> {
+    /// Returns the open transaction. The owner may use it until another method is called.
     #[inline(always)]
     fn tx(&self) -> Result<NonNull<Tx<'static, D>>, Status> {
         NonNull::new(self.tx.load(Ordering::Relaxed)).ok_or_else(|| self.why_not())
@@ -98,38 +101,39 @@ impl<D: Design> Seat<D> {
         if self.failed.get() == status::OK { status::IDLE } else { self.failed.get() }
     }
 
-    /// Whether a transaction may begin.
+    /// Fails unless a transaction may begin.
     fn is_free(&self) -> Result<(), Status> {
         let is_free = self.tx.load(Ordering::Relaxed).is_null() && self.failed.get() == status::OK;
         if is_free { Ok(()) } else { Err(status::NESTED) }
     }
 
-    fn is_in_a_transaction(&self) -> bool {
+    fn has_transaction(&self) -> bool {
         self.runs.get() || !self.tx.load(Ordering::Relaxed).is_null()
     }
 
-    fn leads_to(&self, tx: *mut Tx<'_, D>) {
+    fn set_tx(&self, tx: *mut Tx<'_, D>) {
         self.tx.store(tx.cast(), Ordering::Relaxed);
     }
 
-    /// Takes what was begun out of it.
+    /// Takes the transaction that was begun in parts.
     fn take(&self) -> Result<lastword::Open<'static, 'static, D>, Status> {
         if self.tx.load(Ordering::Relaxed).is_null() {
             return Err(self.why_not());
         }
-        let open = self.open.take().ok_or(status::NESTED)?; // a body commits by its answer
-        self.leads_to(ptr::null_mut());
+        // Take the transaction before `tx` is cleared, so that a running body keeps its own.
+        let open = self.open.take().ok_or(status::NESTED)?; // a body commits by its return value
+        self.set_tx(ptr::null_mut());
         Ok(open)
     }
 
-    /// Takes back what is open.
+    /// Rolls back the open transaction.
     fn abort(&self) -> Result<(), Status> {
         if self.runs.get() {
-            return Err(status::NESTED); // a body is taken back by its answer
+            return Err(status::NESTED); // a body aborts by its return value
         }
         match self.failed.replace(status::OK) {
             status::OK => self.take()?.abort().map(drop).map_err(|error| status::of(&error)),
-            // That it has failed has taken it back, but for one that has panicked.
+            // The failure rolled it back already, unless it was a panic.
             _ => {
                 drop(self.open.take());
                 Ok(())
@@ -137,21 +141,21 @@ impl<D: Design> Seat<D> {
         }
     }
 
-    /// A call in its transaction has panicked: nobody knows what is in it.
+    /// Ends a transaction in which a call panicked, since its content is unknown.
     #[cold]
     fn has_panicked(&self) {
-        self.leads_to(ptr::null_mut());
+        self.set_tx(ptr::null_mut());
         self.failed.set(status::PANIC);
     }
 
-    /// Does something in its transaction.
+    /// Runs an access in the open transaction.
     ///
     /// # Safety
-    /// This thread owns the seat.
+    /// This thread owns the worker.
     #[inline(always)]
     unsafe fn access(&self, work: impl FnOnce(&mut Tx<'static, D>) -> Result<(), Stop>) -> c_int {
         let done = guard(|| {
-            // SAFETY: `tx` leads to the transaction that is open, and only its owner goes there.
+            // SAFETY: `tx` points to the open transaction, and only the owner accesses it.
             work(unsafe { self.tx()?.as_mut() }).map_err(status::of_stop)
         });
         if done == status::PANIC {
@@ -161,15 +165,15 @@ impl<D: Design> Seat<D> {
     }
 }
 
-/// Does something in a worker's transaction.
+/// Runs an access in a worker's open transaction.
 macro_rules! within {
     ($worker:expr, $tx:ident => $work:expr) => {
-        // SAFETY: the header asks for a handle.
-        match unsafe { seat($worker) } {
-            Ok(seat) => on!(&seat.0, seat => {
+        // SAFETY: the header requires a handle.
+        match unsafe { state($worker) } {
+            Ok(state) => on!(&state.0, state => {
                 let work = |$tx: &mut Tx<'static, _>| $work;
-                // SAFETY: `seat` has answered that this thread owns it.
-                unsafe { seat.access(work) }
+                // SAFETY: `state` returned Ok, so this thread owns the worker.
+                unsafe { state.access(work) }
             }),
             Err(status) => status,
         }
@@ -180,15 +184,15 @@ macro_rules! within {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw_worker) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
+        // SAFETY: the header requires a handle.
         let open = unsafe { pool::of(pool) }?;
         if worker.is_null() {
             return Err(status::INVALID);
         }
-        let seat = map!(&open.pool, pool => {
+        let state = map!(&open.pool, pool => {
             let worker = pool.worker().map_err(|error| status::of(&error))?;
             let worker = Box::into_raw(Box::new(worker));
-            Seat {
+            State {
                 tx: AtomicPtr::new(ptr::null_mut()),
                 open: Cell::new(None),
                 runs: Cell::new(false),
@@ -197,12 +201,13 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
                 pool: open,
             }
         });
-        let handle = CLOSED.open(AnySeat(seat), thread::number());
-        // SAFETY: it was given out here.
+        let handle = CLOSED.open(AnyState(state), thread::number());
+        // SAFETY: the handle comes from `open`.
         let shell = unsafe { Shell::of(handle) }?;
+        // Both the pool and the thread remember the worker, since either may end first.
         open.workers.lock().unwrap_or_else(PoisonError::into_inner).push(shell);
         thread::opens(shell);
-        // SAFETY: it is not NULL, and the caller's.
+        // SAFETY: `worker` is not NULL, and the header requires a valid pointer.
         unsafe { worker.write(handle) };
         Ok(())
     })
@@ -212,43 +217,45 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
-        let (shell, inside) = unsafe { (Shell::of(worker)?, seat(worker)?) };
+        // SAFETY: the header requires a handle.
+        let (shell, inside) = unsafe { (Shell::of(worker)?, state(worker)?) };
         let ended = match on!(&inside.0, it => it.abort()) {
             Err(status::NESTED) => return Err(status::NESTED), // a body runs
             Err(status::IDLE) => Ok(()),
             ended => ended,
         };
-        // It is closed whatever became of that.
+        // The worker closes whether or not the abort failed.
         thread::closes(shell);
         close(shell);
         ended
     })
 }
 
-/// Whether a transaction is open in a worker.
-pub(crate) fn is_in_a_transaction(shell: &'static lw_worker) -> bool {
-    shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.is_in_a_transaction()))
+/// Whether a worker has an open transaction.
+pub(crate) fn has_transaction(shell: &'static lw_worker) -> bool {
+    shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.has_transaction()))
 }
 
 /// Closes a worker, and rolls back its open transaction.
 pub(crate) fn close(shell: &'static lw_worker) {
     let Ok(inside) = CLOSED.close(shell) else { return };
     on!(inside.0, it => {
-        // The borrower of the worker goes first: the transaction of a thread that ends or panicked.
+        // Drop the transaction first, which borrows the worker. A thread that ends or panicked
+        // leaves one.
         drop(it.open.take());
         let mut workers = it.pool.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|other| !ptr::eq(*other, shell));
         drop(workers);
-        // SAFETY: it comes from a box, and nothing borrows it.
+        // SAFETY: the worker comes from a box, and its only borrower was dropped above.
         drop(unsafe { Box::from_raw(it.worker) });
     });
 }
 
-/// Closes a worker whose thread ends, and its open transaction. Skips a worker in a body: the
-/// process then exits from within that body.
+/// Closes a worker of an ending thread, and aborts its open transaction. Skips a worker whose body
+/// runs, because the thread then exits the process from that body.
 pub(crate) fn close_of_ending_thread(shell: &'static lw_worker) {
-    // It may have been closed with its pool, and opened by another thread since.
+    // The pool's closing may have closed it, and another thread may have reopened the shell since.
+    // The caller holds the lock of `closing`, which orders the relaxed load after that closing.
     let is_own = shell.owner.load(Ordering::Relaxed) == thread::number();
     let runs = || shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.runs.get()));
     if is_own && !runs() {
@@ -266,52 +273,56 @@ pub unsafe extern "C" fn lw_run(
     id: *mut u64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
-        let inside = unsafe { seat(worker) }?;
+        // SAFETY: the header requires a handle.
+        let inside = unsafe { state(worker) }?;
+        // Reject unknown flags, so that a later version can define them.
         let Some(body) = body.filter(|_| flags & !READ_ONLY == 0) else {
             return Err(status::INVALID);
         };
         let reads_only = flags & READ_ONLY != 0;
         let done = on!(&inside.0, it => run(it, reads_only, || body(worker, argument)))?;
         if !id.is_null() {
-            // SAFETY: it is the caller's.
+            // SAFETY: `id` is not NULL, and the header requires a valid pointer.
             unsafe { id.write(done) };
         }
         Ok(())
     })
 }
 
-/// Runs a body of this thread's worker.
+/// Runs a body in a worker of this thread.
 fn run<D: Design>(
-    seat: &Seat<D>,
+    state: &State<D>,
     reads_only: bool,
     body: impl Fn() -> c_int,
 ) -> Result<u64, Status> {
-    seat.is_free()?;
-    let mut answer = status::OK;
+    state.is_free()?;
+    let mut returned = status::OK;
     let body = |tx: &mut Tx<'_, D>| {
-        seat.leads_to(tx);
-        seat.runs.set(true);
-        answer = body();
-        seat.runs.set(false);
-        seat.leads_to(ptr::null_mut());
-        if seat.failed.replace(status::OK) != status::OK {
-            answer = status::PANIC;
+        // The body reaches its transaction by the handle, through `tx`. While `runs` is set, the
+        // calls that end a transaction return LW_ENESTED.
+        state.set_tx(tx);
+        state.runs.set(true);
+        returned = body();
+        state.runs.set(false);
+        state.set_tx(ptr::null_mut());
+        // Only a panic sets `failed` inside a body, and it decides over the body's own value.
+        if state.failed.replace(status::OK) != status::OK {
+            returned = status::PANIC;
         }
-        match answer {
+        match returned {
             status::OK => Ok(()),
             status::CONFLICT => Err(Stop::Conflict),
-            answer => tx.abort(answer),
+            reason => tx.abort(reason),
         }
     };
-    // SAFETY: the seat is this thread's, and nothing is open in it.
-    let worker = unsafe { &mut *seat.worker };
+    // SAFETY: this thread owns the worker, and no transaction borrows it.
+    let worker = unsafe { &mut *state.worker };
     let done = if reads_only { worker.read(body) } else { worker.run(body) };
-    done.map(|done| done.ticket.id().0).map_err(|error| match answer {
-        // What the body says goes before what it was stopped by.
+    done.map(|done| done.ticket.id().0).map_err(|error| match returned {
+        // The program's own status has precedence over the error that it made of it.
         status::OK | status::CONFLICT => status::of(&error),
         _ if matches!(error, Error::Poisoned { .. }) => status::of(&error),
-        answer => answer,
+        reason => reason,
     })
 }
 
@@ -319,8 +330,8 @@ fn run<D: Design>(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_begin(worker: *mut lw_worker, flags: u32) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
-        let inside = unsafe { seat(worker) }?;
+        // SAFETY: the header requires a handle.
+        let inside = unsafe { state(worker) }?;
         if flags & !READ_ONLY != 0 {
             return Err(status::INVALID);
         }
@@ -328,15 +339,18 @@ pub unsafe extern "C" fn lw_begin(worker: *mut lw_worker, flags: u32) -> c_int {
     })
 }
 
-fn begin<D: Design>(seat: &Seat<D>, reads_only: bool) -> Result<(), Status> {
-    seat.is_free()?;
-    // SAFETY: the seat is this thread's, and nothing is open in it.
-    let worker = unsafe { &mut *seat.worker };
+fn begin<D: Design>(state: &State<D>, reads_only: bool) -> Result<(), Status> {
+    state.is_free()?;
+    // SAFETY: this thread owns the worker, and no transaction borrows it.
+    let worker = unsafe { &mut *state.worker };
+    // The transaction borrows the worker and outlives this call. So it is stored beside the worker,
+    // and
+    // `close` drops it first.
     let open = worker.begin(reads_only).map_err(|error| status::of(&error))?;
-    seat.open.set(Some(open));
-    // SAFETY: nobody else looks there while `tx` leads there.
-    let open = unsafe { (*seat.open.as_ptr()).as_mut() };
-    seat.leads_to(open.map_or(ptr::null_mut(), |open| ptr::from_mut(open.tx())));
+    state.open.set(Some(open));
+    // SAFETY: this thread owns the worker. From here on, accesses go through `tx` alone.
+    let open = unsafe { (*state.open.as_ptr()).as_mut() };
+    state.set_tx(open.map_or(ptr::null_mut(), |open| ptr::from_mut(open.tx())));
     Ok(())
 }
 
@@ -344,31 +358,32 @@ fn begin<D: Design>(seat: &Seat<D>, reads_only: bool) -> Result<(), Status> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_commit(worker: *mut lw_worker, id: *mut u64) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
-        let inside = unsafe { seat(worker) }?;
+        // SAFETY: the header requires a handle.
+        let inside = unsafe { state(worker) }?;
         let done = on!(&inside.0, it => {
             let done = match it.take()?.commit() {
                 Ok(Some(ticket)) => Ok(ticket.id().0),
                 Ok(None) => Err(status::CONFLICT),
                 Err(error) => Err(status::of(&error)),
             };
+            // A failed commit still needs lw_abort, so remember its status.
             it.failed.set(done.err().unwrap_or(status::OK));
             done
         })?;
         if !id.is_null() {
-            // SAFETY: it is the caller's.
+            // SAFETY: `id` is not NULL, and the header requires a valid pointer.
             unsafe { id.write(done) };
         }
         Ok(())
     })
 }
 
-/// Takes back.
+/// Rolls back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_abort(worker: *mut lw_worker) -> c_int {
     guard(|| {
-        // SAFETY: the header asks for a handle.
-        let inside = unsafe { seat(worker) }?;
+        // SAFETY: the header requires a handle.
+        let inside = unsafe { state(worker) }?;
         on!(&inside.0, it => it.abort())
     })
 }
@@ -381,31 +396,32 @@ pub unsafe extern "C" fn lw_read(
     offset: u64,
     value: *mut u64,
 ) -> c_int {
+    // Checked before the transaction, which therefore stays open.
     if value.is_null() {
         return status::INVALID;
     }
-    // SAFETY: the header asks for a handle.
-    match unsafe { seat(worker) } {
-        // SAFETY: this thread owns the seat, and `value` is the caller's.
-        Ok(seat) => on!(&seat.0, seat => unsafe { read(seat, object, offset, value) }),
+    // SAFETY: the header requires a handle.
+    match unsafe { state(worker) } {
+        // SAFETY: this thread owns the worker, and the header requires a valid `value`.
+        Ok(state) => on!(&state.0, state => unsafe { read(state, object, offset, value) }),
         Err(status) => status,
     }
 }
 
-/// A function for each design, so that the one above is a check and a jump.
+/// Reads a word under one design. A function of its own, so that [`lw_read`] is a check and a jump.
 ///
 /// # Safety
-/// This thread owns the seat, and `value` is there.
+/// This thread owns the worker, and `value` is valid.
 #[inline(never)]
-unsafe fn read<D: Design>(seat: &Seat<D>, object: u64, offset: u64, value: *mut u64) -> c_int {
+unsafe fn read<D: Design>(state: &State<D>, object: u64, offset: u64, value: *mut u64) -> c_int {
     let read = |tx: &mut Tx<'static, D>| {
         let word = tx.read(Addr::new(object, offset))?;
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees a valid pointer.
         unsafe { value.write(word) };
         Ok(())
     };
-    // SAFETY: as the caller says.
-    unsafe { seat.access(read) }
+    // SAFETY: the caller guarantees that this thread owns the worker.
+    unsafe { state.access(read) }
 }
 
 /// Writes a word.
@@ -416,22 +432,22 @@ pub unsafe extern "C" fn lw_write(
     offset: u64,
     value: u64,
 ) -> c_int {
-    // SAFETY: the header asks for a handle.
-    match unsafe { seat(worker) } {
-        // SAFETY: this thread owns the seat.
-        Ok(seat) => on!(&seat.0, seat => unsafe { write(seat, object, offset, value) }),
+    // SAFETY: the header requires a handle.
+    match unsafe { state(worker) } {
+        // SAFETY: this thread owns the worker.
+        Ok(state) => on!(&state.0, state => unsafe { write(state, object, offset, value) }),
         Err(status) => status,
     }
 }
 
-/// As [`read`].
+/// Writes a word under one design, as [`read`].
 ///
 /// # Safety
-/// This thread owns the seat.
+/// This thread owns the worker.
 #[inline(never)]
-unsafe fn write<D: Design>(seat: &Seat<D>, object: u64, offset: u64, value: u64) -> c_int {
-    // SAFETY: as the caller says.
-    unsafe { seat.access(|tx| tx.write(Addr::new(object, offset), value)) }
+unsafe fn write<D: Design>(state: &State<D>, object: u64, offset: u64, value: u64) -> c_int {
+    // SAFETY: the caller guarantees that this thread owns the worker.
+    unsafe { state.access(|tx| tx.write(Addr::new(object, offset), value)) }
 }
 
 /// Reads bytes.
@@ -446,7 +462,7 @@ pub unsafe extern "C" fn lw_read_bytes(
     if bytes > OBJECT_BYTES_MAX as u64 || out.is_null() {
         return status::INVALID;
     }
-    // SAFETY: so many bytes are the caller's; any are values.
+    // SAFETY: the header requires `bytes` writable bytes, and any bytes are valid.
     let out = unsafe { slice::from_raw_parts_mut(out.cast::<u8>(), bytes as usize) };
     within!(worker, tx => read_bytes(tx, object, offset, out))
 }
@@ -463,12 +479,12 @@ pub unsafe extern "C" fn lw_write_bytes(
     if bytes > OBJECT_BYTES_MAX as u64 || from.is_null() {
         return status::INVALID;
     }
-    // SAFETY: so many bytes are the caller's.
+    // SAFETY: the header requires `bytes` readable bytes.
     let from = unsafe { slice::from_raw_parts(from.cast::<u8>(), bytes as usize) };
     within!(worker, tx => write_bytes(tx, object, offset, from))
 }
 
-/// Makes an object.
+/// Allocates an object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_alloc(
     worker: *mut lw_worker,
@@ -480,14 +496,14 @@ pub unsafe extern "C" fn lw_alloc(
         return status::INVALID;
     }
     let bytes = bytes as usize;
-    // SAFETY: it is NULL, or so many bytes are the caller's.
+    // SAFETY: `content` is NULL, or the header requires `bytes` readable bytes.
     let content = unsafe {
-        let there = !content.is_null();
-        there.then(|| slice::from_raw_parts(content.cast::<u8>(), bytes))
+        let is_given = !content.is_null();
+        is_given.then(|| slice::from_raw_parts(content.cast::<u8>(), bytes))
     };
     within!(worker, tx => tx.allocate(bytes).and_then(|new| {
         fill(tx, new, bytes, content)?;
-        // SAFETY: it is not NULL, and the caller's.
+        // SAFETY: `object` is not NULL, and the header requires a valid pointer.
         unsafe { object.write(new) };
         Ok(())
     }))
@@ -499,13 +515,13 @@ pub unsafe extern "C" fn lw_free(worker: *mut lw_worker, object: u64, bytes: u64
     within!(worker, tx => tx.retire(Addr::new(object, 0), bytes))
 }
 
-/// Takes an object to itself.
+/// Protects an object from writes of others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_protect(worker: *mut lw_worker, object: u64) -> c_int {
     within!(worker, tx => tx.protect(Addr::new(object, 0)))
 }
 
-/// Makes room for an array.
+/// Reserves an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_array_reserve(
     worker: *mut lw_worker,
@@ -515,11 +531,11 @@ pub unsafe extern "C" fn lw_array_reserve(
     if first.is_null() || blocks == 0 {
         return status::INVALID;
     }
-    // SAFETY: it is not NULL, and the caller's.
+    // SAFETY: `first` is not NULL, and the header requires a valid pointer.
     within!(worker, tx => tx.reserve_blocks(blocks).map(|found| unsafe { first.write(found) }))
 }
 
-/// Makes blocks ready.
+/// Prepares blocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_array_prepare(
     worker: *mut lw_worker,
@@ -530,6 +546,6 @@ pub unsafe extern "C" fn lw_array_prepare(
     if left.is_null() {
         return status::INVALID;
     }
-    // SAFETY: it is not NULL, and the caller's.
+    // SAFETY: `left` is not NULL, and the header requires a valid pointer.
     within!(worker, tx => tx.prepare_blocks(first, most).map(|found| unsafe { left.write(found) }))
 }

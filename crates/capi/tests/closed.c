@@ -3,9 +3,9 @@
  *
  *   closed PATH DESIGN MEDIUM
  *
- * Creates the pool, prints into descriptors 1 and 2 while it is open, commits and closes, twice;
- * then opens it and reads what was committed. A descriptor from 0 to 2 that is open while the pool
- * is open is a failure. Nothing can be printed: the exit status is the line that failed, modulo 256.
+ * Creates or opens the pool three times. Each time it writes to descriptors 0 to 2, reads the
+ * commits of the last round, commits and closes. It fails if one of these descriptors is open at
+ * any time. It cannot print, so the exit status is the line that failed, modulo 256.
  */
 #include <lastword.h>
 

@@ -1,4 +1,4 @@
-//! The header is written by hand; here it is compared with what the library has.
+//! Comparison of the handwritten header with the library.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lastword_c::{options, status, worker};
 
-/// Lines that it may have.
+/// Most lines of the header.
 const LINES_MAX: usize = 250;
 
 fn header() -> String {
@@ -14,7 +14,7 @@ fn header() -> String {
     std::fs::read_to_string(root.join("include/lastword.h")).unwrap()
 }
 
-/// A header without its comments.
+/// Returns a header without its comments.
 fn code(header: &str) -> String {
     let mut code = String::new();
     let mut rest = header;
@@ -25,7 +25,7 @@ fn code(header: &str) -> String {
     code + rest
 }
 
-/// Functions of a header, by their names: their types.
+/// Returns the functions of a header by name, with their types.
 fn functions(header: &str) -> BTreeMap<String, String> {
     let code = code(header);
     let lines = code.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ");
@@ -33,7 +33,7 @@ fn functions(header: &str) -> BTreeMap<String, String> {
     for statement in lines.split(';') {
         let statement = statement.rsplit(['{', '}']).next().unwrap();
         let Some(at) = statement.find("lw_").filter(|_| statement.contains('(')) else { continue };
-        // The name stands before the first parenthesis.
+        // The name precedes the first parenthesis.
         let open = statement.find('(').unwrap();
         let name = statement[..open].rsplit([' ', '*']).next().unwrap();
         if at > open || name.is_empty() {
@@ -44,7 +44,7 @@ fn functions(header: &str) -> BTreeMap<String, String> {
     functions
 }
 
-/// What a function answers and takes, without the names of its parameters.
+/// Returns the types of a function's result and parameters, without parameter names.
 fn types(before: &str, behind: &str, name: &str) -> String {
     let before = before.replace(name, "").replace("extern", "");
     let mut types = before + " ";
@@ -52,7 +52,7 @@ fn types(before: &str, behind: &str, name: &str) -> String {
         let (words, end) =
             token.split_at(token.len() - token.ends_with(['(', ')', ',', '*']) as usize);
         let words: Vec<&str> = words.split_whitespace().filter(|word| *word != "struct").collect();
-        // The last of several words is a name, and so is one behind a star.
+        // All other words are names of parameters.
         let is_type = |word: &&str| {
             ["const", "void", "char", "int", "uint64_t", "uint32_t"].contains(word)
                 || ["lw_pool", "lw_worker", "lw_options"].contains(word)
@@ -67,7 +67,7 @@ fn types(before: &str, behind: &str, name: &str) -> String {
 }
 
 #[test]
-fn it_declares_what_the_library_has() {
+fn header_declares_all_functions() {
     let root = env!("CARGO_MANIFEST_DIR");
     let config = cbindgen::Config { language: cbindgen::Language::C, ..Default::default() };
     let mut generated = Vec::new();
@@ -84,7 +84,7 @@ fn it_declares_what_the_library_has() {
 }
 
 #[test]
-fn its_numbers_are_the_librarys() {
+fn header_numbers_match_library() {
     let header = header();
     let defined: BTreeMap<&str, i64> = header
         .lines()
@@ -112,7 +112,7 @@ fn its_numbers_are_the_librarys() {
 }
 
 #[test]
-fn it_is_short_enough_to_be_read() {
+fn header_stays_short() {
     let lines = header().lines().count();
     assert!(lines <= LINES_MAX, "{lines} lines");
     assert!(header().lines().all(|line| line.len() <= 100));

@@ -1,16 +1,16 @@
 /*
- * kill.c - counts for ever, to be killed at any moment; and looks at what is left.
+ * kill.c - counts until it is killed, and then checks the pool.
  *
- *   kill PATH             opens or makes a pool and counts, until it is killed
- *   kill PATH check A B   opens it after that, and checks it; exit 0 or 1
+ *   kill PATH             opens or creates a pool and counts until it is killed
+ *   kill PATH check A B   opens the pool and checks it; exit status 0 or 1
  *
- * Two threads, 0 and 1. Each has a pair of objects with its count, and both have one total; every
- * transaction adds one to its thread's pair and to the total. Now and then it makes the second of
- * the pair anew and frees the old one, so that a crash finds the allocator at work, too. After each
- * batch a thread waits until it is durable and prints "acknowledged <thread> <count>".
+ * Two threads count, 0 and 1. Each has a pair of objects with its count, and both share a total.
+ * Every transaction adds one to its thread's pair and to the total. Some transactions replace the
+ * second object of the pair and free the old one, so that a crash also interrupts the allocator.
+ * After each batch a thread waits until it is durable and prints "acknowledged <thread> <count>".
  *
- * The check prints "found <a> <b>". Pairs must be equal, the total the sum of both, and no count
- * less than A or B, what was acknowledged last.
+ * The check prints "found <a> <b>". Both objects of a pair must be equal, and the total must be the
+ * sum of both counts. No count may be less than A or B, the last acknowledged counts.
  */
 #include <lastword.h>
 
@@ -22,14 +22,14 @@
 
 enum { THREADS = 2, BATCH = 50, ANEW = 8 };
 
-/* Words of the root: addresses of both pairs and of the total; 0 before they are made. */
+/* Words of the root are the addresses of both pairs and of the total, 0 before their creation. */
 enum { ROOT_PAIRS = 0, ROOT_TOTAL = 32, ROOT_BYTES = 40 };
-/* The second of a pair is larger than a word, so that a torn one would show. */
+/* The second object of a pair is larger than a word, so that a torn write is visible. */
 enum { SECOND_WORDS = 16, SECOND_BYTES = SECOND_WORDS * 8 };
 
-static void must(int status, const char *what) {
+static void must(int status, const char *call) {
     if (status != LW_OK) {
-        fprintf(stderr, "kill: %s: %s\n", what, lw_strerror(status));
+        fprintf(stderr, "kill: %s: %s\n", call, lw_strerror(status));
         exit(1);
     }
 }
@@ -106,10 +106,10 @@ static void *count_for_ever(void *argument) {
         uint64_t id = 0;
         for (int i = 0; i < BATCH; i++) must(lw_run(worker, 0, count, counting, &id), "run");
         must(lw_pool_wait(counting->pool, id), "wait");
-        /* One call for a line: the other thread's are not mixed with it. */
+        /* One call for a line keeps the lines of both threads apart. */
         if (printf("acknowledged %u %llu\n", counting->number,
                    (unsigned long long)counting->count) < 0 || fflush(stdout)) {
-            exit(1); /* nobody reads any more */
+            exit(1); /* the reader closed the pipe */
         }
     }
     return NULL;
@@ -127,7 +127,7 @@ static int run(const char *path) {
     for (unsigned i = 0; i < THREADS; i++) {
         counting[i] = (struct counting){.pool = pool, .root = root, .number = i};
         if (pthread_create(&counting[i].thread, NULL, count_for_ever, &counting[i])) {
-            fprintf(stderr, "kill: no thread\n");
+            fprintf(stderr, "kill: cannot start a thread\n");
             return 1;
         }
     }
@@ -150,7 +150,7 @@ static int find(lw_worker *worker, void *argument) {
     memset(found, 0, sizeof *found);
     found->root = root;
     if ((status = lw_read(worker, root, ROOT_TOTAL, &object))) return status;
-    if (object == 0) return LW_OK; /* killed before they were made: all zeros */
+    if (object == 0) return LW_OK; /* killed before their creation, so all are zero */
     if ((status = lw_read(worker, object, 0, &found->total))) return status;
     for (uint64_t i = 0; i < THREADS; i++) {
         if ((status = lw_read(worker, root, ROOT_PAIRS + i * 16, &object))) return status;
@@ -187,7 +187,7 @@ static int check(const char *path, const uint64_t least[THREADS]) {
             }
         }
         if (found.first[i] < least[i]) {
-            fprintf(stderr, "kill: thread %d: %llu were acknowledged, %llu are left\n", i,
+            fprintf(stderr, "kill: thread %d: %llu acknowledged, %llu found\n", i,
                     (unsigned long long)least[i], (unsigned long long)found.first[i]);
             wrong = 1;
         }

@@ -1,4 +1,4 @@
-//! Whatever a program does wrong is found and answered, and nothing is lost by it.
+//! Tests that misuse of the C functions returns the right status and loses no data.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -17,13 +17,13 @@ struct Setup {
     object: u64,
 }
 
-// SAFETY: handles may be used by all threads.
+// SAFETY: all threads may use the handles, and calls check the owner.
 unsafe impl Sync for Setup {}
 
 fn options(design: u32) -> lw_options {
-    // SAFETY: any bytes are values of its fields; it is filled in.
+    // SAFETY: any bytes are values of its fields.
     let mut options: lw_options = unsafe { std::mem::zeroed() };
-    // SAFETY: it is there.
+    // SAFETY: the pointer is valid.
     assert_eq!(unsafe { lw_options_default(&mut options, size_of::<lw_options>() as u64) }, 0);
     (options.design, options.bytes, options.log_bytes) = (design, 1 << 20, 1 << 20);
     options
@@ -37,7 +37,7 @@ impl Setup {
     fn new(design: u32) -> Setup {
         let dir = tempfile::tempdir().unwrap();
         let (mut pool, mut worker, mut object) = (ptr::null_mut(), ptr::null_mut(), 0);
-        // SAFETY: all are there.
+        // SAFETY: all pointers and handles are valid.
         unsafe {
             let path = path(&dir, "pool");
             assert_eq!(lw_pool_create(path.as_ptr(), &options(design), &mut pool), 0);
@@ -47,14 +47,14 @@ impl Setup {
         Setup { dir, pool, worker, object }
     }
 
-    /// Calls in another thread.
+    /// Runs a call in another thread.
     fn elsewhere(&self, call: impl FnOnce(&Setup) -> c_int + Send) -> c_int {
         std::thread::scope(|scope| scope.spawn(|| call(self)).join().unwrap())
     }
 
     fn word(&self, offset: u64) -> u64 {
         let mut word = 0;
-        // SAFETY: all are there.
+        // SAFETY: all pointers and handles are valid.
         unsafe {
             assert_eq!(lw_begin(self.worker, READ_ONLY), 0);
             assert_eq!(lw_read(self.worker, self.object, offset, &mut word), 0);
@@ -64,7 +64,7 @@ impl Setup {
     }
 
     fn close(self) {
-        // SAFETY: they are open.
+        // SAFETY: both handles are valid.
         unsafe {
             assert_eq!(lw_worker_close(self.worker), 0);
             assert_eq!(lw_pool_close(self.pool), 0);
@@ -73,13 +73,13 @@ impl Setup {
 }
 
 #[test]
-fn what_goes_in_comes_out() {
+fn written_words_and_bytes_are_read() {
     for design in 0..6 {
         let setup = Setup::new(design);
         let Setup { worker, object, pool, .. } = setup;
         let (mut id, mut durable, mut out) = (0, 0, [0_u8; 21]);
         let text = b"abcdefghijklmnopqrstu";
-        // SAFETY: all are there.
+        // SAFETY: all pointers and handles are valid.
         unsafe {
             assert_eq!(lw_begin(worker, 0), 0);
             assert_eq!(lw_write(worker, object, 0, 7), 0);
@@ -91,33 +91,33 @@ fn what_goes_in_comes_out() {
             assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
             assert_eq!(&out, text);
             assert_eq!(setup.word(0), 7);
-            // What is beside the bytes is as it was.
+            // The bytes beside the written ones are unchanged.
             assert_eq!(setup.word(8), u64::from_ne_bytes(*b"\0\0\0\0\0abc"));
             assert_eq!(setup.word(32), u64::from_ne_bytes(*b"tu\0\0\0\0\0\0"));
             assert_eq!(setup.word(48), u64::from_ne_bytes(*b"\0\0abc\0\0\0"));
             let waited = lw_pool_wait(pool, id);
-            let is_kept = design < 4;
-            assert_eq!(waited, if is_kept { 0 } else { status::NOT_DURABLE }, "design {design}");
+            let is_durable = design < 4;
+            assert_eq!(waited, if is_durable { 0 } else { status::NOT_DURABLE }, "design {design}");
             assert_eq!(lw_pool_durable(pool, &mut durable), 0);
-            assert_eq!(durable >= id, is_kept, "design {design}: {durable} of {id}");
+            assert_eq!(durable >= id, is_durable, "design {design}: {durable} of {id}");
         }
         setup.close();
     }
 }
 
 #[test]
-fn what_is_closed_is_closed() {
+fn closed_handles_return_closed() {
     let setup = Setup::new(0);
     let Setup { pool, worker, object, .. } = setup;
     let (mut word, mut handle) = (0, ptr::null_mut());
-    // SAFETY: handles that were given out; the rest is there.
+    // SAFETY: the handles come from the library, and all pointers are valid.
     unsafe {
         assert_eq!(lw_begin(worker, 0), 0);
         assert_eq!(lw_pool_close(pool), status::BUSY);
         assert_eq!(lw_abort(worker), 0);
         assert_eq!(lw_worker_open(pool, &mut handle), 0);
         assert_eq!(lw_worker_close(worker), 0);
-        for answer in [
+        for found in [
             lw_worker_close(worker),
             lw_begin(worker, 0),
             lw_read(worker, object, 0, &mut word),
@@ -126,11 +126,11 @@ fn what_is_closed_is_closed() {
             lw_abort(worker),
             lw_run(worker, 0, Some(adds), ptr::null_mut(), ptr::null_mut()),
         ] {
-            assert_eq!(answer, status::CLOSED);
+            assert_eq!(found, status::CLOSED);
         }
         assert_eq!(lw_pool_close(pool), 0);
-        assert_eq!(lw_begin(handle, 0), status::CLOSED, "it went with its pool");
-        for answer in [
+        assert_eq!(lw_begin(handle, 0), status::CLOSED, "closing the pool closes its workers");
+        for found in [
             lw_pool_close(pool),
             lw_pool_flush(pool),
             lw_pool_wait(pool, 1),
@@ -138,17 +138,17 @@ fn what_is_closed_is_closed() {
             lw_pool_root(pool, 8, &mut word),
             lw_worker_open(pool, &mut handle),
         ] {
-            assert_eq!(answer, status::CLOSED);
+            assert_eq!(found, status::CLOSED);
         }
     }
 }
 
 #[test]
-fn a_transaction_is_its_threads() {
+fn transaction_belongs_to_one_thread() {
     let setup = Setup::new(0);
     let Setup { pool, worker, object, .. } = setup;
     let mut other = ptr::null_mut();
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         assert_eq!(lw_worker_open(pool, &mut other), 0);
         assert_eq!(lw_write(worker, object, 0, 1), status::IDLE);
@@ -172,7 +172,7 @@ fn a_transaction_is_its_threads() {
         assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
         assert_eq!(setup.elsewhere(|it| lw_begin(it.worker, 0)), status::OTHER_THREAD);
         assert_eq!(setup.word(0), 1);
-        // What is open in a worker that is closed is taken back.
+        // Closing a worker rolls its open transaction back.
         assert_eq!(lw_begin(other, 0), 0);
         assert_eq!(lw_write(other, object, 0, 2), 0);
         assert_eq!(lw_worker_close(other), 0);
@@ -186,14 +186,14 @@ fn thread_that_ends_aborts_and_closes_its_workers() {
     for design in 0..6 {
         let setup = Setup::new(design);
         let Setup { pool, worker, object, .. } = setup;
-        // Numbers come back: more threads than any design has workers, one after the other.
-        // SAFETY: it is open.
+        // Numbers become free again, since no design has as many workers as these threads.
+        // SAFETY: the handle is valid.
         assert_eq!(unsafe { lw_worker_close(worker) }, 0);
         let mut last = 0;
         for _ in 0..70 {
             let left = setup.elsewhere(|it| {
                 let mut theirs = ptr::null_mut();
-                // SAFETY: all are there.
+                // SAFETY: all pointers and handles are valid.
                 unsafe {
                     assert_eq!(lw_worker_open(it.pool, &mut theirs), 0, "design {design}");
                     assert_eq!(lw_begin(theirs, 0), 0);
@@ -205,13 +205,13 @@ fn thread_that_ends_aborts_and_closes_its_workers() {
             assert_eq!(left, 0);
         }
         let (left, mut own, mut word) = (last as *mut lw_worker, ptr::null_mut(), 0);
-        // SAFETY: handles that were given out; the rest is there.
+        // SAFETY: the handles come from the library, and all pointers are valid.
         unsafe {
             assert_eq!(lw_worker_close(left), status::CLOSED);
             assert_eq!(lw_worker_open(pool, &mut own), 0);
             assert_eq!(lw_begin(own, 0), 0);
             assert_eq!(lw_read(own, object, 0, &mut word), 0);
-            // `plain` takes nothing back.
+            // `plain` rolls nothing back.
             assert_eq!(word, if design == 5 { 999 } else { 0 }, "design {design}");
             assert_eq!(lw_write(own, object, 0, word + 1), 0);
             assert_eq!(lw_commit(own, ptr::null_mut()), 0);
@@ -221,30 +221,30 @@ fn thread_that_ends_aborts_and_closes_its_workers() {
 }
 
 #[test]
-fn a_wild_address_ends_the_transaction_and_harms_nothing() {
+fn wild_address_fails_the_transaction() {
     let setup = Setup::new(0);
     let Setup { worker, object, .. } = setup;
     let mut word = 0;
     for (object, offset) in
         [(0, 0), (object + 4, 0), (object, 4), (object, 1 << 30), (object ^ 1 << 60, 0), (!0, !7)]
     {
-        // SAFETY: all are there.
+        // SAFETY: all pointers and handles are valid.
         unsafe {
             assert_eq!(lw_begin(worker, 0), 0);
             assert_eq!(lw_write(worker, setup.object, 8, 5), 0);
             assert_eq!(lw_write(worker, object, offset, 5), status::ADDRESS);
-            // Everything else in it answers the same.
+            // Every later call in it returns the same status.
             assert_eq!(lw_read(worker, setup.object, 8, &mut word), status::ADDRESS);
             assert_eq!(lw_alloc(worker, 8, ptr::null(), &mut word), status::ADDRESS);
             assert_eq!(lw_commit(worker, ptr::null_mut()), status::ADDRESS);
             assert_eq!(lw_write(worker, setup.object, 8, 5), status::ADDRESS);
-            assert_eq!(lw_begin(worker, 0), status::NESTED, "it has to be aborted first");
+            assert_eq!(lw_begin(worker, 0), status::NESTED, "lw_abort is due first");
             assert_eq!(lw_abort(worker), 0);
             assert_eq!(lw_abort(worker), status::IDLE);
         }
         assert_eq!(setup.word(8), 0);
     }
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         assert_eq!(lw_begin(worker, 0), 0);
         assert_eq!(lw_alloc(worker, 24, ptr::null(), &mut word), 0);
@@ -259,7 +259,7 @@ fn a_wild_address_ends_the_transaction_and_harms_nothing() {
 }
 
 #[test]
-fn what_no_argument_can_be_is_refused() {
+fn invalid_arguments_are_rejected() {
     let setup = Setup::new(0);
     let Setup { pool, worker, object, .. } = setup;
     let path = path(&setup.dir, "another");
@@ -269,7 +269,7 @@ fn what_no_argument_can_be_is_refused() {
         change(&mut options);
         options
     };
-    // SAFETY: what is not NULL is there.
+    // SAFETY: all pointers that are not NULL are valid.
     unsafe {
         for options in [
             bad(|it| it.size = 4),
@@ -293,11 +293,14 @@ fn what_no_argument_can_be_is_refused() {
         assert_eq!(lw_run(worker, 0, None, ptr::null_mut(), &mut word), status::INVALID);
         assert_eq!(lw_pool_root(pool, 0, &mut word), status::INVALID);
         assert_eq!(lw_pool_root(pool, 1025, &mut word), status::INVALID);
-        assert_eq!(lw_pool_root(pool, 1000, &mut word), status::MISMATCH, "it has 64");
+        assert_eq!(lw_pool_root(pool, 1000, &mut word), status::MISMATCH, "the root has 64 bytes");
         assert_eq!(lw_pool_root(pool, 64, &mut word), 0);
         assert_eq!(word, object);
         assert_eq!(lw_pool_wait(pool, 1 << 40), status::UNKNOWN);
-        assert_eq!(lw_pool_on_durable(pool, 1 << 40, Some(told), ptr::null_mut()), status::UNKNOWN);
+        assert_eq!(
+            lw_pool_on_durable(pool, 1 << 40, Some(ignores), ptr::null_mut()),
+            status::UNKNOWN
+        );
         assert_eq!(lw_pool_on_durable(pool, 1, None, ptr::null_mut()), status::INVALID);
         assert_eq!(lw_begin(worker, 0), 0);
         assert_eq!(lw_read(worker, object, 0, ptr::null_mut()), status::INVALID);
@@ -307,7 +310,7 @@ fn what_no_argument_can_be_is_refused() {
             lw_read_bytes(worker, object, 0, 1 << 40, (&raw mut word).cast()),
             status::INVALID
         );
-        // These were found before the transaction was asked: it goes on.
+        // Calls with invalid arguments do not reach the transaction, which stays open.
         assert_eq!(lw_write(worker, object, 0, 3), 0);
         assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
     }
@@ -315,11 +318,11 @@ fn what_no_argument_can_be_is_refused() {
     setup.close();
 }
 
-extern "C" fn told(_: *mut c_void, _: c_int) {}
+extern "C" fn ignores(_: *mut c_void, _: c_int) {}
 
 extern "C" fn adds(worker: *mut lw_worker, object: *mut c_void) -> c_int {
     let (object, mut word) = (object as u64, 0);
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         match lw_read(worker, object, 0, &mut word) {
             0 => lw_write(worker, object, 0, word + 1),
@@ -329,7 +332,7 @@ extern "C" fn adds(worker: *mut lw_worker, object: *mut c_void) -> c_int {
 }
 
 extern "C" fn is_stubborn(worker: *mut lw_worker, object: *mut c_void) -> c_int {
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         let _ = lw_write(worker, object as u64, 0, 99);
         let nested = [
@@ -345,19 +348,19 @@ extern "C" fn is_stubborn(worker: *mut lw_worker, object: *mut c_void) -> c_int 
 }
 
 extern "C" fn swallows(worker: *mut lw_worker, _: *mut c_void) -> c_int {
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     assert_eq!(unsafe { lw_write(worker, 16, 0, 1) }, status::ADDRESS);
     0
 }
 
 #[test]
-fn a_body_is_all_or_nothing() {
-    // `plain` takes nothing back.
+fn body_is_atomic() {
+    // `plain` rolls nothing back.
     for design in 0..5 {
         let setup = Setup::new(design);
         let Setup { worker, object, .. } = setup;
         let argument = object as *mut c_void;
-        // SAFETY: all are there.
+        // SAFETY: all pointers and handles are valid.
         unsafe {
             let mut id = 0;
             assert_eq!(lw_run(worker, 0, Some(adds), argument, &mut id), 0);
@@ -371,9 +374,9 @@ fn a_body_is_all_or_nothing() {
     }
 }
 
-/// Two threads add, one by bodies and one in parts.
+/// Two threads add to one word, with `lw_run` and with `lw_begin`.
 #[test]
-fn conflicts_are_told_and_nothing_is_lost() {
+fn conflicts_lose_no_update() {
     const EACH: u64 = 2000;
     for design in 0..4 {
         let setup = Setup::new(design);
@@ -383,7 +386,7 @@ fn conflicts_are_told_and_nothing_is_lost() {
             let setup = &setup;
             scope.spawn(move || {
                 let mut worker = ptr::null_mut();
-                // SAFETY: all are there.
+                // SAFETY: all pointers and handles are valid.
                 unsafe {
                     assert_eq!(lw_worker_open(setup.pool, &mut worker), 0);
                     for _ in 0..EACH {
@@ -396,7 +399,7 @@ fn conflicts_are_told_and_nothing_is_lost() {
             let worker = setup.worker;
             let mut done = 0;
             while done < EACH {
-                // SAFETY: all are there.
+                // SAFETY: all pointers and handles are valid.
                 let status = unsafe {
                     assert_eq!(lw_begin(worker, 0), 0);
                     match adds(worker, object as *mut c_void) {
@@ -409,7 +412,7 @@ fn conflicts_are_told_and_nothing_is_lost() {
                     _ => {
                         assert_eq!(status, status::CONFLICT);
                         conflicts += 1;
-                        // SAFETY: it is there.
+                        // SAFETY: the handle is valid.
                         assert_eq!(unsafe { lw_abort(worker) }, 0);
                     }
                 }
@@ -422,31 +425,31 @@ fn conflicts_are_told_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_went_wrong_is_said_in_words() {
+fn message_describes_the_error() {
     let setup = Setup::new(0);
     let mut message = [1_u8; 60];
     let mut options = options(0);
     (options.message, options.message_bytes) = (message.as_mut_ptr().cast(), 60);
     let mut made = ptr::null_mut();
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         let path = path(&setup.dir, "pool");
         assert_eq!(lw_pool_open(path.as_ptr(), &options, &mut made), status::BUSY);
         let text = CStr::from_bytes_until_nul(&message).unwrap().to_str().unwrap();
         assert!(text.contains(setup.dir.path().to_str().unwrap()), "{text}");
-        assert_eq!(text.len(), 59, "as much as there is room for");
+        assert_eq!(text.len(), 59, "the message is cut to the buffer");
         let text = CStr::from_ptr(lw_strerror(status::BUSY)).to_str().unwrap();
         assert!(text.contains("close"), "{text}");
     }
-    // A number that is nothing's leaves a text, too.
+    // An unknown medium also has a message.
     (options.design, options.medium) = (0, 9);
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         let path = path(&setup.dir, "new");
         assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut made), status::INVALID);
         let text = CStr::from_bytes_until_nul(&message).unwrap().to_str().unwrap();
         assert!(text.contains("medium"), "{text}");
-        // As programs are built with earlier versions of the struct, and with later ones.
+        // Programs of a later and of an earlier version have a longer and a shorter struct.
         let mut longer = [0_u8; 200];
         let known = size_of::<lw_options>();
         assert_eq!(lw_options_default(longer.as_mut_ptr().cast(), 200), 0);
@@ -454,7 +457,7 @@ fn what_went_wrong_is_said_in_words() {
         assert_eq!(lw_pool_close(made), 0);
         longer[known] = 1;
         let refused = lw_pool_open(path.as_ptr(), longer.as_ptr().cast(), &mut made);
-        assert_eq!(refused, status::INVALID, "what it has set is not known here");
+        assert_eq!(refused, status::INVALID, "the library does not know the field");
         let mut shorter = [0xff_u8; 200];
         let size = std::mem::offset_of!(lw_options, layout);
         assert_eq!(lw_options_default(shorter.as_mut_ptr().cast(), size as u64), 0);
@@ -465,7 +468,7 @@ fn what_went_wrong_is_said_in_words() {
     setup.close();
 }
 
-/// Bytes of a message.
+/// Size of a message buffer.
 const MESSAGE: usize = 1000;
 
 #[test]
@@ -476,18 +479,18 @@ fn transaction_larger_than_ring_fits_a_larger_one() {
     options.ring_entries = 1 << 10;
     let (mut pool, mut worker, mut first) = (ptr::null_mut(), ptr::null_mut(), 0);
     let blocks = 64;
-    // Writes all words of an array.
+    // Writes all words of an array, and returns the last failed status.
     let write = |worker, first| {
         let place = |at: u64| (first + at / 256 * 272, at % 256);
-        // SAFETY: the worker is open.
-        let mut answers = (0..blocks * 32).map(|word| {
+        // SAFETY: the worker is valid.
+        let mut statuses = (0..blocks * 32).map(|word| {
             let (object, offset) = place(8 * word);
-            // SAFETY: the worker is open.
+            // SAFETY: the worker is valid.
             unsafe { lw_write(worker, object, offset, word) }
         });
-        answers.rfind(|answer| *answer != 0).unwrap_or(0)
+        statuses.rfind(|status| *status != 0).unwrap_or(0)
     };
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut pool), 0);
         assert_eq!(lw_worker_open(pool, &mut worker), 0);
@@ -524,9 +527,9 @@ fn check_returns_status_of_open() {
     let mut options = options(0);
     (options.message, options.message_bytes) = (message.as_mut_ptr(), MESSAGE as u64);
     let (mut pool, mut opens) = (ptr::null_mut(), 1);
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     let text = || unsafe { CStr::from_ptr(options.message) }.to_str().unwrap().to_owned();
-    // SAFETY: all are there.
+    // SAFETY: all pointers and handles are valid.
     unsafe {
         assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), status::MISSING);
         assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut pool), 0);
@@ -538,7 +541,7 @@ fn check_returns_status_of_open() {
         let other = lw_options { layout: c"shop".as_ptr(), ..options };
         assert_eq!(lw_pool_check(path.as_ptr(), &other, &mut opens), status::MISMATCH);
         assert_eq!(lw_pool_open(path.as_ptr(), &other, &mut pool), opens);
-        // The log is lost: refused, but on demand.
+        // A pool that lost its log opens only on request.
         std::fs::remove_file(dir.path().join("pool.log")).unwrap();
         assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), status::DAMAGED);
         assert_eq!(opens, status::DAMAGED);

@@ -1,6 +1,6 @@
-//! Programs in C, C++ and Python, built and run as their users do.
+//! Programs in C, C++ and Python, built and run as users do.
 //!
-//! A compiler or a tool that is not there is said in a line, and what needs it is not run.
+//! Tests that need a missing compiler or tool are skipped, with a line on the standard error.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -15,43 +15,46 @@ const C: [&str; 3] = ["bank", "hashmap", "durable"];
 const CPP: [&str; 2] = ["world", "orderbook"];
 const SANITIZED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// Where programs are built and run.
-struct Shop {
+/// A directory in which programs are built and run.
+struct Workshop {
     dir: tempfile::TempDir,
 }
 
-/// Whether a tool is there; says so if not.
+/// Whether a tool is installed. Reports a skipped test if not.
 fn has(tool: &str) -> bool {
     let mut version = Command::new(tool);
     let version = version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    let is_there = version.status().is_ok_and(|status| status.success());
-    if !is_there {
-        // Past the capture of the test's output: `.ci/run` lists these lines.
-        let _ = writeln!(std::io::stderr(), "skipped: programs in C and C++: there is no `{tool}`");
+    let is_installed = version.status().is_ok_and(|status| status.success());
+    if !is_installed {
+        // Not captured as the test's output, since `.ci/run` lists these lines.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: programs in C and C++: `{tool}` is not installed"
+        );
     }
-    is_there
+    is_installed
 }
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-impl Shop {
-    /// With the library as it is installed.
-    fn new() -> Shop {
+impl Workshop {
+    /// Links the library under its installed name.
+    fn new() -> Workshop {
         let dir = tempfile::tempdir().unwrap();
         let own = std::env::current_exe().unwrap();
         let library = own.parent().unwrap().join("liblastword_c.so");
         assert!(library.exists(), "{} was not built", library.display());
         symlink(library, dir.path().join("liblastword.so.0")).unwrap();
-        Shop { dir }
+        Workshop { dir }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Builds a program; its warnings are errors.
+    /// Builds a program, with warnings as errors.
     fn build(&self, source: &str, more: &[&str]) -> PathBuf {
         let source = root().join(source);
         let program =
@@ -63,7 +66,7 @@ impl Shop {
         compiler.arg(root().join("include")).args(more).arg(source).arg("-o").arg(&program);
         compiler.arg("-L").arg(self.dir.path()).arg("-llastword");
         compiler.arg(format!("-Wl,-rpath,{}", self.dir.path().display()));
-        // Programs find the library by the name that it says of itself: this one is for linking.
+        // The linker needs this name. Programs find the library by its SONAME.
         let link = self.path("liblastword.so");
         symlink("liblastword.so.0", &link).unwrap();
         let built = compiler.output().unwrap();
@@ -82,12 +85,12 @@ impl Shop {
             command.args(words).arg(&pool);
             let text = run(&mut command);
             println!("--- {name}\n{text}");
-            assert!(!text.is_empty(), "{name} says nothing");
+            assert!(!text.is_empty(), "{name} prints nothing");
         }
     }
 }
 
-/// What a program prints; it ends well.
+/// Runs a program that must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -98,52 +101,52 @@ fn run(command: &mut Command) -> String {
 #[test]
 fn examples_in_c_and_cpp_run() {
     if has("cc") {
-        Shop::new().run_all("c", &C, &[], &[]);
+        Workshop::new().run_all("c", &C, &[], &[]);
     }
     if has("c++") {
-        Shop::new().run_all("cpp", &CPP, &[], &[]);
+        Workshop::new().run_all("cpp", &CPP, &[], &[]);
     }
 }
 
 #[test]
-fn a_program_may_have_the_library_in_itself() {
+fn static_library_links_into_program() {
     if has("cc") {
-        let (shop, own) = (Shop::new(), std::env::current_exe().unwrap());
+        let (workshop, own) = (Workshop::new(), std::env::current_exe().unwrap());
         let library = own.parent().unwrap().join("liblastword_c.a");
-        let program = shop.path("bank");
+        let program = workshop.path("bank");
         let mut compiler = Command::new("cc");
         compiler.args(["-std=gnu11", "-pthread", "-I"]).arg(root().join("include"));
         compiler.arg(root().join("examples/c/bank.c")).arg(library).args(["-ldl", "-lm"]);
         run(compiler.arg("-o").arg(&program));
-        println!("{}", run(Command::new(program).arg(shop.path("bank.pool"))));
+        println!("{}", run(Command::new(program).arg(workshop.path("bank.pool"))));
     }
 }
 
-/// The first program of docs/guide/c.md counts its runs.
+/// The program is in docs/guide/c.md.
 #[test]
-fn the_first_program_counts_its_runs() {
+fn guide_program_counts_its_runs() {
     if !has("cc") {
         return;
     }
-    let shop = Shop::new();
+    let workshop = Workshop::new();
     let page = std::fs::read_to_string(root().join("../../docs/guide/c.md")).unwrap();
     let (_, rest) = page.split_once("```c\n").expect("a program");
-    let source = shop.path("first.c");
+    let source = workshop.path("first.c");
     std::fs::write(&source, rest.split_once("```").unwrap().0).unwrap();
-    let program = shop.build(source.to_str().unwrap(), &[]);
+    let program = workshop.build(source.to_str().unwrap(), &[]);
     for expected in ["run 1\n", "run 2\n", "run 3\n"] {
-        assert_eq!(run(Command::new(&program).current_dir(shop.dir.path())), expected);
+        assert_eq!(run(Command::new(&program).current_dir(workshop.dir.path())), expected);
     }
 }
 
 #[test]
-fn examples_run_under_the_sanitizers() {
+fn examples_run_under_sanitizers() {
     let flags = SANITIZED;
     if has("cc") {
-        Shop::new().run_all("c", &C, &flags, &[]);
+        Workshop::new().run_all("c", &C, &flags, &[]);
     }
     if has("c++") {
-        Shop::new().run_all("cpp", &CPP, &flags, &[]);
+        Workshop::new().run_all("cpp", &CPP, &flags, &[]);
     }
 }
 
@@ -157,55 +160,55 @@ fn examples_run_under_valgrind() {
             "--leak-check=full",
             "--errors-for-leak-kinds=definite",
         ];
-        Shop::new().run_all("c", &C, &[], &under);
-        Shop::new().run_all("cpp", &CPP, &[], &under);
+        Workshop::new().run_all("c", &C, &[], &under);
+        Workshop::new().run_all("cpp", &CPP, &[], &under);
     }
 }
 
-/// What `lastword.hpp` promises of exceptions, conflicts and moves.
+/// Exceptions, conflicts and moves behave as `lastword.hpp` documents.
 #[test]
-fn the_wrapper_for_cpp_keeps_its_promises() {
+fn cpp_wrapper_handles_exceptions_and_moves() {
     if has("c++") {
-        let shop = Shop::new();
-        let program = shop.build("tests/wrapper.cpp", &SANITIZED);
-        println!("{}", run(Command::new(program).arg(shop.path("wrapper.pool"))));
+        let workshop = Workshop::new();
+        let program = workshop.build("tests/wrapper.cpp", &SANITIZED);
+        println!("{}", run(Command::new(program).arg(workshop.path("wrapper.pool"))));
     }
 }
 
-/// The two numbers of a line of words: those of `acknowledged 0 17`.
+/// Returns the two numbers of a line such as `acknowledged 0 17`.
 fn numbers(line: &str) -> Option<[u64; 2]> {
     let mut words = line.split_whitespace().skip(1);
     Some([words.next()?.parse().ok()?, words.next()?.parse().ok()?])
 }
 
 #[test]
-fn what_a_program_in_c_was_told_to_be_durable_survives_its_kill() {
+fn acknowledged_commits_of_c_program_survive_kill() {
     if !has("cc") {
         return;
     }
-    let shop = Shop::new();
-    let (program, pool) = (shop.build("tests/kill.c", &[]), shop.path("kill.pool"));
-    let mut told = [0_u64; 2];
+    let workshop = Workshop::new();
+    let (program, pool) = (workshop.build("tests/kill.c", &[]), workshop.path("kill.pool"));
+    let mut acknowledged = [0_u64; 2];
     for round in 0..4 {
         let mut child = Command::new(&program).arg(&pool).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // It is killed in the middle of whatever comes behind so many lines.
+        // Kill it at an arbitrary moment after this number of lines.
         for line in lines.take(50 + 40 * round) {
             let [thread, count] = numbers(&line.unwrap()).expect("a thread and its count");
-            told[thread as usize] = told[thread as usize].max(count);
+            acknowledged[thread as usize] = acknowledged[thread as usize].max(count);
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let [first, second] = told.map(|count| count.to_string());
+        let [first, second] = acknowledged.map(|count| count.to_string());
         let found = run(Command::new(&program).arg(&pool).args(["check", &first, &second]));
-        println!("told {told:?}, {found}");
-        told = numbers(&found).expect("both counts");
+        println!("acknowledged {acknowledged:?}, {found}");
+        acknowledged = numbers(&found).expect("both counts");
     }
-    assert!(told.iter().all(|count| *count > 10), "{told:?}");
+    assert!(acknowledged.iter().all(|count| *count > 10), "{acknowledged:?}");
 }
 
-/// Daemons and supervisors start programs so. A pool's file that became descriptor 1 would take
-/// what the program prints: over the superblocks, the log heads or the heap image.
+/// Daemons and supervisors start programs like this. If a pool's file became descriptor 1, the
+/// program's output would overwrite the superblocks, the log heads or the heap image.
 #[test]
 fn closed_standard_descriptors_stay_closed() {
     if !has("cc") {
@@ -213,10 +216,10 @@ fn closed_standard_descriptors_stay_closed() {
     }
     const DESIGNS: [&str; 4] = ["0", "1", "2", "3"];
     const MEDIA: [&str; 3] = ["1", "3", "4"];
-    let shop = Shop::new();
-    let program = shop.build("tests/closed.c", &[]);
+    let workshop = Workshop::new();
+    let program = workshop.build("tests/closed.c", &[]);
     for (design, medium) in DESIGNS.iter().flat_map(|design| MEDIA.map(|medium| (design, medium))) {
-        let path = shop.path(&format!("{design}-{medium}.pool"));
+        let path = workshop.path(&format!("{design}-{medium}.pool"));
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" <&- >&- 2>&-"]).arg(&program).arg(&path);
         run(command.args([design, medium]));
@@ -230,13 +233,13 @@ fn forked_child_cannot_touch_the_pool() {
     if !has("cc") {
         return;
     }
-    let shop = Shop::new();
-    let program = shop.build("tests/forked.c", &[]);
+    let workshop = Workshop::new();
+    let program = workshop.build("tests/forked.c", &[]);
     for (design, medium) in ["0", "1", "2", "3"]
         .iter()
         .flat_map(|design| ["1", "3", "4"].map(|medium| (design, medium)))
     {
-        let path = shop.path(&format!("{design}-{medium}.pool"));
+        let path = workshop.path(&format!("{design}-{medium}.pool"));
         run(Command::new(&program).arg(&path).args([design, medium]));
         let found = lastword::check(&path).unwrap();
         assert!(found.is_sound(), "{found:?}");
@@ -248,10 +251,10 @@ fn first_thread_that_ends_alone_closes_its_workers() {
     if !has("cc") {
         return;
     }
-    let shop = Shop::new();
-    let program = shop.build("tests/first.c", &[]);
+    let workshop = Workshop::new();
+    let program = workshop.build("tests/first.c", &[]);
     for design in ["0", "1", "2", "3"] {
-        let path = shop.path(&format!("{design}.pool"));
+        let path = workshop.path(&format!("{design}.pool"));
         run(Command::new(&program).arg(&path).arg(design));
         let found = lastword::check(&path).unwrap();
         assert!(found.is_sound(), "{found:?}");
@@ -259,24 +262,24 @@ fn first_thread_that_ends_alone_closes_its_workers() {
 }
 
 #[test]
-fn a_program_in_python_needs_nothing_but_the_library() {
+fn python_program_needs_only_the_library() {
     if has("python3") {
-        let shop = Shop::new();
+        let workshop = Workshop::new();
         let mut command = Command::new("python3");
-        command.arg(root().join("examples/python/ledger.py")).arg(shop.path("ledger.pool"));
-        command.env("LASTWORD_LIBRARY", shop.path("liblastword.so.0"));
+        command.arg(root().join("examples/python/ledger.py")).arg(workshop.path("ledger.pool"));
+        command.env("LASTWORD_LIBRARY", workshop.path("liblastword.so.0"));
         println!("{}", run(&mut command));
     }
 }
 
-/// Rust makes a pool, C goes on with it, Rust checks it and goes on, and C again.
+/// Rust and C take turns on one pool, and Rust checks it each time.
 #[test]
-fn rust_and_c_write_and_read_the_same_pool() {
+fn rust_and_c_share_a_pool() {
     if !has("cc") {
         return;
     }
-    let shop = Shop::new();
-    let (program, path) = (shop.build("bench/tatp.c", &[]), shop.path("tatp.pool"));
+    let workshop = Workshop::new();
+    let (program, path) = (workshop.build("bench/tatp.c", &[]), workshop.path("tatp.pool"));
     let small = workloads::Options { scale: 0.01, ..workloads::Options::default() };
     let options = Options::new().bytes(TatpHash::heap_bytes(&small)).log_bytes(1 << 20);
     let pool = Pool::create(&path, options).unwrap();
@@ -302,13 +305,13 @@ fn rust_and_c_write_and_read_the_same_pool() {
     }
 }
 
-/// The header's struct is the library's, as the compiler lays it out.
+/// The C compiler lays out the struct of options like the library.
 #[test]
-fn the_struct_of_options_is_the_same_on_both_sides() {
+fn options_struct_has_same_layout_in_c() {
     if !has("cc") {
         return;
     }
-    let shop = Shop::new();
+    let workshop = Workshop::new();
     let mut source = "#include <lastword.h>\n".to_owned();
     for (field, offset) in lastword_c::options::FIELDS {
         source += &format!("_Static_assert(offsetof(lw_options, {field}) == {offset}, \"\");\n");
@@ -316,7 +319,7 @@ fn the_struct_of_options_is_the_same_on_both_sides() {
     let size = size_of::<lastword_c::options::lw_options>();
     source +=
         &format!("_Static_assert(sizeof(lw_options) == {size}, \"\");\nint main(void) {{}}\n");
-    let path = shop.path("layout.c");
+    let path = workshop.path("layout.c");
     std::fs::write(&path, source).unwrap();
-    shop.build(path.to_str().unwrap(), &["-pedantic"]);
+    workshop.build(path.to_str().unwrap(), &["-pedantic"]);
 }

@@ -1,8 +1,8 @@
-// wrapper.cpp - what lastword.hpp promises: exceptions, conflicts, places, handles.
+// wrapper.cpp - tests of lastword.hpp, for its exceptions, conflicts, places and handles.
 //
-//   wrapper PATH         makes a pool at PATH, where there is none
+//   wrapper PATH         creates a pool at PATH
 //
-// Prints "wrapper: all as promised"; else what is not, and exits with 1.
+// Prints "wrapper: all tests passed", or the failed expectation and exits with 1.
 #include <lastword.hpp>
 
 #include <array>
@@ -17,13 +17,13 @@
 
 namespace {
 
-void expect(bool is_so, const char* what) {
-    if (is_so) return;
-    std::fprintf(stderr, "wrapper: not so: %s\n", what);
+void expect(bool holds, const char* claim) {
+    if (holds) return;
+    std::fprintf(stderr, "wrapper: failed: %s\n", claim);
     std::exit(1);
 }
 
-// Calls, and answers the status of the lw::error that is thrown; 0: none.
+// Returns the status of the lw::error that a call throws, or 0.
 template <class F>
 int status_of(F&& call) {
     try {
@@ -40,7 +40,7 @@ struct base {
 };
 
 struct mixed : base {
-    char letter;
+    char character;
     std::uint16_t small;
     std::uint64_t word;
     std::array<std::int32_t, 5> numbers;
@@ -63,13 +63,13 @@ static_assert(!std::is_copy_constructible_v<lw::worker> && std::is_move_assignab
 void places(lw::worker& worker, lw::ptr<root_of_all> root) {
     mixed value{};
     value.first = 7;
-    value.letter = 'a';
+    value.character = 'a';
     value.word = 1;
     value.numbers = {1, 2, 3, 4, 5};
     const auto made = worker.run([&](lw::tx& tx) {
         const auto one = tx.alloc(value);
         tx.set(root.field(&root_of_all::one), one);
-        tx.set(one.field(&mixed::letter), 'b');
+        tx.set(one.field(&mixed::character), 'b');
         tx.set(one.field(&mixed::small), 300);
         tx.set(one.field(&mixed::word), 1u << 20);
         tx.set(one.field(&mixed::numbers).at(3), -4);
@@ -81,19 +81,19 @@ void places(lw::worker& worker, lw::ptr<root_of_all> root) {
     });
     expect(root.field(&root_of_all::names).offset() == offsetof(root_of_all, names), "an offset");
     const mixed now = worker.read([&](lw::tx& tx) { return tx.get(made.value); }).value;
-    expect(now.first == 8 && now.letter == 'b' && now.small == 300 && now.word == 1u << 20,
-           "members are where they are");
+    expect(now.first == 8 && now.character == 'b' && now.small == 300 && now.word == 1u << 20,
+           "members keep their values");
     expect(now.numbers == std::array<std::int32_t, 5>{1, 2, 3, -4, 5}, "elements too");
-    expect(now.name[6] == 'z' && now.flag && now.next == made.value, "and the others");
+    expect(now.name[6] == 'z' && now.flag && now.next == made.value, "the other members too");
     expect(status_of([&] { made.value.field(&mixed::numbers).at(5); }) == LW_EADDRESS,
-           "an element that is not there");
+           "an element past the end");
 
     const auto names = worker.run([&](lw::tx& tx) {
         const auto all = tx.reserve<std::array<char, 100>>(5);
         tx.set(root.field(&root_of_all::names), all);
         return all;
     }).value;
-    expect(names.blocks() == 3, "two elements of 100 bytes in a block");
+    expect(names.blocks() == 3, "a block has two elements of 100 bytes");
     while (!worker.run([&](lw::tx& tx) { return tx.prepare(names, 1); }).value) {
     }
     worker.run([&](lw::tx& tx) {
@@ -130,9 +130,9 @@ void exceptions(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
             tx.set(counter, 1000);
             throw own{5};
         });
-        expect(false, "what a body throws comes out");
+        expect(false, "run throws the exception of its body");
     } catch (const own& thrown) {
-        expect(thrown.number == 5, "as it was");
+        expect(thrown.number == 5, "the exception keeps its value");
     }
     try {
         worker.run([&](lw::tx& tx) {
@@ -144,14 +144,15 @@ void exceptions(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
         });
         expect(false, "an abort cannot be swallowed");
     } catch (const lw::aborted& aborted) {
-        expect(aborted.code() == 9 && aborted.what() == std::string("for a reason"), "a reason");
+        expect(aborted.code() == 9 && aborted.what() == std::string("for a reason"),
+               "the abort keeps its reason");
     }
-    expect(now() == before, "both were taken back");
+    expect(now() == before, "both were rolled back");
 
     expect(status_of([&] { worker.read([&](lw::tx& tx) { tx.set(counter, 1); }); }) ==
-               LW_EREADONLY, "a write in a transaction that reads");
+               LW_EREADONLY, "a write in a read-only transaction");
     expect(status_of([&] { worker.run([&](lw::tx& tx) { tx.get(lw::ptr<mixed>()); }); }) ==
-               LW_EADDRESS, "null");
+               LW_EADDRESS, "a null pointer");
     expect(status_of([&] {
         worker.run([&](lw::tx& tx) {
             tx.set(counter, 1000);
@@ -161,7 +162,7 @@ void exceptions(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
             }
         });
     }) == LW_EADDRESS, "an error cannot be swallowed");
-    expect(now() == before, "it was taken back");
+    expect(now() == before, "it was rolled back");
 
     int inside = 0, busy = 0;
     worker.run([&](lw::tx& tx) {
@@ -170,14 +171,14 @@ void exceptions(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
         busy = status_of([&] { pool.close(); });
     });
     expect(inside == LW_ENESTED, "waiting in a body");
-    expect(status_of([&] { pool.wait(~std::uint64_t{0}); }) == LW_EUNKNOWN, "an ID of nobody");
+    expect(status_of([&] { pool.wait(~std::uint64_t{0}); }) == LW_EUNKNOWN, "an unknown ID");
     expect(status_of([&] { pool.on_durable(~std::uint64_t{0}, [](bool) {}); }) == LW_EUNKNOWN,
-           "nobody is told of it");
+           "a callback for an unknown ID");
     expect(busy == LW_EBUSY, "a transaction is open");
-    expect(now() == before + 1, "the pool is open still");
+    expect(now() == before + 1, "the pool is still open");
 }
 
-// Two threads in each other's way; what they throw on a conflict, or swallow, changes nothing.
+// Two threads conflict. Exceptions that a body throws or swallows on a conflict have no effect.
 void conflicts(lw::pool& pool, lw::ptr<root_of_all> root) {
     const auto counter = root.field(&root_of_all::counter);
     const int each = 20000;
@@ -214,21 +215,21 @@ void conflicts(lw::pool& pool, lw::ptr<root_of_all> root) {
 }
 
 void durability(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
-    std::atomic<int> told{0};
+    std::atomic<int> calls{0};
     std::uint64_t last = 0;
     for (int i = 0; i < 100; i++) {
         last = worker.run([&](lw::tx& tx) {
             tx.set(root.field(&root_of_all::counter), 5);
         });
-        pool.on_durable(last, [&](bool is_durable) { told += is_durable ? 1 : 1000; });
+        pool.on_durable(last, [&](bool is_durable) { calls += is_durable ? 1 : 1000; });
     }
     pool.wait(last);
     expect(pool.durable() >= last, "durable after waiting");
-    // Who is told may be told a moment after who waits.
-    for (int i = 0; i < 10000 && told < 100; i++) {
+    // A wait may return shortly before the last callback runs.
+    for (int i = 0; i < 10000 && calls < 100; i++) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    expect(told == 100, "everybody is told once");
+    expect(calls == 100, "each callback runs once");
 }
 
 void run(const std::string& path) {
@@ -237,8 +238,8 @@ void run(const std::string& path) {
     options.bytes = options.log_bytes = 1 << 20;
     options.layout = "test wrapper";
     lw::pool made = lw::pool::create(path, options);
-    expect(status_of([&] { lw::pool::create(path, options); }) == LW_EEXIST, "it is there");
-    expect(status_of([&] { made.durable(); }) == 0, "it is open");
+    expect(status_of([&] { lw::pool::create(path, options); }) == LW_EEXIST, "the pool exists");
+    expect(status_of([&] { made.durable(); }) == 0, "the pool is open");
     lw::pool pool = std::move(made);
     expect(status_of([&] { made.durable(); }) == LW_EINVAL, "a pool that was moved from");
     const auto root = pool.root<root_of_all>();
@@ -268,6 +269,6 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "wrapper: %s\n", error.what());
         return 1;
     }
-    std::printf("wrapper: all as promised\n");
+    std::printf("wrapper: all tests passed\n");
     return 0;
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::{Format, PoolCheck};
 use crate::failure::{Failure, Verdict};
-use crate::pool::{Description, yes_no};
+use crate::pool::{Description, layout_text, yes_no};
 use crate::report::{complain, json, print, table};
 
 /// Checks the pool and prints the findings.
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &PoolCheck) -> Result<Verdict, Failure> {
     let found = Found::new(&report, path, repaired);
     print(&match output.format {
         Format::Json => json::object(&found),
-        Format::Table => found.text(path),
+        Format::Table => found.text(path, report.severity()),
     })?;
     let damage = report.findings.iter().filter(|one| one.severity() > Severity::Harmless);
     complain(&damage.map(Finding::to_string).collect::<Vec<_>>());
@@ -76,7 +76,7 @@ struct Line {
     at: Option<u64>,
     what: String,
     affected: String,
-    remedy: &'static str,
+    remedy: String,
 }
 
 /// Results of a repair.
@@ -132,7 +132,7 @@ impl Line {
             at: finding.at,
             what: problem.to_string(),
             affected: problem.affected(),
-            remedy: problem.remedy(),
+            remedy: finding.remedy(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Line {
         let place = self.at.map(|at| format!(" at byte {at}")).unwrap_or_default();
         rows.push((self.severity, format!("{}{place}: {}", self.file, self.what)));
         rows.push(("  affects", self.affected.clone()));
-        rows.push(("  remedy", self.remedy.into()));
+        rows.push(("  remedy", self.remedy.clone()));
     }
 }
 
@@ -206,11 +206,12 @@ impl Found {
     }
 
     /// Formats the table. The first line is the verdict, which is all that most readers need.
-    fn text(&self, path: &Path) -> String {
-        let verdict = match (self.sound, self.opens) {
-            (true, _) => "is sound",
-            (false, true) => "is damaged; it opens",
-            (false, false) => "is damaged; it does not open",
+    fn text(&self, path: &Path, severity: Severity) -> String {
+        let verdict = match (severity, self.opens) {
+            _ if self.sound => "is sound",
+            (Severity::Spare, true) => "is whole and opens, but needs a repair",
+            (_, true) => "is damaged; it opens",
+            (_, false) => "is damaged; it does not open",
         };
         format!("{} {verdict}\n\n{}", path.display(), table::pairs(&self.rows()))
     }
@@ -218,7 +219,7 @@ impl Found {
     fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = self.shown.as_ref().map(Shown::rows).unwrap_or_default();
         if let Some(Layout { layout, layout_version }) = &self.layout {
-            rows.push(("layout", format!("{layout:?} version {layout_version}")));
+            rows.push(("layout", layout_text(layout, *layout_version)));
         }
         for finding in &self.findings {
             finding.rows(&mut rows);

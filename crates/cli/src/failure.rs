@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use medium::quoted;
 use thiserror::Error;
 
 /// The verdict of a command's checks.
@@ -63,7 +64,10 @@ pub(crate) enum Failure {
     #[error("{path} exists and was not created by the demo: move it away")]
     DemoInTheWay { path: PathBuf },
 
-    #[error("{path} holds no workload: load one, as in `lastword run bank --pool {path}`")]
+    #[error(
+        "{path} holds no workload: load one, as in `lastword run bank --pool={}`",
+        quoted(path)
+    )]
     NoWorkload { path: PathBuf },
 
     #[error("`crash kill` does not support {option}: bound a round by --seconds")]

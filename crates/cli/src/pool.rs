@@ -96,6 +96,8 @@ struct MemoryBytes {
     heap: u64,
     /// Page table of a bounded shadow.
     page_table: u64,
+    /// Ownership records of the transactional memory.
+    ownership_records: u64,
     /// Each worker's ring, once filled.
     ring_per_worker: u64,
     /// Maximum of records that are logged and not reproduced.
@@ -113,6 +115,7 @@ impl MemoryBytes {
         MemoryBytes {
             heap: memory.heap_bytes,
             page_table: memory.table_bytes,
+            ownership_records: memory.records_bytes,
             ring_per_worker: memory.ring_bytes,
             queue_max: memory.queue_bytes_max,
             gathered_max: memory.gathered_bytes_max,
@@ -126,6 +129,7 @@ impl MemoryBytes {
         let parts = [
             ("", self.heap, " shadow"),
             ("", self.page_table, " page table"),
+            ("", self.ownership_records, " ownership records"),
             ("", self.ring_per_worker, " a worker"),
             ("up to ", self.queue_max, " queue"),
             ("up to ", self.gathered_max, " pages"),
@@ -198,10 +202,6 @@ impl Description {
             true => "kill -9 and power loss, if the disk honors flushes",
             false => "kill -9, not power loss",
         };
-        let layout = match self.layout.as_str() {
-            "" => "none".into(),
-            name => format!("{}, version {}", lastword::printable(name), self.layout_version),
-        };
         let place = self.file_system.unwrap_or("a file system of unknown name");
         let mut rows = vec![
             ("path", self.path.clone()),
@@ -210,7 +210,7 @@ impl Description {
             ("pool ID", self.pool_id.clone()),
             ("generation", table::grouped(self.generation)),
             ("design", self.design.clone()),
-            ("layout", layout),
+            ("layout", layout_text(&self.layout, self.layout_version)),
             ("heap", table::bytes(self.heap_bytes)),
             ("log", table::bytes(self.log_bytes)),
             ("groups of the log", self.groups()),
@@ -229,6 +229,13 @@ impl Description {
             rows.insert(2, ("flush", table::time(flush_ns)));
         }
         rows
+    }
+}
+
+pub(crate) fn layout_text(name: &str, version: u64) -> String {
+    match name {
+        "" => "none".into(),
+        name => format!("{}, version {version}", lastword::printable(name)),
     }
 }
 

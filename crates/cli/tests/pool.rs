@@ -120,6 +120,7 @@ fn new_pool_is_described_and_sound() {
             "files",
             "gathered_max",
             "heap",
+            "ownership_records",
             "page_table",
             "queue_max",
             "ring_per_worker",
@@ -127,7 +128,7 @@ fn new_pool_is_described_and_sound() {
         ];
         assert_eq!(keys(memory), expected);
         assert_eq!((&memory["heap"], &memory["queue_max"]), (&262_144.into(), &131_072.into()));
-        let parts = expected[..6].iter().map(|key| memory[key].as_u64().unwrap());
+        let parts = expected[..7].iter().map(|key| memory[key].as_u64().unwrap());
         assert_eq!(memory["total_max_with_one_worker"], parts.sum::<u64>());
         assert_eq!((&info["medium"], &info["layout"]), (&medium.into(), &"ledger".into()));
         assert_eq!((&info["heap_bytes"], &info["log_bytes"]), (&262_144.into(), &131_072.into()));
@@ -327,6 +328,8 @@ fn repair_fixes_copies_and_reports_the_rest() {
         findings.map(|one| one["problem"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(problems(&check["findings"]), ["superblock_copy", "log_head_copy"]);
+    let table = room.expect(1, &["pool", "check", "a.pool"]);
+    assert!(table.starts_with("a.pool is whole and opens, but needs a repair\n"), "{table}");
     let repair = room.json(0, &["pool", "check", "a.pool", "--repair"]);
     assert_eq!(problems(&repair["repaired"]["mended"]), ["superblock_copy", "log_head_copy"]);
     assert_eq!((&repair["sound"], problems(&repair["findings"]).len()), (&true.into(), 0));
@@ -366,7 +369,8 @@ fn lost_log_of_clean_pool_is_recreated() {
     assert_eq!((&check["layout"], &check["layout_version"]), (&"ledger".into(), &0.into()));
     let finding = &check["findings"][0];
     assert!(finding["affected"].as_str().unwrap().contains("its heap is whole"), "{finding}");
-    assert!(finding["remedy"].as_str().unwrap().contains("--repair --without-log"), "{finding}");
+    let command = "`lastword pool check --repair --without-log -- 'a.pool'`";
+    assert!(finding["remedy"].as_str().unwrap().contains(command), "{finding}");
     room.refuse("without_log", &["pool", "info", "a.pool"]);
     assert_eq!(room.expect(0, &["pool", "dump", "a.pool"]).lines().count(), 1);
     let info = room.json(0, &["pool", "info", "a.pool", "--without-log"]);

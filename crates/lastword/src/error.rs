@@ -1,5 +1,6 @@
 //! Errors of a pool: what failed, on which file, and what to do about it.
 
+pub(crate) mod commands;
 mod limit;
 mod lost_file;
 mod mismatch;
@@ -66,8 +67,8 @@ pub enum Error {
 
     /// The pool was created for another program, or for another version of it.
     #[error(
-        "{path} has layout {found:?} version {found_version}, not {expected:?} version \
-         {expected_version}: open it with the program that created it"
+        "{path} has layout {}, not {}: open it with the program that created it",
+        layout(found, *found_version), layout(expected, *expected_version)
     )]
     Layout {
         /// The file.
@@ -105,9 +106,9 @@ pub enum Error {
 
     /// The file has more bytes than its superblock describes.
     #[error(
-        "{path} has {found} bytes, but its superblock describes {expected}: remove what was \
-         appended (`truncate -s {expected} {path}`); if the superblock is from another backup, \
-         restore both files from the same backup"
+        "{path} has {found} bytes, but its superblock describes {expected}: remove the appended \
+         bytes (`{}`); if the superblock is from another backup, restore both files from the same \
+         backup", commands::truncate(path, *expected)
     )]
     TooLong {
         /// The file.
@@ -129,7 +130,7 @@ pub enum Error {
     },
 
     /// The pool's log file does not exist.
-    #[error("{path} is missing{}", without(*needed_after))]
+    #[error("{path} is missing{}", without(path, *needed_after))]
     LogMissing {
         /// The log file.
         path: PathBuf,
@@ -348,11 +349,12 @@ pub enum Error {
         found: String,
     },
 
-    /// The transactional memory's ownership records do not fit in memory. The pool is unchanged.
+    /// The transactional memory's ownership records do not fit in memory. Recovery may have written
+    /// to the pool before, and no committed transaction is lost.
     #[error(
-        "no memory for {records} ownership records ({bytes} bytes): request fewer with \
-         `Options::ownership_records` (`ownership_records` of `lw_options`, `--ownership-records` \
-         on the command line), or give the process more memory"
+        "no memory for {records} ownership records ({bytes} bytes); no committed transaction is \
+         lost: request fewer records with `Options::ownership_records` (`ownership_records` of \
+         `lw_options`, `--ownership-records` on the command line), or give the process more memory"
     )]
     NoRecords {
         /// The number of records.
@@ -527,13 +529,22 @@ fn wanted(bytes: u64) -> String {
     if bytes == 0 { "the request".into() } else { format!("{bytes} bytes more") }
 }
 
+/// Returns a layout as it is printed; `none` for a pool that was created without one.
+pub(crate) fn layout(name: &str, version: u64) -> String {
+    match (name, version) {
+        ("", 0) => "none".into(),
+        _ => format!("{name:?} version {version}"),
+    }
+}
+
 /// Returns the remedy for a pool without its log.
-fn without(needed_after: Option<TxId>) -> String {
+fn without(path: &Path, needed_after: Option<TxId>) -> String {
     let Some(last) = needed_after else {
-        return "; the pool was closed cleanly, so its heap is whole: put the log back, or open \
-                the pool with the option `without_log` (`lastword pool check --repair \
-                --without-log`), which makes a new log"
-            .into();
+        return format!(
+            "; the pool was closed cleanly, so its heap is whole: put the log back, or open the \
+             pool with the option `without_log` (`{}`), which makes a new log",
+            commands::repair_without_log(path)
+        );
     };
     format!(
         ", and the pool was not closed cleanly: transactions after {last} may be in its log alone; \
@@ -548,11 +559,11 @@ fn not_ours(path: &Path, why: &LogMismatch, needed_after: Option<TxId>) -> Strin
             ": open the pool with the version of Lastword that wrote it".into()
         }
         LogMismatch::Length { found, expected } if found > expected => format!(
-            ": remove what was appended (`truncate -s {expected} {}`){}",
-            path.display(),
-            without(needed_after)
+            ": remove the appended bytes (`{}`){}",
+            commands::truncate(path, *expected),
+            without(path, needed_after)
         ),
-        _ => without(needed_after),
+        _ => without(path, needed_after),
     }
 }
 

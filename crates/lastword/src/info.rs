@@ -65,8 +65,6 @@ pub struct Info {
 }
 
 /// Memory of an open `decoupled` pool, part by part. The remaining parts are small:
-/// - a word for each stripe of 512 bytes, up to 2 MiB for each core (see
-///   [`Options::ownership_records`]);
 /// - a group of 256 KiB;
 /// - on a file, 4 bytes for each page of 4 KiB and each reproduce thread;
 /// - with combination, 16 MiB of writes for each persist thread, and up to five times as much while
@@ -94,6 +92,9 @@ pub struct MemoryUse {
     /// The page table of a bounded shadow. For each page of the heap: 8 bytes if copy-on-write, 24
     /// if software. A software shadow adds 16 for each page that fits in the bound.
     pub table_bytes: u64,
+    /// The ownership records; see [`Options::ownership_records`]. The kernel provides them as
+    /// transactions touch them.
+    pub records_bytes: u64,
     /// The volatile ring of each worker, after its first wrap.
     pub ring_bytes: u64,
     /// Writes in the log that are not yet in the heap image: at most the size of the log. A
@@ -110,7 +111,8 @@ impl MemoryUse {
     pub fn total_bytes_max(&self, workers: u64) -> u64 {
         let rings = self.ring_bytes.saturating_mul(workers);
         let (queue, gathered) = (self.queue_bytes_max, self.gathered_bytes_max);
-        let parts = [self.table_bytes, queue, gathered, self.file_bytes, rings];
+        let tables = self.table_bytes.saturating_add(self.records_bytes);
+        let parts = [tables, queue, gathered, self.file_bytes, rings];
         parts.iter().fold(self.heap_bytes, |sum, part| sum.saturating_add(*part))
     }
 }
@@ -143,6 +145,7 @@ impl Info {
         MemoryUse {
             heap_bytes,
             table_bytes,
+            records_bytes: 8 * self.ownership_records.unwrap_or(0),
             ring_bytes: self.ring_bytes,
             queue_bytes_max: self.log_bytes,
             gathered_bytes_max: match gathers {
@@ -167,6 +170,7 @@ impl Info {
         medium: Medium,
         log: Option<(&PoolFile, LogPath)>,
     ) -> Info {
+        let by_record = writes_records(&name(&superblock.design));
         let file_system = file.file_system().ok();
         let in_memory = file_system.is_none_or(|fs| fs.is_in_memory());
         Info {
@@ -191,8 +195,12 @@ impl Info {
                 Medium::Dax | Medium::PersistentCache => file.is_dax(),
                 Medium::Emulated { .. } => false,
             },
-            log_path: log.map(|(_, path)| path),
-            page_cache: log.filter(|(_, path)| !path.direct).map(|(log, _)| why_page_cache(log)),
+            log_path: log.map(|(_, path)| if by_record { RECORD_PATH } else { path }),
+            page_cache: match log {
+                Some(_) if by_record => Some("the design writes single records".into()),
+                Some((log, path)) if !path.direct => Some(why_page_cache(log)),
+                _ => None,
+            },
             group: superblock.group,
             compress: superblock.compress,
         }
@@ -235,6 +243,14 @@ fn has_records(name: &str) -> bool {
     designs.contains(&(name, true))
 }
 
+/// The path of single records. They are not made of whole blocks, as direct writes must be.
+const RECORD_PATH: LogPath = LogPath { io_uring: false, direct: false };
+
+/// Whether workers of this design write their records themselves, and not in groups.
+pub(crate) fn writes_records(design: &str) -> bool {
+    [Undo::NAME, Redo::NAME, Snapshot::NAME].iter().any(|name| design.starts_with(name))
+}
+
 /// Why groups of the log in this file go through the page cache.
 fn why_page_cache(file: &PoolFile) -> String {
     let system = file.file_system().ok();
@@ -272,6 +288,10 @@ mod tests {
             (on(emulated, Some("ext4")), both),
         ] {
             assert_eq!(info.memory().total_bytes_max(2), total + 2 * ring_bytes, "{info:?}");
+            let info = Info { ownership_records: Some(1 << 17), ..info };
+            assert_eq!(info.memory().records_bytes, 1 << 20);
+            let with_records = total + 2 * ring_bytes + (1 << 20);
+            assert_eq!(info.memory().total_bytes_max(2), with_records, "{info:?}");
         }
         let pages = (3 << 30) / 4096;
         for (shadow, bound, bytes, table) in [

@@ -47,7 +47,8 @@ pub struct Shape {
     runs: lw_alloc::Runs,
     base: u64,
     info: Info,
-    /// Reports the path of log writes. Weak, because the log file closes with the design.
+    /// Reports the path of group writes. Weak, because the log file closes with the design. `None`
+    /// for designs that write single records.
     log: Option<Weak<dyn LogMedium>>,
     names: Arc<Names>,
     process: Process,
@@ -65,8 +66,10 @@ impl Shape {
         let ring_bytes = 8 * options.ring_words() as u64;
         let info = Info { ring_bytes, ownership_records, ..info };
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
+        let in_groups = !crate::info::writes_records(&info.design);
+        let log = in_groups.then(|| Arc::downgrade(&storage.log));
         let shape = Shape::new(heap(superblock), base, info, Names::of::<D>(storage));
-        Shape { log: Some(Arc::downgrade(&storage.log)), ..shape }
+        Shape { log, ..shape }
     }
 
     /// Makes a formatted heap in memory, which does not survive the process.

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::shell::quoted;
+
 /// Error of a medium.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file as a whole.
-    #[error("{operation} {} failed: {source}; check the path, its permissions and the disk",
-        .path.display())]
+    #[error("{operation} {} failed: {source}; {}", .path.display(), refused(path, source))]
     Io {
         /// The attempted operation, such as "opening".
         operation: &'static str,
@@ -112,8 +113,9 @@ pub enum Error {
     },
     /// The directory takes names and lets none go, or takes none. Nothing was created.
     #[error("{} cannot be created: its directory has the attribute {attribute} (`lsattr -d`), and \
-        files there cannot be {}; take the attribute away (`chattr -{attribute}`), or use another \
-        directory", .path.display(), if *.attribute == 'a' { "renamed" } else { "created" })]
+        files there cannot be {}; take the attribute away (`chattr -{attribute} -- {}`), or use \
+        another directory", .path.display(),
+        if *.attribute == 'a' { "renamed" } else { "created" }, quoted(directory_of(path)))]
     FixedDirectory {
         /// The file that was to be created.
         path: PathBuf,
@@ -121,13 +123,15 @@ pub enum Error {
         attribute: char,
     },
     /// The file system has no room, or the user no quota, for a file of this size.
-    #[error("no room for {bytes} bytes of {}; free some space or make the pool smaller",
-        .path.display())]
+    #[error("no room for {bytes} bytes of {}; free some space on its file system{}",
+        .path.display(), smaller(*.option))]
     NoSpace {
         /// The file.
         path: PathBuf,
         /// Its size in bytes.
         bytes: u64,
+        /// The option that sets this size; see [`Error::sized_by`].
+        option: Option<&'static str>,
     },
     /// A file has holes that its file system has no room for, as a copy may that was made without
     /// the zeros. Its contents are as they were.
@@ -143,8 +147,8 @@ pub enum Error {
         missing: u64,
     },
     /// A file would exceed this process's limit, or the limit of its file system.
-    #[error("{} cannot be written up to its end at byte {bytes}: {}; {}, or use a smaller pool",
-        .path.display(), too_large(*.limit).0, too_large(*.limit).1)]
+    #[error("{} cannot be written up to its end at byte {bytes}: {}; {}{}",
+        .path.display(), too_large(*.limit).0, too_large(*.limit).1, smaller(*.option))]
     FileTooLarge {
         /// The file.
         path: PathBuf,
@@ -152,6 +156,8 @@ pub enum Error {
         bytes: u64,
         /// The process's limit; `None`: it is the file system that refuses.
         limit: Option<u64>,
+        /// The option that sets the file's size; see [`Error::sized_by`].
+        option: Option<&'static str>,
     },
     /// The file system has no locks, the system has none left, or does not allow them.
     #[error("{} cannot be locked: {source}; a pool needs `flock`, to keep a second program out: \
@@ -269,6 +275,59 @@ impl Error {
     ) -> impl FnOnce(S) -> Error {
         move |source| Error::Io { operation, path: path.to_path_buf(), source: source.into() }
     }
+
+    /// Adds the option that sets the file's size at creation, as it is printed, to an error on that
+    /// size. The advice then names the option.
+    #[must_use]
+    pub fn sized_by(mut self, by: &'static str) -> Error {
+        if let Error::NoSpace { option, .. } | Error::FileTooLarge { option, .. } = &mut self {
+            *option = Some(by);
+        }
+        self
+    }
+}
+
+/// Returns the advice for a call on a whole file that the system refused.
+fn refused(path: &Path, source: &io::Error) -> String {
+    use rustix::io::Errno;
+    match Errno::from_io_error(source) {
+        // The system does not say which directory or file of the path refuses.
+        Some(Errno::ACCESS) => format!(
+            "this user needs permission to search every directory of the path, to read and write \
+             the file, and to write its directory to create the file (`namei -l -- {}` lists the \
+             permissions)",
+            quoted(path)
+        ),
+        Some(Errno::PERM) => format!(
+            "an attribute of the file (`lsattr -- {}`), its mount or a security policy (SELinux, \
+             AppArmor, seccomp) forbids it",
+            quoted(path)
+        ),
+        Some(Errno::ROFS) => {
+            "its file system is mounted read-only: mount it for writing, or use another one".into()
+        }
+        Some(Errno::MFILE) => {
+            "raise the limit on open files of this process (`ulimit -n`), or close some".into()
+        }
+        Some(Errno::NFILE) => {
+            "the system has too many open files: close some, or raise `fs.file-max`".into()
+        }
+        Some(Errno::IO) => "check the disk (the kernel's log names the device)".into(),
+        _ => "check the path, its permissions and the disk".into(),
+    }
+}
+
+/// Returns the directory of a file, as a command takes it.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    }
+}
+
+/// Returns the advice to make a file smaller, where an option does that.
+fn smaller(option: Option<&str>) -> String {
+    option.map_or_else(String::new, |option| format!(", or create the pool with fewer {option}"))
 }
 
 /// Returns the advice for a failed `flock`.
@@ -354,6 +413,36 @@ mod tests {
             let error = Error::NoLocks { path: "bank.pool".into(), source: errno.into() };
             let shown = error.to_string();
             assert!(shown.contains("bank.pool") && shown.contains(advice), "{shown}");
+        }
+    }
+
+    #[test]
+    fn refused_file_says_what_to_do() {
+        use rustix::io::Errno;
+        for (errno, advice) in [
+            (Errno::ACCESS, r"`namei -l -- 'my bank'\''s.pool'`"),
+            (Errno::PERM, r"`lsattr -- 'my bank'\''s.pool'`"),
+            (Errno::ROFS, "read-only"),
+            (Errno::MFILE, "`ulimit -n`"),
+            (Errno::NFILE, "`fs.file-max`"),
+            (Errno::IO, "kernel's log"),
+            (Errno::INVAL, "check the path"),
+        ] {
+            let shown = Error::io("opening", Path::new("my bank's.pool"))(errno).to_string();
+            assert!(shown.contains(advice), "{shown}");
+        }
+    }
+
+    #[test]
+    fn size_advice_names_option() {
+        let path = || PathBuf::from("bank.pool.log");
+        let full = || Error::NoSpace { path: path(), bytes: 8, option: None };
+        let large = || Error::FileTooLarge { path: path(), bytes: 8, limit: None, option: None };
+        for error in [&full as &dyn Fn() -> Error, &large] {
+            // An existing file keeps its size.
+            assert!(!error().to_string().contains("fewer"), "{}", error());
+            let named = error().sized_by("`log_bytes`").to_string();
+            assert!(named.contains("or create the pool with fewer `log_bytes`"), "{named}");
         }
     }
 

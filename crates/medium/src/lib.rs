@@ -42,6 +42,7 @@ mod parts;
 mod patience;
 mod pool_file;
 mod process;
+mod shell;
 #[cfg(test)]
 mod suite;
 mod system;
@@ -56,6 +57,7 @@ pub use parts::Parts;
 pub use patience::Patience;
 pub use pool_file::{FileSystem, LostName, PoolFile, Prewrite};
 pub use process::Process;
+pub use shell::quoted;
 
 pub use system::{Call, Fault, Faults, System};
 

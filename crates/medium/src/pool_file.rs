@@ -299,7 +299,7 @@ impl PoolFile {
         match self.file.size_limit() {
             Some(limit) if limit < end => {
                 let (path, limit) = (self.path.clone(), Some(limit));
-                Err(Error::FileTooLarge { path, bytes: end, limit })
+                Err(Error::FileTooLarge { path, bytes: end, limit, option: None })
             }
             _ => Ok(()),
         }

@@ -104,7 +104,8 @@ fn fixed_directory_is_refused_before_creation() {
         assert!(names(dir.path()).is_empty(), "{:?}", names(dir.path()));
         let Error::FixedDirectory { attribute, .. } = &refused else { panic!("{refused}") };
         assert_eq!(*attribute, letter);
-        assert!(refused.to_string().contains(&format!("chattr -{letter}")), "{refused}");
+        let command = format!("`chattr -{letter} -- '{}'`", dir.path().display());
+        assert!(refused.to_string().contains(&command), "{refused}");
         drop(fixed);
         create(&dir.path().join("pool")).unwrap();
     }

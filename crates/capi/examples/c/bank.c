@@ -1,11 +1,11 @@
 /*
- * bank.c - transfers between accounts, by several threads.
+ * bank.c - transfers between accounts by several threads.
  *
  *   cc -std=c11 bank.c -o bank $(pkg-config --cflags --libs lastword) -pthread
  *   ./bank PATH
  *
- * PATH is a pool; it is made the first time and gone on with after that. The sum of all accounts
- * is the same at every moment and after every crash: kill it at any time and run it again.
+ * PATH is a pool. The first run creates it, and later runs continue on it. The sum of all accounts
+ * never changes, not even by a crash. Kill the program at any time and run it again.
  */
 #include <lastword.h>
 
@@ -15,27 +15,27 @@
 #include <stdlib.h>
 
 enum { ACCOUNTS = 1000, CENTS = 10000, THREADS = 4, TRANSFERS = 20000 };
-/* What a body answers to refuse a transfer: any positive number. */
+/* The status of a refused transfer. A body may return any positive number. */
 enum { INSUFFICIENT_FUNDS = 1 };
 
 /* Offsets of the words of the root. */
 enum { ROOT_FIRST = 0, ROOT_FILLED = 8, ROOT_BYTES = 16 };
 
-static void must(int status, const char *what) {
+static void must(int status, const char *call) {
     if (status != LW_OK) {
-        fprintf(stderr, "bank: %s: %s\n", what, lw_strerror(status));
+        fprintf(stderr, "bank: %s: %s\n", call, lw_strerror(status));
         exit(1);
     }
 }
 
-/* An account is one word of an array. Returns its block and sets its offset there. */
+/* Returns the block and the offset of an account, which is one word of an array. */
 static uint64_t account(uint64_t first, uint64_t number, uint64_t *offset) {
     *offset = number * 8 % LW_BLOCK_BYTES;
     return lw_array_block(first, number * 8);
 }
 
-/* Bodies of transactions. They may run several times: what they compute goes to their argument,
-   and the last run overwrites it. */
+/* Bodies of transactions. They may run several times. They return results in their argument, where
+   the last run overwrites those of earlier ones. */
 
 struct books {
     uint64_t root;
@@ -84,7 +84,7 @@ static int transfer(lw_worker *worker, void *argument) {
     if (status) return status;
     if (from_cents < order->cents) return INSUFFICIENT_FUNDS;
     if ((status = lw_write(worker, from, from_offset, from_cents - order->cents))) return status;
-    /* Read behind the write: right when both are the same account, too. */
+    /* Read after the write, since both may be the same account. */
     if ((status = lw_read(worker, to, to_offset, &to_cents))) return status;
     return lw_write(worker, to, to_offset, to_cents + order->cents);
 }
@@ -107,8 +107,8 @@ static int audit(lw_worker *worker, void *argument) {
     return LW_OK;
 }
 
-/* Opens the pool, or makes it, and sees to it that the accounts are there. Each step may be
-   repeated, so it does not matter where a crash has stopped an earlier run. */
+/* Opens or creates the pool, and creates the accounts. Each step may be repeated, so an earlier run
+   may have crashed anywhere. */
 static lw_pool *open_bank(const char *path, uint64_t *first) {
     lw_pool *pool;
     lw_worker *worker;
@@ -153,14 +153,14 @@ static void check(lw_pool *pool, uint64_t first, const char *when) {
     }
 }
 
-/* One thread's work. */
+/* The work of a thread. */
 struct clerk {
     pthread_t thread;
     lw_pool *pool;
     uint64_t first;
     uint64_t seed;
     uint64_t made, refused;
-    uint64_t last; /* the ID of its last transfer */
+    uint64_t last; /* ID of its last transfer */
 };
 
 static uint64_t random_below(uint64_t *state, uint64_t below) {
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
         clerks[i] = (struct clerk){
             .pool = pool, .first = first, .seed = UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(i + 1)};
         if (pthread_create(&clerks[i].thread, NULL, work, &clerks[i])) {
-            fprintf(stderr, "bank: no thread\n");
+            fprintf(stderr, "bank: cannot start a thread\n");
             return 1;
         }
     }
@@ -217,7 +217,7 @@ int main(int argc, char **argv) {
         refused += clerks[i].refused;
         if (clerks[i].last > last) last = clerks[i].last;
     }
-    /* IDs become durable in their order: who waits for the last has waited for all. */
+    /* Transactions become durable in the order of their IDs, so wait for the last one alone. */
     must(lw_pool_wait(pool, last), "wait");
     printf("%d threads: %llu transfers, %llu refused, durable up to %llu\n", THREADS,
            (unsigned long long)made, (unsigned long long)refused, (unsigned long long)last);

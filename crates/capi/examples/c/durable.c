@@ -1,11 +1,11 @@
 /*
- * durable.c - each way to learn that a transaction is durable; and transactions in parts.
+ * durable.c - waiting, polling and callbacks for durability, and transactions in parts.
  *
  *   cc -std=c11 durable.c -o durable $(pkg-config --cflags --libs lastword) -pthread
  *   ./durable PATH
  *
- * PATH is a pool; it is made the first time and gone on with after that. All there is in it is a
- * counter, in the first word of the root.
+ * PATH is a pool. The first run creates it, and later runs continue on it. It holds one counter, in
+ * the first word of the root.
  */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, nanosleep */
 
@@ -19,9 +19,9 @@
 
 enum { EACH = 1000, THREADS = 2 };
 
-static void must(int status, const char *what) {
+static void must(int status, const char *call) {
     if (status != LW_OK) {
-        fprintf(stderr, "durable: %s: %s\n", what, lw_strerror(status));
+        fprintf(stderr, "durable: %s: %s\n", call, lw_strerror(status));
         exit(1);
     }
 }
@@ -59,13 +59,13 @@ static int add_one(lw_worker *worker, void *argument) {
     return lw_write(worker, *(uint64_t *)argument, 0, count + 1);
 }
 
-/* The same as lw_run makes of it, in parts. A transaction that has met an error stays open until
-   lw_abort, whichever call it was that met it; only a conflict is worth another try. */
+/* Does in parts the work of lw_run. A failed transaction stays open until lw_abort, whichever call
+   failed. Only a conflict is worth a retry. */
 static int add_in_parts(lw_worker *worker, uint64_t counter, uint64_t *id) {
     int status;
     do {
         uint64_t count;
-        if ((status = lw_begin(worker, 0))) return status; /* nothing is open then */
+        if ((status = lw_begin(worker, 0))) return status; /* no transaction is open then */
         status = lw_read(worker, counter, 0, &count);
         if (!status) status = lw_write(worker, counter, 0, count + 1);
         if (!status) status = lw_commit(worker, id);
@@ -74,13 +74,13 @@ static int add_in_parts(lw_worker *worker, uint64_t counter, uint64_t *id) {
     return status;
 }
 
-/* Takes a transaction back that has gone well: nobody ever sees it. */
-static int change_the_mind(lw_worker *worker, uint64_t counter) {
+/* Aborts a transaction without an error. No other transaction ever sees it. */
+static int abort_on_purpose(lw_worker *worker, uint64_t counter) {
     int status = lw_begin(worker, 0);
     if (status) return status;
     status = lw_write(worker, counter, 0, 0);
     int aborted = lw_abort(worker);
-    /* The first word of the pool was somebody else's at the moment: as good as aborted. */
+    /* A conflict with the other thread has aborted it already. */
     return status == LW_CONFLICT ? aborted : status ? status : aborted;
 }
 
@@ -95,20 +95,20 @@ static int read_count(lw_worker *worker, uint64_t counter, uint64_t *count) {
     return status;
 }
 
-/* What the callback tells, and to whom. */
-struct bell {
+/* Passes the status from the callback to the waiting thread. */
+struct notifier {
     pthread_mutex_t mutex;
-    pthread_cond_t rung;
-    int status; /* 1: not yet */
+    pthread_cond_t notified;
+    int status; /* 1 before the callback */
 };
 
-/* Runs in any thread, this one too: short, and without a call of the library. */
-static void ring(void *argument, int status) {
-    struct bell *bell = argument;
-    pthread_mutex_lock(&bell->mutex);
-    bell->status = status;
-    pthread_cond_signal(&bell->rung);
-    pthread_mutex_unlock(&bell->mutex);
+/* May run in any thread. So it is short, and calls no function of the library. */
+static void notify(void *argument, int status) {
+    struct notifier *notifier = argument;
+    pthread_mutex_lock(&notifier->mutex);
+    notifier->status = status;
+    pthread_cond_signal(&notifier->notified);
+    pthread_mutex_unlock(&notifier->mutex);
 }
 
 struct counting {
@@ -124,7 +124,7 @@ static void *count_in_parts(void *argument) {
     must(lw_worker_open(counting->pool, &worker), "worker");
     for (int i = 0; i < EACH; i++) {
         must(add_in_parts(worker, counting->counter, &counting->last), "a transaction in parts");
-        if (i % 100 == 0) must(change_the_mind(worker, counting->counter), "abort");
+        if (i % 100 == 0) must(abort_on_purpose(worker, counting->counter), "abort");
     }
     must(lw_worker_close(worker), "close the worker");
     return NULL;
@@ -142,14 +142,14 @@ int main(int argc, char **argv) {
     must(lw_worker_open(pool, &worker), "worker");
     must(read_count(worker, counter, &before), "read");
 
-    /* Waiting. The thread that waits helps to make it so. */
+    /* Waiting. The thread helps to make the transaction durable meanwhile. */
     must(lw_run(worker, 0, add_one, &counter, &id), "run");
     double since = now_ms();
     must(lw_pool_wait(pool, id), "wait");
     printf("wait:     transaction %llu durable after %.3f ms\n", (unsigned long long)id,
            now_ms() - since);
 
-    /* Polling. For who has something else to do meanwhile: it costs a load. */
+    /* Polling. The thread can do other work, and each look costs a load. */
     must(lw_run(worker, 0, add_one, &counter, &id), "run");
     since = now_ms();
     int looks = 0;
@@ -167,24 +167,24 @@ int main(int argc, char **argv) {
     printf("polling:  transaction %llu durable after %.3f ms and %d looks\n",
            (unsigned long long)id, now_ms() - since, looks);
 
-    /* Being told. */
-    struct bell bell = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 1};
+    /* A callback. */
+    struct notifier notifier = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 1};
     must(lw_run(worker, 0, add_one, &counter, &id), "run");
     since = now_ms();
-    must(lw_pool_on_durable(pool, id, ring, &bell), "on_durable");
-    pthread_mutex_lock(&bell.mutex);
-    while (bell.status == 1) pthread_cond_wait(&bell.rung, &bell.mutex);
-    pthread_mutex_unlock(&bell.mutex);
-    must(bell.status, "what the callback was told");
+    must(lw_pool_on_durable(pool, id, notify, &notifier), "on_durable");
+    pthread_mutex_lock(&notifier.mutex);
+    while (notifier.status == 1) pthread_cond_wait(&notifier.notified, &notifier.mutex);
+    pthread_mutex_unlock(&notifier.mutex);
+    must(notifier.status, "the status of the callback");
     printf("callback: transaction %llu durable after %.3f ms\n", (unsigned long long)id,
            now_ms() - since);
 
-    /* In parts, by several threads that are in each other's way; then all at once. */
+    /* Conflicting transactions in parts by several threads, and one flush for all. */
     struct counting counting[THREADS];
     for (int i = 0; i < THREADS; i++) {
         counting[i] = (struct counting){.pool = pool, .counter = counter};
         if (pthread_create(&counting[i].thread, NULL, count_in_parts, &counting[i])) {
-            fprintf(stderr, "durable: no thread\n");
+            fprintf(stderr, "durable: cannot start a thread\n");
             return 1;
         }
     }
@@ -193,7 +193,7 @@ int main(int argc, char **argv) {
     must(lw_pool_durable(pool, &durable), "durable");
     for (int i = 0; i < THREADS; i++) {
         if (durable < counting[i].last) {
-            fprintf(stderr, "durable: flush has left transaction %llu\n",
+            fprintf(stderr, "durable: flush did not cover transaction %llu\n",
                     (unsigned long long)counting[i].last);
             return 1;
         }
@@ -203,7 +203,7 @@ int main(int argc, char **argv) {
     must(lw_worker_close(worker), "close the worker");
     must(lw_pool_close(pool), "close");
 
-    /* Durable on return: nothing is left to wait for. */
+    /* With LW_SYNC a commit is durable on return. */
     pool = open_pool(argv[1], LW_SYNC);
     must(lw_pool_root(pool, 8, &counter), "root");
     must(lw_worker_open(pool, &worker), "worker");

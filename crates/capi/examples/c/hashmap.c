@@ -4,11 +4,12 @@
  *   cc -std=c11 hashmap.c -o hashmap $(pkg-config --cflags --libs lastword)
  *   ./hashmap PATH
  *
- * Heads of chains in an array, nodes as objects: root -> array of heads -> node -> node ...
- * PATH is a pool; it is made the first time and gone on with after that.
+ * PATH is a pool. The first run creates it, and later runs continue on it.
  *
- * The map's functions take a worker with a transaction and answer a status, so that several of
- * them can be one transaction; those named *_body make one of each.
+ *   root -> array of chain heads -> node -> node ...
+ *
+ * The functions of the map run in an open transaction and return a status, so that one transaction
+ * can call several. Each function named *_body is a transaction with a single call.
  */
 #include <lastword.h>
 
@@ -17,34 +18,34 @@
 #include <stdlib.h>
 
 enum { KEYS = 10000, HEADS = 4096 };
-/* What map_get and map_remove answer when there is no such key; it aborts a body that hands it on,
-   which is right: nothing was written. */
+/* The status of map_get and map_remove for a missing key. A body that returns it aborts, which
+   loses nothing, because neither function wrote. */
 enum { NO_KEY = 1 };
 
 /* Offsets of words. */
 enum { ROOT_HEADS = 0, ROOT_COUNT = 8, ROOT_BYTES = 16 };
 enum { NODE_KEY = 0, NODE_VALUE = 8, NODE_NEXT = 16, NODE_BYTES = 24 };
 
-static void must(int status, const char *what) {
+static void must(int status, const char *call) {
     if (status != LW_OK) {
-        fprintf(stderr, "hashmap: %s: %s\n", what,
-                status == NO_KEY ? "there is no such key" : lw_strerror(status));
+        fprintf(stderr, "hashmap: %s: %s\n", call,
+                status == NO_KEY ? "no such key" : lw_strerror(status));
         exit(1);
     }
 }
 
-static void fail(const char *what, uint64_t key) {
-    fprintf(stderr, "hashmap: %s: key %llu\n", what, (unsigned long long)key);
+static void fail(const char *problem, uint64_t key) {
+    fprintf(stderr, "hashmap: %s: key %llu\n", problem, (unsigned long long)key);
     exit(1);
 }
 
-/* The map of a pool; numbers that never change once it is made. */
+/* The map of a pool. Both addresses are constant after its creation. */
 struct map {
     uint64_t root;
     uint64_t heads;
 };
 
-/* Where a word is. */
+/* The place of a word. */
 struct place {
     uint64_t object;
     uint64_t offset;
@@ -56,7 +57,7 @@ static struct place head(const struct map *map, uint64_t key) {
     return (struct place){lw_array_block(map->heads, number * 8), number * 8 % LW_BLOCK_BYTES};
 }
 
-/* Finds the node of a key, and the word that leads to it; node 0 when there is none. */
+/* Finds the node of a key and the word that points to it. Sets `node` to 0 for a missing key. */
 static int find(lw_worker *worker, const struct map *map, uint64_t key, struct place *link,
                 uint64_t *node) {
     uint64_t found;
@@ -110,7 +111,7 @@ static int map_remove(lw_worker *worker, const struct map *map, uint64_t key) {
     return add_to_count(worker, map, (uint64_t)-1);
 }
 
-/* Transactions of one call each. */
+/* Transactions with one call each. */
 
 struct call {
     const struct map *map;
@@ -152,7 +153,7 @@ static int prepare_body(lw_worker *worker, void *argument) {
     return lw_array_prepare(worker, preparing->heads, 1000, &preparing->left);
 }
 
-/* Walks all chains: counts the nodes, and checks each against its key. */
+/* Counts the nodes of all chains, and checks that each is in the chain of its key. */
 struct walk {
     const struct map *map;
     uint64_t nodes, count, wrong;
@@ -177,7 +178,7 @@ static int walk_body(lw_worker *worker, void *argument) {
     return lw_read(worker, walk->map->root, ROOT_COUNT, &walk->count);
 }
 
-/* Opens the pool, or makes it. Each step may be repeated after a crash. */
+/* Opens or creates the pool. Each step may be repeated after a crash. */
 static lw_pool *open_map(const char *path, struct map *map, lw_worker **worker) {
     lw_pool *pool;
     char message[512] = "";
@@ -213,15 +214,15 @@ static void check(lw_worker *worker, const struct map *map, const char *when) {
         struct call call = {map, key, 0};
         int status = lw_run(worker, LW_READ_ONLY, get_body, &call, NULL);
         if (key % 2 == 0) {
-            if (status != NO_KEY) fail("a key is there that was removed", key);
+            if (status != NO_KEY) fail("a removed key is present", key);
         } else {
             must(status, "get");
-            if (call.value != value_of(key)) fail("a key has another value", key);
+            if (call.value != value_of(key)) fail("a key has a wrong value", key);
         }
     }
     struct walk walk = {map, 0, 0, 0};
     must(lw_run(worker, LW_READ_ONLY, walk_body, &walk, NULL), "walk");
-    if (walk.wrong) fail("nodes in chains that are not theirs", walk.wrong);
+    if (walk.wrong) fail("nodes in wrong chains", walk.wrong);
     if (walk.nodes != KEYS / 2) fail("nodes in all chains", walk.nodes);
     if (walk.count != walk.nodes) fail("the count differs from the chains", walk.count);
     printf("%s: %llu keys, all checked\n", when, (unsigned long long)walk.count);
@@ -247,7 +248,7 @@ int main(int argc, char **argv) {
     printf("removed %d keys\n", KEYS / 2);
     check(worker, &map, "before closing");
     must(lw_worker_close(worker), "close the worker");
-    must(lw_pool_close(pool), "close"); /* all is durable */
+    must(lw_pool_close(pool), "close"); /* makes all transactions durable */
 
     pool = open_map(argv[1], &map, &worker);
     check(worker, &map, "reopened");

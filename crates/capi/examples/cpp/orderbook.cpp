@@ -1,17 +1,16 @@
-// orderbook.cpp - a limit order book: orders are submitted, matched and cancelled by several
-// threads, each in a transaction.
+// orderbook.cpp - a limit order book. Several threads submit, match and cancel orders, each in a
+// transaction.
 //
 //   g++ -std=c++17 orderbook.cpp -o orderbook $(pkg-config --cflags --libs lastword) -pthread
 //   ./orderbook PATH
 //
-// PATH is a pool; it is made the first time and gone on with after that.
+// PATH is a pool. The first run creates it, and later runs continue on it.
 //
 //   book -> best level -> next level ...        one list for each side
 //             |-> oldest order <-> newer order  first come, first served
 //
-// An order that rests in the book holds what it offers: a bid its cash, an ask its shares. So the
-// cash of all traders and bids is the same at all times, and so are the shares of all traders and
-// asks.
+// A resting bid holds its cash, and a resting ask its shares. So the cash of all traders and bids
+// never changes in sum, nor do the shares of all traders and asks.
 #include <lastword.hpp>
 
 #include <algorithm>
@@ -66,7 +65,7 @@ side other(side which) {
     return which == bid ? ask : bid;
 }
 
-// Whether a price of this side comes before another one in the book.
+// Whether a price of this side precedes another one in the book.
 bool better(side which, std::int64_t a, std::int64_t b) {
     return which == bid ? a > b : a < b;
 }
@@ -76,13 +75,14 @@ void add(lw::tx& tx, lw::place<T> at, T more) {
     tx.set(at, tx.get(at) + more);
 }
 
-// The book, with what never changes once it is made.
+// The book and the traders. Both addresses are constant after their creation.
 class market {
 public:
     market(lw::ptr<book> root, lw::array<trader> all) : book_(root), traders_(all) {}
 
-    // Trades as far as prices meet; what is left rests in the book. Answers how much was traded.
-    // Aborts when the trader cannot pay or has too many orders, whatever was done before.
+    // Trades while prices meet, and lets the remaining quantity rest in the book. Returns the
+    // traded quantity. Aborts if the trader cannot pay or has too many orders, which undoes all
+    // trades.
     std::int64_t submit(lw::tx& tx, order mine) const {
         const auto me = traders_.at(mine.trader);
         const auto held = me.field(mine.which == bid ? &trader::cash : &trader::shares);
@@ -90,8 +90,8 @@ public:
         if (tx.get(held) < offered) tx.abort("insufficient funds");
         add(tx, held, -offered);
 
-        // An order rests only where no price of the other side meets it, and that side may not be
-        // written here. Needed under LW_SNAPSHOT; elsewhere it costs nothing.
+        // An order rests only if no price of the other side meets it. This transaction may only
+        // read that side, so LW_SNAPSHOT needs the protection. Other designs ignore it.
         tx.protect(book_);
         const std::int64_t wanted = mine.quantity;
         const auto first = book_.field(&book::best).at(other(mine.which));
@@ -104,9 +104,10 @@ public:
         return wanted - mine.quantity;
     }
 
-    // Takes an order out of the book and gives back what it holds. Answers whether there was one.
-    bool cancel(lw::tx& tx, std::uint32_t who, std::size_t which) const {
-        const auto me = traders_.at(who);
+    // Removes an order from the book and returns its cash or shares to the trader. Returns whether
+    // the order existed.
+    bool cancel(lw::tx& tx, std::uint32_t owner, std::size_t which) const {
+        const auto me = traders_.at(owner);
         const lw::ptr<order> mine = tx.get(me.field(&trader::open).at(which));
         if (!mine) return false;
         const order all = tx.get(mine);
@@ -119,13 +120,13 @@ public:
         return true;
     }
 
-    // Looks at everything in one moment; answers what is wrong, or nothing.
+    // Checks one snapshot of the book. Returns the first problem, or an empty string.
     std::string check(lw::tx& tx) const {
         std::int64_t cash = 0, shares = 0;
         std::size_t open = 0, resting = 0;
         for (std::uint32_t i = 0; i < traders; i++) {
             const trader one = tx.get(traders_.at(i));
-            if (one.cash < 0 || one.shares < 0) return "a trader has less than nothing";
+            if (one.cash < 0 || one.shares < 0) return "a trader has negative cash or shares";
             cash += one.cash;
             shares += one.shares;
             for (const auto& mine : one.open) open += mine ? 1 : 0;
@@ -152,19 +153,19 @@ public:
                     older = mine;
                     mine = one.newer;
                 }
-                if (here.newest != older) return "a level's newest order is another";
+                if (here.newest != older) return "a level's newest order is wrong";
                 at = here.next;
             }
         }
         if (best[bid] && best[ask] && best[bid] >= best[ask]) return "the book is crossed";
-        if (open != resting) return "orders that are nowhere in the book";
+        if (open != resting) return "orders that are not in the book";
         if (cash != traders * cash_each) return "cash: " + std::to_string(cash);
         if (shares != traders * shares_each) return "shares: " + std::to_string(shares);
         return "";
     }
 
 private:
-    // Trades with an order of the other side, at its price. Answers how much.
+    // Trades with an order of the other side at its price. Returns the quantity.
     std::int64_t exchange(lw::tx& tx, const order& mine, lw::ptr<order> resting) const {
         const order theirs = tx.get(resting);
         const std::int64_t quantity = std::min(mine.quantity, theirs.quantity);
@@ -172,7 +173,7 @@ private:
         if (mine.which == bid) {
             add(tx, me.field(&trader::shares), quantity);
             add(tx, them.field(&trader::cash), quantity * theirs.price);
-            // I held my own price, and pay the better one.
+            // The bid held its own price and pays the better one.
             add(tx, me.field(&trader::cash), quantity * (mine.price - theirs.price));
         } else {
             add(tx, me.field(&trader::cash), quantity * theirs.price);
@@ -187,7 +188,7 @@ private:
         return quantity;
     }
 
-    // The word that leads to the first level of a side that is not better than a price.
+    // Returns the word that points to the first level of a side that is not better than a price.
     lw::place<lw::ptr<level>> find(lw::tx& tx, side which, std::int64_t price) const {
         auto link = book_.field(&book::best).at(which);
         for (;;) {
@@ -197,7 +198,7 @@ private:
         }
     }
 
-    // Puts an order at the end of its level, and into a slot of its trader.
+    // Appends an order to its level, and stores it in a slot of its trader.
     void rest(lw::tx& tx, order mine) const {
         const auto slots = traders_.at(mine.trader).field(&trader::open);
         const auto open = tx.get(slots);
@@ -219,7 +220,7 @@ private:
         tx.set(slots.at(static_cast<std::size_t>(slot - open.begin())), made);
     }
 
-    // Unlinks and frees an order, and its level when it was the last there.
+    // Unlinks and frees an order, and its level if that is empty then.
     void remove(lw::tx& tx, lw::ptr<order> gone) const {
         const order all = tx.get(gone);
         tx.set(all.older ? all.older.field(&order::newer) : all.at.field(&level::oldest),
@@ -233,7 +234,7 @@ private:
         const auto slots = traders_.at(all.trader).field(&trader::open);
         const auto open = tx.get(slots);
         const auto slot = std::find(open.begin(), open.end(), gone);
-        if (slot == open.end()) tx.abort("an order that its trader does not know");
+        if (slot == open.end()) tx.abort("an order without a slot of its trader");
         tx.set(slots.at(static_cast<std::size_t>(slot - open.begin())), nullptr);
         tx.free(gone);
     }
@@ -255,7 +256,7 @@ lw::pool open(const std::string& path) {
     return lw::pool::create(path, options);
 }
 
-// Sees to it that the traders are there. Each step may be repeated after a crash.
+// Creates the traders. Each step may be repeated after a crash.
 market begin(lw::pool& pool) {
     const lw::ptr<book> root = pool.root<book>();
     lw::worker worker(pool);
@@ -279,7 +280,7 @@ market begin(lw::pool& pool) {
 struct tally {
     long submitted = 0, refused = 0, cancelled = 0;
     std::int64_t traded = 0;
-    std::uint64_t last = 0; // the ID of the last transaction
+    std::uint64_t last = 0; // ID of the last transaction
 };
 
 tally act(lw::pool& pool, const market& market, unsigned seed) {
@@ -287,18 +288,18 @@ tally act(lw::pool& pool, const market& market, unsigned seed) {
     std::mt19937 random(seed);
     tally done;
     for (int i = 0; i < actions; i++) {
-        const auto who = static_cast<std::uint32_t>(random() % traders);
+        const auto owner = static_cast<std::uint32_t>(random() % traders);
         if (random() % 4 == 0) {
             const std::size_t which = random() % open_most;
             const auto [was_there, id] =
-                worker.run([&](lw::tx& tx) { return market.cancel(tx, who, which); });
+                worker.run([&](lw::tx& tx) { return market.cancel(tx, owner, which); });
             done.cancelled += was_there;
             done.last = id;
             continue;
         }
         const side which = random() % 2 ? bid : ask;
         const std::int64_t price = 90 + random() % 21, quantity = 1 + random() % 20;
-        const order mine{who, which, price, quantity, nullptr, nullptr, nullptr};
+        const order mine{owner, which, price, quantity, nullptr, nullptr, nullptr};
         try {
             const auto [traded, id] =
                 worker.run([&](lw::tx& tx) { return market.submit(tx, mine); });
@@ -319,7 +320,7 @@ bool check(lw::pool& pool, const market& market, const char* when) {
         std::fprintf(stderr, "orderbook: %s: %s\n", when, wrong.c_str());
         return false;
     }
-    std::printf("%s: cash and shares as at first, the book in order\n", when);
+    std::printf("%s: cash and shares unchanged, the book is consistent\n", when);
     return true;
 }
 

@@ -1,11 +1,11 @@
-// world.cpp - a small game world that several threads play in, and that is never lost.
+// world.cpp - a small durable game world in which several threads play.
 //
 //   g++ -std=c++17 world.cpp -o world $(pkg-config --cflags --libs lastword) -pthread
 //   ./world PATH
 //
-// PATH is a pool; it is made the first time and gone on with after that. Whatever the threads do,
-// and whenever the program is killed: each item belongs to exactly one entity, everybody stands in
-// the world, and health is between 1 and 100.
+// PATH is a pool. The first run creates it, and later runs continue on it. Each item always belongs
+// to one entity, every entity stands inside the world, and its health is between 1 and 100. Neither
+// the threads nor a kill of the program at any time can break this.
 #include <lastword.hpp>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr std::int32_t health_most = 100;
 constexpr int threads = 3;
 constexpr int actions = 20000;
 
-// What is in the pool. Lists of items begin in their owner.
+// Types in the pool. A list of items begins in its owner.
 struct item {
     std::uint64_t number;
     lw::ptr<item> next;
@@ -52,7 +52,7 @@ bool near(const entity& a, const entity& b) {
     return std::abs(a.x - b.x) <= 2 && std::abs(a.y - b.y) <= 2;
 }
 
-// Takes the first item off a list, or answers null.
+// Removes and returns the first item of a list, or returns null.
 lw::ptr<item> take(lw::tx& tx, lw::place<lw::ptr<item>> list) {
     const lw::ptr<item> first = tx.get(list);
     if (first) tx.set(list, tx.get(first.field(&item::next)));
@@ -65,14 +65,14 @@ void put(lw::tx& tx, lw::place<lw::ptr<item>> list, lw::ptr<item> one) {
 }
 
 // A step, within the borders.
-void move(lw::tx& tx, lw::place<entity> who, spot by) {
-    const entity now = tx.get(who);
-    tx.set(who.field(&entity::x), std::clamp(now.x + by.x, 0, width - 1));
-    tx.set(who.field(&entity::y), std::clamp(now.y + by.y, 0, width - 1));
+void move(lw::tx& tx, lw::place<entity> mover, spot by) {
+    const entity now = tx.get(mover);
+    tx.set(mover.field(&entity::x), std::clamp(now.x + by.x, 0, width - 1));
+    tx.set(mover.field(&entity::y), std::clamp(now.y + by.y, 0, width - 1));
 }
 
-// A blow, if they stand near each other. Who is beaten loses everything to the victor, and begins
-// again elsewhere. `elsewhere` was chosen outside: a body that runs again does the same again.
+// A blow, if both stand near each other. A beaten entity loses all items to the victor and restarts
+// elsewhere. The caller chooses `elsewhere`, so that a body that runs again does the same.
 enum class fight { too_far, wounded, beaten };
 
 fight strike(lw::tx& tx, lw::place<entity> attacker, lw::place<entity> other, spot elsewhere) {
@@ -92,21 +92,20 @@ fight strike(lw::tx& tx, lw::place<entity> attacker, lw::place<entity> other, sp
     return fight::beaten;
 }
 
-// Both give their first item. When the second has none, the first has given its own already:
-// abort takes that back.
+// Both give their first item. If the second has none, the abort also undoes the gift of the first.
 void trade(lw::tx& tx, lw::place<entity> one, lw::place<entity> two) {
     const lw::ptr<item> mine = take(tx, one.field(&entity::inventory));
     if (!mine) tx.abort("the first has nothing to give");
     put(tx, two.field(&entity::inventory), mine);
-    // The second gives what it had before.
+    // The second gives its first item from before the trade.
     const auto rest = mine.field(&item::next);
     const lw::ptr<item> theirs = take(tx, rest);
     if (!theirs) tx.abort("the second has nothing to give");
     put(tx, one.field(&entity::inventory), theirs);
 }
 
-void recover(lw::tx& tx, lw::place<entity> who) {
-    const auto health = who.field(&entity::health);
+void recover(lw::tx& tx, lw::place<entity> resting) {
+    const auto health = resting.field(&entity::health);
     tx.set(health, std::min(tx.get(health) + 5, health_most));
 }
 
@@ -123,7 +122,7 @@ lw::pool open(const std::string& path) {
     return lw::pool::create(path, options);
 }
 
-// Sees to it that the world is there. Each step may be repeated after a crash.
+// Creates the world. Each step may be repeated after a crash.
 lw::array<entity> begin(lw::pool& pool) {
     const lw::ptr<world> root = pool.root<world>();
     lw::worker worker(pool);
@@ -152,7 +151,7 @@ lw::array<entity> begin(lw::pool& pool) {
 
 struct tally {
     long moves = 0, blows = 0, victories = 0, trades = 0, refused = 0;
-    std::uint64_t last = 0; // the ID of the last transaction
+    std::uint64_t last = 0; // ID of the last transaction
 };
 
 tally play(lw::pool& pool, lw::array<entity> all, unsigned seed) {
@@ -190,7 +189,7 @@ tally play(lw::pool& pool, lw::array<entity> all, unsigned seed) {
     return done;
 }
 
-// Looks at all of the world in one moment. Answers whether it is in order.
+// Checks one snapshot of the world. Returns whether it is consistent.
 bool check(lw::pool& pool, lw::array<entity> all, const char* when) {
     lw::worker worker(pool);
     const std::string wrong = worker.read([&](lw::tx& tx) -> std::string {
@@ -203,8 +202,8 @@ bool check(lw::pool& pool, lw::array<entity> all, const char* when) {
             if (one.x < 0 || one.x >= width || one.y < 0 || one.y >= width) return name + ": place";
             for (lw::ptr<item> at = one.inventory; at;) {
                 const item thing = tx.get(at);
-                if (thing.number >= seen.size()) return name + ": an item that was never made";
-                if (seen[thing.number]) return name + ": an item that somebody has already";
+                if (thing.number >= seen.size()) return name + ": an unknown item";
+                if (seen[thing.number]) return name + ": an item with two owners";
                 seen[thing.number] = true;
                 found++;
                 at = thing.next;
@@ -216,7 +215,7 @@ bool check(lw::pool& pool, lw::array<entity> all, const char* when) {
         std::fprintf(stderr, "world: %s: %s\n", when, wrong.c_str());
         return false;
     }
-    std::printf("%s: %d entities, %d items, all in order\n", when, static_cast<int>(entities),
+    std::printf("%s: %d entities, %d items, all consistent\n", when, static_cast<int>(entities),
                 static_cast<int>(entities * items_each));
     return true;
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A durable ledger, through the C library and nothing but ctypes.
+"""A durable ledger over the C library, with ctypes alone.
 
     ledger.py PATH [LIBRARY]
 
-PATH is a pool; it is made the first time and gone on with after that. LIBRARY is the shared
-library; else the environment's LASTWORD_LIBRARY is, else the one that the system finds.
+PATH is a pool. The first run creates it, and later runs continue on it. LIBRARY is the shared
+library. Its default is LASTWORD_LIBRARY in the environment, and then the system's library.
 
-Two accounts, one word each. The sum of both is the same at all times. Python 3.8 or later.
+The ledger has two accounts of one word each. Their sum never changes. Python 3.8 or later.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import threading
 
 OK, CONFLICT, ENOENT = 0, -1, -15  # status
 READ_ONLY = 1
-INSUFFICIENT_FUNDS = 1  # what a body answers to refuse: any positive number
+INSUFFICIENT_FUNDS = 1  # a body may return any positive number to refuse
 
 ROOT_BYTES = 24
 SAVINGS, CURRENT, TRANSFERS = 0, 8, 16  # words of the root
@@ -54,8 +54,8 @@ def out(kind):
     return ctypes.POINTER(kind)
 
 
-# What this program calls: arguments, and what it answers if that is not a status. ctypes would
-# take every argument for an int of 32 bits otherwise.
+# Arguments of each function, and its result type if that is not a status. By default ctypes passes
+# every argument as an int of 32 bits.
 PROTOTYPES = {
     "lw_strerror": ([ctypes.c_int], ctypes.c_char_p),
     "lw_options_default": ([out(Options), Word],),
@@ -76,7 +76,7 @@ PROTOTYPES = {
 
 
 class Status(Exception):
-    """What the library has answered."""
+    """A status of the library other than OK."""
 
     def __init__(self, status, text):
         super().__init__(text)
@@ -86,16 +86,16 @@ class Status(Exception):
 def load(name):
     name = name or os.environ.get("LASTWORD_LIBRARY") or ctypes.util.find_library("lastword")
     if not name:
-        sys.exit("ledger: no liblastword: name it, or set LASTWORD_LIBRARY")
+        sys.exit("ledger: liblastword not found: pass LIBRARY, or set LASTWORD_LIBRARY")
     library = ctypes.CDLL(name)
-    for call, (arguments, *answer) in PROTOTYPES.items():
+    for call, (arguments, *result) in PROTOTYPES.items():
         getattr(library, call).argtypes = arguments
-        getattr(library, call).restype = answer[0] if answer else ctypes.c_int
+        getattr(library, call).restype = result[0] if result else ctypes.c_int
     return library
 
 
 class Worker:
-    """A thread's handle, and what happens inside its transaction."""
+    """A worker of a thread, and the accesses in its transaction."""
 
     def __init__(self, library, pool):
         self.library = library
@@ -118,8 +118,8 @@ class Worker:
         self.must(self.library.lw_write(self.handle, thing, offset, value))
 
     def in_parts(self, body, flags=0):
-        """Runs body(self) as a transaction: begin, commit or abort, again on a conflict. Answers
-        what the body does, and the ID."""
+        """Runs body(self) as a transaction in parts, again after a conflict. Returns the result of
+        the body and the ID."""
         last = Word()
         while True:
             self.must(self.library.lw_begin(self.handle, flags))
@@ -128,18 +128,18 @@ class Worker:
                 self.must(self.library.lw_commit(self.handle, ctypes.byref(last)))
                 return value, last.value
             except BaseException as error:
-                # Whatever it was, the transaction is still open.
+                # After every error the transaction is still open.
                 self.library.lw_abort(self.handle)
                 if not (isinstance(error, Status) and error.status == CONFLICT):
                     raise
 
     def run(self, body):
-        """The same through lw_run; a body may answer a positive number to take all back. Answers
+        """Runs a body through lw_run. The body may return a positive number to roll back. Returns
         that number or 0, and the ID."""
         last, raised = Word(), []
 
         def called(_handle, _argument):
-            # ctypes would print an exception that left here, and answer 0: commit.
+            # ctypes would print an exception that left here and return 0, which commits.
             raised.clear()
             try:
                 return body(self) or OK
@@ -151,7 +151,7 @@ class Worker:
                 raised.append(error)
                 return 1
 
-        # The name keeps the callback alive for as long as C code may call it.
+        # The variable keeps the callback alive while C code may call it.
         callback = Body(called)
         status = self.library.lw_run(self.handle, 0, callback, None, ctypes.byref(last))
         if raised:
@@ -226,14 +226,14 @@ def show(ledger, when):
 
 
 def small_transfers(ledger, number, failures):
-    """One thread's work: a worker of its own, cents to and fro."""
+    """The work of a thread, which moves cents back and forth with a worker of its own."""
     try:
         worker = ledger.worker()
         for i in range(EACH):
             cents = 1 if (i + number) % 2 else -1
             worker.in_parts(lambda worker, cents=cents: ledger.transfer(worker, cents))
         worker.close()
-    except Exception as error:  # it would end with the thread
+    except Exception as error:  # the thread would lose it
         failures.append(error)
 
 
@@ -253,10 +253,10 @@ def main():
     ledger.wait(last)
     print(f"in parts: transaction {last}, durable")
 
-    # Through lw_run, in which a positive answer takes all back.
+    # Through lw_run, where a positive result rolls back.
     refused, _ = worker.run(lambda worker: ledger.transfer(worker, CENTS + 1))
     if refused != INSUFFICIENT_FUNDS:
-        sys.exit("ledger: more was taken than was there")
+        sys.exit("ledger: a transfer exceeded the balance")
     status, last = worker.run(lambda worker: ledger.transfer(worker, 1))
     if status:
         status, last = worker.run(lambda worker: ledger.transfer(worker, -1))
@@ -276,12 +276,12 @@ def main():
         raise failures[0]
     after = show(ledger, "at the end")
     worker.close()
-    ledger.close()  # all is durable
+    ledger.close()  # makes all transactions durable
 
     ledger = Ledger(library, path)
     reopened = show(ledger, "reopened")
     ledger.close()
-    # At the borders of an account a small transfer may have been refused.
+    # The program refuses a small transfer from an empty account.
     if reopened != after or after < before + 2:
         sys.exit(f"ledger: {before} transfers, {after} at the end, {reopened} reopened")
 

@@ -1,10 +1,11 @@
 //! Files of an open pool that lost their name or part of their content, and how to rescue the rest.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use medium::LostName;
 
-use super::Error;
+use super::{Error, commands};
 
 /// A file of a pool that lost its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +73,8 @@ pub struct CutFile {
 }
 
 /// Describes the loss, and returns the remedy.
-pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
-    match (file.is_log, closed, file.is_clean) {
+pub(super) fn after_cut(file: &CutFile, closed: bool) -> Cow<'static, str> {
+    Cow::Borrowed(match (file.is_log, closed, file.is_clean) {
         (true, false, _) if file.is_needed => {
             "the log is no longer whole, and words of acknowledged transactions may be in it \
              alone; stop all transactions, and copy the objects into another pool before this \
@@ -84,8 +85,11 @@ pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
              all transactions and close the pool, which leaves all of them in the heap's file"
         }
         (true, true, true) => {
-            "the pool was closed cleanly, and the heap's file has every commit: open it with the \
-             option `without_log` (`lastword pool check --repair --without-log`)"
+            return Cow::Owned(format!(
+                "the pool was closed cleanly, and the heap's file has every commit: open it with \
+                 the option `without_log` (`{}`)",
+                commands::repair_without_log(&file.path)
+            ));
         }
         (true, true, false) => {
             "acknowledged transactions may be lost, and the pool was left as a crash would leave \
@@ -103,7 +107,7 @@ pub(super) fn after_cut(file: &CutFile, closed: bool) -> &'static str {
             "the data past the cut is lost, although the pool is marked as closed cleanly; restore \
              both files from the same backup"
         }
-    }
+    })
 }
 
 /// Returns what is safe after the failure that poisoned a pool, and the remedy.

@@ -13,6 +13,7 @@ use thiserror::Error;
 use words::TxId;
 
 use crate::LogMismatch;
+use crate::error::{commands, layout};
 
 /// How bad a finding is, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,10 +103,8 @@ pub enum Problem {
         found: String,
     },
     /// The layout differs from the expected one.
-    #[error(
-        "the layout is {found:?} version {found_version}, not {expected:?} version \
-         {expected_version}"
-    )]
+    #[error("the layout is {}, not {}", layout(found, *found_version),
+        layout(expected, *expected_version))]
     Layout {
         /// The pool's layout.
         found: String,
@@ -393,7 +392,7 @@ impl Problem {
             | Problem::Design { .. }
             | Problem::Medium { .. } => "open it with the program that wrote it",
             Problem::Length { found, expected } if found > expected => {
-                "remove what was appended (`truncate -s`, to the required length); if nothing was \
+                "remove the appended bytes (`truncate`, to the required length); if nothing was \
                  appended, restore both files from the same backup"
             }
             Problem::Length { .. } => "restore both files from the same backup",
@@ -479,6 +478,20 @@ impl Finding {
     /// Returns its severity; see [`Problem::severity`].
     pub fn severity(&self) -> Severity {
         self.problem.severity()
+    }
+
+    /// Returns the remedy, as [`Problem::remedy`] does, with the paths in its commands.
+    pub fn remedy(&self) -> String {
+        let (general, command) = match self.problem {
+            Problem::Length { expected, .. } => {
+                ("`truncate`, to the required length", commands::truncate(&self.path, expected))
+            }
+            _ => (
+                "`lastword pool check --repair --without-log`",
+                commands::repair_without_log(&self.path),
+            ),
+        };
+        self.problem.remedy().replace(general, &format!("`{command}`"))
     }
 }
 

@@ -34,7 +34,9 @@ impl Storage {
         // The heap's blocks are only reserved: pages are written in large pieces with one sync,
         // which amortizes the file system's metadata. The log is rewritten all the time, so its
         // blocks are prewritten.
-        let file = Arc::new(PoolFile::create_on(system, path, end, Prewrite::No)?);
+        let file = PoolFile::create_on(system, path, end, Prewrite::No);
+        let option = if first.log_inside { "`bytes` or `log_bytes`" } else { "`bytes`" };
+        let file = Arc::new(file.map_err(|error| error.sized_by(option))?);
         if !first.log_inside && !planted(Mutant::InterruptedLogKept) {
             remove_interrupted(system, &log_path(path))?;
         }
@@ -43,8 +45,8 @@ impl Storage {
             false => {
                 let bytes = first.log_offset + first.log_bytes;
                 let log_path = log_path(path);
-                let file = PoolFile::create_on(system, log_path, bytes, Prewrite::Zeros)?;
-                let file = Arc::new(file);
+                let file = PoolFile::create_on(system, log_path, bytes, Prewrite::Zeros);
+                let file = Arc::new(file.map_err(|error| error.sized_by("`log_bytes`"))?);
                 LogHead { edition: 0, pool: first.pool, generation: first.generation }
                     .write(&file, 0)?;
                 Some(file)

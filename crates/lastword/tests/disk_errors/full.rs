@@ -74,7 +74,8 @@ fn pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing() {
     const NAME: &str =
         "full::pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing";
     let Some(disk) = small_disk(NAME, "size=16m") else { return };
-    for options in media() {
+    let remedies = ["fewer `log_bytes`", "fewer `bytes` or `log_bytes`"];
+    for (options, large_log_remedy) in media().into_iter().zip(remedies) {
         let mut made = Vec::new();
         let (mut before, error) = loop {
             let before = names(&disk);
@@ -85,14 +86,16 @@ fn pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing() {
             }
             made.push(path);
         };
-        assert_no_room(&error, &disk);
+        assert_no_room(&error, &disk, "bytes`");
         assert_eq!(names(&disk), before);
         assert!(made.len() > 2);
         // Where the pool's file has room and its log has not, nothing is left either.
         std::fs::remove_file(made.pop().unwrap()).unwrap();
         before = names(&disk);
         let large_log = options.clone().log_bytes(16 << 20);
-        assert_no_room(&Pool::create(disk.join("more.pool"), large_log).unwrap_err(), &disk);
+        let error = Pool::create(disk.join("more.pool"), large_log).unwrap_err();
+        // A mapped pool has its log in the same file.
+        assert_no_room(&error, &disk, large_log_remedy);
         assert_eq!(names(&disk), before);
         for path in made {
             assert_eq!(lastword::check(&path).unwrap().sound().unwrap().usage.objects, 0);
@@ -111,18 +114,19 @@ fn a_disk_without_room_for_names_says_so() {
         let more = (0..).map_while(|n| File::create(disk.join(format!("more {n}"))).ok()).count();
         let before = names(&disk);
         let error = Pool::create(disk.join("a.pool"), options.clone()).unwrap_err();
-        assert_no_room(&error, &disk);
+        assert_no_room(&error, &disk, "bytes`");
         assert_eq!(names(&disk), before);
         (0..more).for_each(|n| std::fs::remove_file(disk.join(format!("more {n}"))).unwrap());
     }
 }
 
-/// That an error says how many bytes have no room, and where.
-fn assert_no_room(error: &Error, disk: &Path) {
-    let Error::Medium(MediumError::NoSpace { path, bytes }) = error else { panic!("{error}") };
+/// Asserts that the error has the number of bytes without room, the file and the remedy.
+fn assert_no_room(error: &Error, disk: &Path, remedy: &str) {
+    let Error::Medium(MediumError::NoSpace { path, bytes, .. }) = error else { panic!("{error}") };
     assert!(path.starts_with(disk) && *bytes > 128 << 10, "{error}");
     let text = error.to_string();
     assert!(text.contains(&bytes.to_string()) && text.contains("free some space"), "{text}");
+    assert!(text.contains(remedy), "{text}");
 }
 
 #[test]

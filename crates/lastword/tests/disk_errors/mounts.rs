@@ -14,9 +14,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use lastword::{Error, Medium, MediumError, Pool};
+use lastword::{Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot};
+use lastword::{System, Undo};
 use medium::sync::Arc;
-use medium::{Buffer, Faults, FileLog, LogMedium, LogPath, PoolFile};
+use medium::{Buffer, Fault, Faults, FileLog, LogMedium, LogPath, PoolFile};
 
 use rustix::fs::FallocateFlags;
 
@@ -234,4 +235,50 @@ fn files_in_memory_say_why_the_page_cache_is_used() {
     }
     drop(pool);
     assert_eq!(lastword::inspect(&path).unwrap().page_cache, told);
+}
+
+/// The description names the path that log writes take, also after the file system refused a
+/// direct one.
+fn refuses_direct_writes<D: Design>(dir: &Path) {
+    let path = dir.join(format!("{}.pool", D::NAME));
+    let options = Story::options().medium(Medium::File);
+    let system = System::kernel().failing(Faults::nth(0, Fault::NoDirectWrites, true));
+    let pool = Pool::<D>::create_as(&path, options.clone().system(system)).unwrap();
+    pool.run(|tx| tx.alloc(1_u64)).unwrap().ticket.wait().unwrap();
+    pool.flush().unwrap();
+    let info = pool.info();
+    assert_eq!(info.log_path, Some(LogPath { io_uring: false, direct: false }), "{}", D::NAME);
+    let why = info.page_cache.expect("a reason");
+    // Workers of the other designs write records, which never take the direct path.
+    let in_groups = D::NAME == <Decoupled>::NAME;
+    let reason = if in_groups { "refused a direct write" } else { "single records" };
+    assert!(why.contains(reason), "{why}");
+    pool.close().unwrap();
+    let pool = Pool::<D>::open_as(&path, options).unwrap();
+    pool.run(|tx| tx.alloc(1_u64)).unwrap().ticket.wait().unwrap();
+    let info = pool.info();
+    assert_eq!(info.log_path.unwrap().direct, in_groups, "{}", D::NAME);
+    assert_eq!(info.page_cache.is_none(), in_groups, "{}", D::NAME);
+    pool.close().unwrap();
+    assert_eq!(lastword::inspect(&path).unwrap().log_path.unwrap().direct, in_groups);
+}
+
+#[test]
+fn refused_direct_write_changes_log_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Story::options().medium(Medium::File);
+    let pool = Pool::create(dir.path().join("probe.pool"), options).unwrap();
+    if !pool.info().log_path.unwrap().direct {
+        // Past the capture of the test's output.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: refused_direct_write_changes_log_path: no direct writes in {}",
+            dir.path().display()
+        );
+        return;
+    }
+    refuses_direct_writes::<Decoupled>(dir.path());
+    refuses_direct_writes::<Snapshot>(dir.path());
+    refuses_direct_writes::<Undo>(dir.path());
+    refuses_direct_writes::<Redo>(dir.path());
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use lastword::{
     Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot, TxId, Undo,
@@ -133,22 +134,44 @@ fn heap_cut_while_closing_is_not_closed_cleanly() {
     });
 }
 
+/// Runs the command in backticks that begins so, as a user runs it from a message.
+fn run_advice(text: &str, begin: &str) {
+    let (_, rest) = text.split_once(&format!("`{begin}")).expect(text);
+    let (rest, _) = rest.split_once('`').expect(text);
+    let done = Command::new("sh").args(["-c", &format!("{begin}{rest}")]).status().unwrap();
+    assert!(done.success(), "{text}");
+}
+
 #[test]
-fn bytes_at_the_end_are_cut_as_the_error_says() {
+fn appended_bytes_are_cut_by_advised_command() {
     for medium in [Medium::File, EMULATED] {
         let counter = Counter::<Decoupled>::new(options(medium));
         counter.add().unwrap();
-        let Counter { pool, dir: _dir, path, .. } = counter;
+        let Counter { pool, dir, path: old, .. } = counter;
         pool.close().unwrap();
+        // Without quotes a shell would cut these files instead.
+        let path = dir.path().join("it's one.pool");
+        let others = ["it's", "its", "one.pool"].map(|name| dir.path().join(name));
+        others.iter().for_each(|other| fs::write(other, [1; 64]).unwrap());
+        fs::rename(&old, &path).unwrap();
+        if medium == Medium::File {
+            fs::rename(with_suffix(&old, ".log"), with_suffix(&path, ".log")).unwrap();
+        }
         for file in [path.clone(), with_suffix(&path, ".log")] {
             let Ok(found) = fs::metadata(&file) else { continue };
             let bytes = found.len();
             cut(&file, bytes + 4096);
             let refused = Pool::open(&path, options(medium)).unwrap_err().to_string();
-            let command = format!("truncate -s {bytes} {}`", file.display());
-            assert!(refused.contains(&command), "{refused}");
-            cut(&file, bytes);
+            run_advice(&refused, "truncate ");
+            assert_eq!(fs::metadata(&file).unwrap().len(), bytes, "{refused}");
+            if file == path {
+                cut(&file, bytes + 4096);
+                let report = lastword::check(&path).unwrap();
+                run_advice(&report.findings[0].remedy(), "truncate ");
+                assert_eq!(fs::metadata(&file).unwrap().len(), bytes);
+            }
         }
+        assert!(others.iter().all(|other| fs::read(other).unwrap() == [1; 64]));
         assert_eq!(counted::<Decoupled>(&path, options(medium)), 1);
     }
 }

@@ -86,6 +86,9 @@ fn is_told<D: Design>(path: &Path, why: Option<fn(&LogMismatch) -> bool>) {
     assert_eq!((report.severity(), report.opens()), (Severity::Refused, false));
     assert!(report.findings.iter().all(|one| one.problem.affected().contains("heap is whole")));
     assert!(report.findings.iter().all(|one| one.problem.remedy().contains("--without-log")));
+    let command = format!("lastword pool check --repair --without-log -- '{}'", path.display());
+    assert!(text.contains(&command), "{text}");
+    assert!(report.findings.iter().all(|one| one.remedy().contains(&command)));
     assert_eq!(lastword::inspect(path).unwrap_err().to_string(), text);
     // A dump needs no log.
     assert_eq!(HeapAtRest::load(path).unwrap().objects().count(), 1);

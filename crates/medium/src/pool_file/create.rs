@@ -397,8 +397,12 @@ fn open_directory(files: &dyn Files, path: &Path) -> Result<Box<dyn Directory>, 
 /// The error of a call on a whole file of `bytes` bytes.
 fn whole(operation: &'static str, path: &Path, bytes: u64, errno: Errno) -> Error {
     match errno {
-        Errno::NOSPC | Errno::DQUOT => Error::NoSpace { path: path.to_path_buf(), bytes },
-        Errno::FBIG => Error::FileTooLarge { path: path.to_path_buf(), bytes, limit: None },
+        Errno::NOSPC | Errno::DQUOT => {
+            Error::NoSpace { path: path.to_path_buf(), bytes, option: None }
+        }
+        Errno::FBIG => {
+            Error::FileTooLarge { path: path.to_path_buf(), bytes, limit: None, option: None }
+        }
         _ => Error::io(operation, path)(errno),
     }
 }
