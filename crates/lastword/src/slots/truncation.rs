@@ -104,7 +104,7 @@ impl Truncation {
                 let Some(record) = key.open_part(tails[number], at, records) else {
                     return Err(store.changed_record(number, tails[number] + at));
                 };
-                // The record's first mark holds its ID or stamp; see `format`.
+                // The record's first mark has its ID or stamp; see `format`.
                 if store.base() + (record.batch[0] >> 16) > frontier {
                     break;
                 }
