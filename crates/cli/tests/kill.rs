@@ -87,7 +87,7 @@ struct Seen {
     lost: usize,
     /// Processes killed while they opened a pool, by [`Stage`].
     stages: [usize; 3],
-    laps: u64,
+    wraps: u64,
 }
 
 /// Progress of a process when it was killed while it opened a pool.
@@ -133,19 +133,19 @@ fn kill_writer(path: &Path, arguments: &[&str], when: When) -> Ended {
 /// Kills a writer and returns the messages that it had sent. Panics if it ended by itself.
 fn killed(path: &Path, arguments: &[&str], when: When) -> kill_round::Seen {
     match kill_writer(path, arguments, when) {
-        Ended::Killed(said) => said,
+        Ended::Killed(reported) => reported,
         Ended::ByItself(status) => panic!("the writer ended by itself: {status}"),
     }
 }
 
 /// Recovers a pool whose writer was killed, and expects that no acknowledged transaction is lost.
-fn recover(kind: Kind, path: &Path, said: &kill_round::Seen) -> Outcome {
+fn recover(kind: Kind, path: &Path, reported: &kill_round::Seen) -> Outcome {
     // Recovery must find the same transactions as a check, which changes nothing.
     let checked = lastword::check(path).and_then(lastword::Report::sound).unwrap();
     assert!(checked.needs_recovery);
     let pool = Pool::open(path, options()).unwrap();
     assert_eq!(pool.committed_id(), checked.durable_id);
-    let outcome = look(kind, &pool, &workloads::Options::default(), said).unwrap().unwrap();
+    let outcome = look(kind, &pool, &workloads::Options::default(), reported).unwrap().unwrap();
     assert_eq!(outcome.lost_acknowledged, 0, "{outcome:?}");
     assert_eq!(outcome.violations, [], "{outcome:?}");
     pool.close().unwrap();
@@ -210,7 +210,7 @@ fn acknowledged_transfers_survive_repeated_kills() {
         let most = if durability == "async" { 4000 } else { 60 };
         let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
         let arguments = ["--durability", durability, "--threads", threads];
-        let said = killed(&path, &arguments, when);
+        let reported = killed(&path, &arguments, when);
         if (round / pools.len()).is_multiple_of(RECOVERY) {
             for _ in 0..RECOVERIES {
                 let stage = aim.kill(&path, &mut rng);
@@ -221,19 +221,19 @@ fn acknowledged_transfers_survive_repeated_kills() {
                 }
             }
         }
-        let outcome = recover(bank, &path, &said);
+        let outcome = recover(bank, &path, &reported);
         println!("{durability}, {threads} workers, round {round}, {when:?}: {outcome:?}");
         assert!(durability == "async" || outcome.lost == 0, "sync mode lost a commit");
         seen.survived += usize::from(outcome.survived > 0);
         seen.lost += usize::from(outcome.lost > 0);
         // A transfer takes at least 80 bytes of the log: a mark, three heads and seven words.
-        seen.laps += outcome.recovered * 80 / LOG_BYTES;
+        seen.wraps += outcome.recovered * 80 / LOG_BYTES;
     }
     println!("{rounds} rounds: {seen:?}");
     // Coverage: a run without one of these outcomes has not tested crashes.
     assert!(seen.survived > 0, "no transfer survived without being acknowledged: {seen:?}");
     assert!(seen.lost > 0, "no transfer that was committed was lost: {seen:?}");
-    assert!(seen.laps >= 10, "the logs did not wrap: {seen:?}");
+    assert!(seen.wraps >= 10, "the logs did not wrap: {seen:?}");
     let [before, in_recovery, opened] = seen.stages;
     assert!(before + in_recovery + opened > 0, "no process was killed while opening: {seen:?}");
     assert!(rounds < ENOUGH || in_recovery > 0, "no recovery was killed: {seen:?}");
@@ -251,8 +251,8 @@ fn orders_survive(name: &str) {
     for round in 0..rounds {
         let (durability, most) = [("async", 400), ("sync", 40)][round as usize % 2];
         let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
-        let said = killed(&path, &["--durability", durability, "--threads", "2"], when);
-        let outcome = recover(kind, &path, &said);
+        let reported = killed(&path, &["--durability", durability, "--threads", "2"], when);
+        let outcome = recover(kind, &path, &reported);
         println!("{name}, {durability}, round {round}, {when:?}: {outcome:?}");
         assert!(durability == "async" || outcome.lost == 0, "sync mode lost a commit");
         acknowledged += outcome.acknowledged;

@@ -98,8 +98,8 @@ fn power_cuts_report_their_rare_paths() {
     json.extend(["--format", "json"]);
     let report: Value = serde_json::from_str(&room.expect(0, &json)).unwrap();
     for (path, cuts) in report["rare_paths_cut"].as_object().unwrap() {
-        let said = line(path);
-        let is_not_tried = said.ends_with("NOT TRIED") || said.contains(" off: ");
+        let shown = line(path);
+        let is_not_tried = shown.ends_with("NOT TRIED") || shown.contains(" off: ");
         assert_eq!(is_not_tried, *cuts == 0, "{path}: {table}");
     }
 }

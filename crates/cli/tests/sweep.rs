@@ -95,10 +95,11 @@ fn killed_and_repeated_slices_equal_one_process() {
     assert!(others.into_iter().all(|mut child| child.wait().unwrap().success()));
     let merge = room.run(&["sim", "merge", "four"]);
     assert_eq!((merge.status.code(), merge.stdout.len()), (Some(1), 0));
-    let said = text(&merge.stderr);
+    let stderr = text(&merge.stderr);
     let missing = hashes(&room, &["--slice", "0/4"]);
-    let missing = missing.iter().filter(|hash| said.contains(&format!("missing: {hash}"))).count();
-    assert_eq!(missing, 5 - left, "{said}");
+    let missing =
+        missing.iter().filter(|hash| stderr.contains(&format!("missing: {hash}"))).count();
+    assert_eq!(missing, 5 - left, "{stderr}");
 
     assert!(slice(&room, "0/4").wait().unwrap().success());
     let one = room.expect(0, &["sim", "sweep", "sweep.toml", "--out", "one"]);
@@ -182,10 +183,10 @@ fn damaged_result_is_reported_and_rerun() {
     let changed = String::from_utf8(fs::read(path(first)).unwrap()).unwrap();
     fs::write(path(first), changed.replacen("\"cycles\": ", "\"cycles\": 1", 1)).unwrap();
     fs::write(path(second), &whole[&format!("{second}.json")][..100]).unwrap();
-    let said = text(&room.run(&["sim", "merge", "out"]).stderr);
-    assert!(said.contains(&format!("damaged: {first}  workload=hashtable design=volatile")));
-    assert!(said.contains(&format!("damaged: {second}")), "{said}");
-    assert!(said.contains("2 of 4 points are to be run"), "{said}");
+    let stderr = text(&room.run(&["sim", "merge", "out"]).stderr);
+    assert!(stderr.contains(&format!("damaged: {first}  workload=hashtable design=volatile")));
+    assert!(stderr.contains(&format!("damaged: {second}")), "{stderr}");
+    assert!(stderr.contains("2 of 4 points are to be run"), "{stderr}");
     let again = room.expect(0, &sweep);
     assert_eq!(again.trim(), "4 of 4 points: 2 were there, 2 were run, 0 failed");
     assert_eq!(files(&room, "out"), whole);
@@ -279,11 +280,11 @@ fn sheet_has_power_cut_columns() {
     room.expect(0, &sweep);
     // A path that is switched off is never cut, so the merge reports it.
     let output = room.run(&["sim", "merge", "out"]);
-    let (table, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let (table, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let path = "a thread is suspended in a transaction";
     let off = "off: lad.suspend_cycles above 0 switches it on";
-    assert!(said.contains(&format!("never cut while: {path} (lad); {off}\n")), "{said}");
+    assert!(stderr.contains(&format!("never cut while: {path} (lad); {off}\n")), "{stderr}");
     let cells = |line: &str| -> Vec<String> {
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
     };
