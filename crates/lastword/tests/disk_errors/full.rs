@@ -117,7 +117,7 @@ fn creation_without_inodes_is_no_space() {
     }
 }
 
-/// Expects `NoSpace` with the file, the missing bytes and the advice in its text.
+/// That an error says how many bytes have no room, and where.
 fn assert_no_room(error: &Error, disk: &Path) {
     let Error::Medium(MediumError::NoSpace { path, bytes }) = error else { panic!("{error}") };
     assert!(path.starts_with(disk) && *bytes > 128 << 10, "{error}");

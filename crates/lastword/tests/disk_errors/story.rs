@@ -67,7 +67,7 @@ impl Story {
     /// 2. Open it, use it, abandon it as a crash would.
     /// 3. Recover it, use it, close it.
     pub(crate) fn run(&mut self) {
-        let create = |story: &mut Story| Pool::create(&story.path, story.its_options());
+        let create = |story: &mut Story| Pool::create(&story.path, story.options.clone());
         if let Some(pool) = self.note("create", create) {
             self.created = true;
             self.go_on(pool, Ending::Close);
@@ -85,7 +85,7 @@ impl Story {
     /// by any other call than a write, the files must be unchanged.
     fn open(&mut self, ending: Ending) {
         let before = self.files();
-        match self.note("open", |story| Pool::open(&story.path, story.its_options())) {
+        match self.note("open", |story| Pool::open(&story.path, story.options.clone())) {
             Some(pool) => self.go_on(pool, ending),
             None if self.faults.failed()[0] == Call::Write => {}
             None => {
@@ -100,10 +100,6 @@ impl Story {
     fn files(&self) -> Vec<Vec<u8>> {
         let log = self.path.with_extension("pool.log");
         [&self.path, &log].into_iter().flat_map(std::fs::read).collect()
-    }
-
-    fn its_options(&self) -> Options {
-        self.options.clone()
     }
 
     fn note<R>(
@@ -223,9 +219,9 @@ impl Story {
     /// Verifies, on a working disk, that every acknowledged transaction is in the pool and that
     /// the pool accepts further ones. Returns the last transaction that recovery found.
     pub(crate) fn assert_truth(&mut self) -> u64 {
-        self.options = self.its_options().system(System::kernel());
+        self.options = self.options.clone().system(System::kernel());
         let checked = lastword::check(&self.path).unwrap().sound().unwrap();
-        let pool = Pool::open(&self.path, self.its_options()).unwrap();
+        let pool = Pool::open(&self.path, self.options.clone()).unwrap();
         assert_eq!(pool.durable_id(), checked.durable_id);
         let found = self.look(&pool);
         self.begun = found;
@@ -233,7 +229,7 @@ impl Story {
         pool.wait_for(id).unwrap();
         self.acknowledged = self.begun;
         pool.abandon();
-        let pool = Pool::open(&self.path, self.its_options()).unwrap();
+        let pool = Pool::open(&self.path, self.options.clone()).unwrap();
         assert_eq!(self::found(&pool), found + 1);
         pool.close().unwrap();
         let checked = lastword::check(&self.path).unwrap().sound().unwrap();

@@ -20,7 +20,7 @@ fn options() -> Options {
 }
 
 /// Creates a pool of one committed object and abandons it.
-fn made(options: Options) -> (TempDir, PathBuf) {
+fn create(options: Options) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
     let pool = Pool::create(&path, options).unwrap();
@@ -72,7 +72,7 @@ fn truncated_pool_is_refused() {
         (options().medium(Medium::PersistentCache), [8192, 2 << 20, (5 << 20) - 1]),
     ] {
         for length in lengths {
-            let (_dir, path) = made(options.clone());
+            let (_dir, path) = create(options.clone());
             change(&path, |bytes| bytes.truncate(length));
             let (error, text) = refused(&path);
             assert!(matches!(error, Error::Truncated { .. }), "{text}");
@@ -87,9 +87,9 @@ fn media() -> [Options; 3] {
 
 #[test]
 fn single_damaged_superblock_is_tolerated() {
-    for (made_as, copy) in media().into_iter().flat_map(|one| [(one.clone(), 0), (one, 4096)]) {
+    for (created_as, copy) in media().into_iter().flat_map(|one| [(one.clone(), 0), (one, 4096)]) {
         for opened_before in [false, true] {
-            let (_dir, path) = made(made_as.clone());
+            let (_dir, path) = create(created_as.clone());
             if opened_before {
                 Pool::open(&path, options()).unwrap().abandon();
             }
@@ -99,7 +99,7 @@ fn single_damaged_superblock_is_tolerated() {
             assert_eq!(checked(&path).unwrap().usage.objects, 1, "the object is lost");
         }
     }
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     change(&path, |bytes| (bytes[100], bytes[4196]) = (bytes[100] ^ 1, bytes[4196] ^ 1));
     assert!(matches!(refused(&path).0, Error::NotAPool { .. }));
 }
@@ -108,7 +108,7 @@ fn single_damaged_superblock_is_tolerated() {
 fn unknown_version_design_or_medium_is_refused() {
     let (design, medium) = (u64::from_le_bytes(*b"newdesig"), u64::from_le_bytes(*b"clay\0\0\0\0"));
     for (word, value) in [(1, 4_u64), (6, design), (21, medium)] {
-        let (_dir, path) = made(options());
+        let (_dir, path) = create(options());
         // A newer program writes one copy of the superblock at a time, so one new copy suffices.
         for copy in if word == 1 { vec![4096] } else { vec![0, 4096] } {
             change(&path, |bytes| set_word(&mut bytes[copy..], word, value));
@@ -135,7 +135,7 @@ fn set_word(block: &mut [u8], word: usize, value: u64) {
 fn random_superblock_words_never_panic() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let (mut opened, mut refused) = (0, 0);
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     let saved = [path.clone(), log_of(&path)].map(|file| (fs::read(&file).unwrap(), file));
     for _ in 0..400 {
         for (bytes, file) in &saved {
@@ -169,8 +169,8 @@ fn random_superblock_words_never_panic() {
 
 #[test]
 fn missing_damaged_or_foreign_log_is_refused() {
-    let (_dir, path) = made(options());
-    let (_other_dir, other) = made(options());
+    let (_dir, path) = create(options());
+    let (_other_dir, other) = create(options());
     let log = log_of(&path);
     let own = fs::read(&log).unwrap();
     fs::remove_file(&log).unwrap();
@@ -192,7 +192,7 @@ fn missing_damaged_or_foreign_log_is_refused() {
 
 #[test]
 fn log_of_other_generation_is_refused() {
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     let (old_pool, old_log) = (fs::read(&path).unwrap(), fs::read(log_of(&path)).unwrap());
     for _ in 0..2 {
         Pool::open(&path, options()).unwrap().abandon();
@@ -211,7 +211,7 @@ fn log_of_other_generation_is_refused() {
 
 #[test]
 fn second_opener_is_refused() {
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     let pool = Pool::open(&path, options()).unwrap();
     let text = Pool::open(&path, options()).unwrap_err().to_string();
     assert!(text.contains("in use"), "{text}");
@@ -223,7 +223,7 @@ fn second_opener_is_refused() {
 
 #[test]
 fn create_over_existing_file_is_refused() {
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     let before = fs::read(&path).unwrap();
     let text = Pool::create(&path, options()).unwrap_err().to_string();
     assert!(text.contains("exists"), "{text}");
@@ -250,7 +250,7 @@ fn create_replaces_only_empty_leftover_log() {
 
 #[test]
 fn other_layout_version_or_medium_is_refused() {
-    let (_dir, path) = made(options().layout("bank", 3));
+    let (_dir, path) = create(options().layout("bank", 3));
     for (name, version) in [("bank", 4), ("shop", 3), ("", 0)] {
         let error = Pool::open(&path, options().layout(name, version)).unwrap_err();
         let text = error.to_string();
@@ -263,7 +263,7 @@ fn other_layout_version_or_medium_is_refused() {
 
 #[test]
 fn mapped_pool_remembers_its_last_medium() {
-    let (_dir, path) = made(options().medium(EMULATED));
+    let (_dir, path) = create(options().medium(EMULATED));
     Pool::open(&path, options().medium(Medium::PersistentCache)).unwrap().close().unwrap();
     assert_eq!(lastword::inspect(&path).unwrap().medium, Some(Medium::PersistentCache));
     let pool = Pool::open(&path, options()).unwrap();
@@ -286,9 +286,9 @@ fn create_without_dax_leaves_no_file() {
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     // The default medium there is `file`. A mapped pool refuses to reopen on `dax`.
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     assert_eq!(lastword::inspect(&path).unwrap().medium, Some(Medium::File));
-    let (_dir, path) = made(options().medium(EMULATED));
+    let (_dir, path) = create(options().medium(EMULATED));
     let before = fs::read(&path).unwrap();
     assert!(Pool::open(&path, options().medium(Medium::Dax)).is_err());
     assert!(fs::read(&path).unwrap() == before, "a refused open changed the file");
@@ -296,7 +296,7 @@ fn create_without_dax_leaves_no_file() {
 
 #[test]
 fn check_finds_damaged_allocator() {
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     Pool::open(&path, options()).unwrap().close().unwrap();
     checked(&path).unwrap();
     change(&path, |bytes| bytes[(2 << 20) + 16] ^= 1);
