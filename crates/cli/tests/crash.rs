@@ -1,5 +1,5 @@
-//! `lastword crash` from outside.
-#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+//! Reports and refusals of `lastword crash`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -35,7 +35,7 @@ fn trace_is_replayed() {
     assert!(text.contains("the pool is opened") && text.contains("the power goes"), "{text}");
     assert!(text.ends_with("no violation\n"), "{text}");
     let again = Room::new().expect(0, &["crash", "replay", trace]);
-    assert_eq!(text, again, "a trace leads somewhere else each time");
+    assert_eq!(text, again, "two replays of a trace differ");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `lastword pool dump`: every live object, whatever state the pool was left in.
+//! `lastword pool dump` prints every live object, of clean and of abandoned pools.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -11,8 +11,7 @@ use common::{Room, keys};
 use lastword::{Array, Objects, Options, Pool, Ptr};
 use serde_json::Value;
 
-/// A pool with objects of three sizes, one of them given back, and an array of ten blocks; left in
-/// good order or as a crash leaves it.
+/// A pool, closed or abandoned, with two live objects, a freed one and an array of ten blocks.
 struct Sample {
     room: Room,
     root: Ptr<[u64; 6]>,
@@ -28,7 +27,8 @@ fn sample(clean: bool) -> Sample {
         let gone = tx.alloc([7_u64; 100])?;
         let small = tx.alloc(0xabc_u64)?;
         let array = Array::<u64>::create(tx, 320)?;
-        tx.set(array.at(32)?, 99)?; // the second block's first word
+        // Element 32 is the first word of the second block.
+        tx.set(array.at(32)?, 99)?;
         tx.free(gone)?;
         tx.set_root_ptr(root)?;
         Ok((root, small))
@@ -129,17 +129,18 @@ fn dump_leaves_pool_unchanged() {
 fn dump_of_damaged_pool_reports_damage() {
     let Sample { room, .. } = sample(true);
     let file = OpenOptions::new().write(true).open(room.path("a.pool")).unwrap();
-    let last_header = (2 << 20) + (1 << 16) + 72; // of the first slot behind the first chunk
+    // The header of the first slot after the first chunk.
+    let last_header = (2 << 20) + (1 << 16) + 72;
     file.write_all_at(&[0xa5; 8], last_header).unwrap();
-    // `json` is another name of what a dump calls `jsonl`.
+    // A dump accepts `json` as an alias of `jsonl`.
     for (format, of_check) in [("jsonl", "json"), ("json", "json"), ("table", "table")] {
         let of = |command, format| room.run(&["pool", command, "a.pool", "--format", format]);
         let (dump, check) = (of("dump", format), of("check", of_check));
         assert_eq!((dump.status.code(), check.status.code()), (Some(1), Some(1)));
-        let told = common::text(&dump.stderr);
-        let (line, (_, damage)) = (told.lines().count(), told.split_once("damaged: ").unwrap());
-        assert_eq!(line, 1, "{told}");
-        // A check says the same, and what else it has found.
+        let stderr = common::text(&dump.stderr);
+        let (line, (_, damage)) = (stderr.lines().count(), stderr.split_once("damaged: ").unwrap());
+        assert_eq!(line, 1, "{stderr}");
+        // A check reports the same damage among its findings.
         assert!(common::text(&check.stderr).contains(damage.trim_end()), "{damage}");
         let shown = common::text(&dump.stdout);
         assert!(!shown.contains("pointer"));
@@ -156,7 +157,7 @@ fn dump_ends_at_closed_pipe() {
     let room = Room::new();
     let options = Options::new().bytes(16 << 20).log_bytes(16 << 20);
     let pool = Pool::create(room.path("a.pool"), options).unwrap();
-    // Far more lines than a pipe holds.
+    // The dump has far more lines than a pipe buffers.
     let made = pool.run(|tx| (0..20_000_u64).try_for_each(|n| tx.alloc(n).map(drop)));
     let _ = made.unwrap();
     pool.close().unwrap();

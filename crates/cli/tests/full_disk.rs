@@ -1,4 +1,4 @@
-//! The program on a disk that is full: what it says, and that nothing of what it tried is left.
+//! The program on a full disk: it reports the missing space and leaves no file behind.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,15 +8,15 @@ use std::process::{Command, Output};
 
 use common::{Room, text};
 
-/// A program on a small disk of its own, in memory, that is there only for the shell.
+/// A directory on which each shell command mounts a small tmpfs in a namespace of its own.
 struct SmallDisk {
     room: Room,
-    /// How a namespace is made in which a file system can be mounted.
+    /// Flags of `unshare` for a namespace in which a file system can be mounted.
     flags: &'static str,
 }
 
 impl SmallDisk {
-    /// Where that cannot be, says so.
+    /// Returns `None`, and prints that the test is skipped, if no file system can be mounted.
     fn new(test: &str) -> Option<SmallDisk> {
         let room = Room::new();
         std::fs::create_dir(room.path("disk")).unwrap();
@@ -25,14 +25,14 @@ impl SmallDisk {
             output.is_ok_and(|output| output.status.success())
         });
         if flags.is_none() {
-            // Past the capture of the test's output.
+            // `writeln!` bypasses the test harness's capture of standard error.
             let _ = writeln!(std::io::stderr(), "skipped: {test}: no file system can be mounted");
         }
         Some(SmallDisk { room, flags: flags? })
     }
 
-    /// Runs the program there, behind a line of shell; expects one line of error with these words,
-    /// and these files afterwards.
+    /// Runs the shell line `before`, then the program. Expects one line of error that contains
+    /// `words`, and the files `left` afterwards.
     fn refuse(&self, before: &str, words: &str, arguments: &[&str], left: &str) {
         let line = format!("{before}; \"$@\"; code=$?; ls -A; exit $code");
         let output = shell(&self.room, self.flags, &line, arguments).unwrap();
@@ -44,7 +44,7 @@ impl SmallDisk {
     }
 }
 
-/// A line of shell in a disk of 8 MiB, with the program and its arguments in `$@`.
+/// Runs a shell line on a disk of 8 MiB, with the program and its arguments in `$@`.
 fn shell(room: &Room, flags: &str, line: &str, arguments: &[&str]) -> std::io::Result<Output> {
     let mount = "mount -t tmpfs -o size=8m lastword disk && cd disk";
     let program = room.program();
@@ -57,8 +57,8 @@ fn shell(room: &Room, flags: &str, line: &str, arguments: &[&str]) -> std::io::R
 }
 
 #[test]
-fn a_pool_that_has_no_room_is_refused_and_leaves_nothing() {
-    let test = "a_pool_that_has_no_room_is_refused_and_leaves_nothing";
+fn pool_without_room_leaves_no_file() {
+    let test = "pool_without_room_leaves_no_file";
     let Some(disk) = SmallDisk::new(test) else { return };
     let bytes = (2_u64 << 20) + (16 << 20);
     let create = ["pool", "create", "a.pool", "--bytes", "16M", "--log-bytes", "1M"];
@@ -76,8 +76,8 @@ fn a_pool_that_has_no_room_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn results_that_have_no_room_leave_those_of_an_earlier_run_whole() {
-    let test = "results_that_have_no_room_leave_those_of_an_earlier_run_whole";
+fn results_without_room_keep_earlier_ones() {
+    let test = "results_without_room_keep_earlier_ones";
     let Some(disk) = SmallDisk::new(test) else { return };
     let line = "\"$@\" >../said && cp -r out ../whole && dd if=/dev/zero of=filler bs=4k 2>../dd; \
                 \"$@\" >../said; code=$?; diff -r out ../whole && ls -A out; exit $code";
@@ -93,8 +93,8 @@ fn results_that_have_no_room_leave_those_of_an_earlier_run_whole() {
 }
 
 #[test]
-fn a_disk_that_has_no_room_is_not_measured() {
-    let Some(disk) = SmallDisk::new("a_disk_that_has_no_room_is_not_measured") else { return };
+fn full_disk_is_not_measured() {
+    let Some(disk) = SmallDisk::new("full_disk_is_not_measured") else { return };
     let measure = ["measure", "disk", "--writes", "1", "--rounds", "1"];
     disk.refuse(":", "67108864 bytes in .", &measure, "");
     disk.refuse("dd if=/dev/zero of=filler bs=4k 2>/dev/null", "in .", &measure, "filler");

@@ -1,18 +1,21 @@
-//! Kills a process that writes, again and again, and looks whether what it had acknowledged is
-//! there.
+//! Kills a writing process repeatedly and verifies that its acknowledged transactions survive.
 //!
-//! A round: a writer runs a workload on the pool of the round before, and is killed after a number
-//! of messages drawn at random. In every other round further processes then open the pool and are
+//! In each round a writer runs a workload on the pool of the round before, and is killed after a
+//! random number of messages. In every other round further processes then open the pool and are
 //! killed while they open or recover it:
 //!
 //! ```text
-//!   start | read, check | home written | log's head | superblock | shadow loaded | end
+//!   start | read, check | heap written | log's head | superblock | shadow loaded | end
 //!         `--- before: no byte changed `-- in recovery -----------`-- opened
 //! ```
 //!
-//! Then this process opens it and looks. Pools and logs are small, so that a log goes round many
-//! times. `LASTWORD_KILL_ROUNDS` says how many rounds there are, `LASTWORD_SEED` repeats their
-//! draws.
+//! At the end of a round this process opens the pool and verifies it. Pools and logs are small, so
+//! that the logs wrap often.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `LASTWORD_KILL_ROUNDS` | number of rounds |
+//! | `LASTWORD_SEED` | seed of the random choices, printed by each run |
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../src/kill_round.rs"]
@@ -29,32 +32,32 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use workloads::Kind;
 
-/// Where the heap begins in the pool's file.
+/// File offset of the heap image.
 const HEAP_OFFSET: usize = 2 << 20;
 
-/// Bytes of the log's head, both copies.
+/// Bytes of both copies of the log's head.
 const LOG_HEAD_BYTES: usize = 8192;
 
-/// Small: it goes round dozens of times.
+/// Size of the log, so small that it wraps dozens of times.
 const LOG_BYTES: u64 = 256 << 10;
 
-/// Rounds when nothing is said, over all pools.
+/// Default number of rounds over all pools.
 const ROUNDS: usize = 20;
 
-/// In one of so many rounds of a pool its recovery is killed too,
+/// Rounds of a pool per round in which recovery is killed too.
 const RECOVERY: usize = 2;
 
-/// at most so often in a row.
+/// Most recoveries that are killed in a row.
 const RECOVERIES: usize = 6;
 
-/// From so many rounds on, one that has killed no recovery in its midst has not aimed at it.
+/// Rounds from which a run must have killed at least one recovery before its end.
 const ENOUGH: usize = 100;
 
-/// One test at a time: a process that another one forks holds this one's files, locks included,
+/// Serializes the tests. A child forked by one test holds the other's open files and their locks
 /// until it executes its program.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A number that the environment gives.
+/// Returns the number in an environment variable.
 fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect(name))
 }
@@ -77,17 +80,17 @@ fn new_pool(kind: Kind, path: &Path) {
     pool.close().unwrap();
 }
 
-/// How often each outcome was seen.
+/// Observed outcomes.
 #[derive(Debug, Default)]
 struct Seen {
     survived: usize,
     lost: usize,
-    /// Of processes that were killed while they opened a pool.
+    /// Processes killed while they opened a pool, by [`Stage`].
     stages: [usize; 3],
-    laps: u64,
+    wraps: u64,
 }
 
-/// How far a process came that was killed while it opened a pool.
+/// Progress of a process when it was killed while it opened a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Before,
@@ -95,25 +98,26 @@ enum Stage {
     Opened,
 }
 
-/// What recovery writes: the superblock's generation last, home and the log's head before it.
+/// Contents that recovery writes: the heap image, then the log's head, then the superblock with the
+/// generation.
 #[derive(PartialEq, Eq)]
-struct Mark {
+struct Written {
     generation: u64,
-    home: Vec<u8>,
+    heap: Vec<u8>,
     log_head: Vec<u8>,
 }
 
-impl Mark {
-    fn of(path: &Path) -> Mark {
+impl Written {
+    fn of(path: &Path) -> Written {
         let generation = lastword::inspect(path).unwrap().generation;
-        let home = std::fs::read(path).unwrap().split_off(HEAP_OFFSET);
-        // Where the log is in the pool's own file it has no head.
+        let heap = std::fs::read(path).unwrap().split_off(HEAP_OFFSET);
+        // A log in the pool's own file has no head.
         let mut log_head = std::fs::read(path.with_added_extension("log")).unwrap_or_default();
         log_head.truncate(LOG_HEAD_BYTES);
-        Mark { generation, home, log_head }
+        Written { generation, heap, log_head }
     }
 
-    fn stage(&self, after: &Mark) -> Stage {
+    fn stage(&self, after: &Written) -> Stage {
         match (self.generation == after.generation, self == after) {
             (false, _) => Stage::Opened,
             (true, false) => Stage::InRecovery,
@@ -122,49 +126,47 @@ impl Mark {
     }
 }
 
-/// Runs a writer and kills it.
 fn kill_writer(path: &Path, arguments: &[&str], when: When) -> Ended {
     kill(Path::new(env!("CARGO_BIN_EXE_lastword")), path, arguments, when).unwrap()
 }
 
-/// What a writer had said that was killed.
+/// Kills a writer and returns the messages that it had sent. Panics if it ended by itself.
 fn killed(path: &Path, arguments: &[&str], when: When) -> kill_round::Seen {
     match kill_writer(path, arguments, when) {
-        Ended::Killed(said) => said,
+        Ended::Killed(reported) => reported,
         Ended::ByItself(status) => panic!("the writer ended by itself: {status}"),
     }
 }
 
-/// Looks at a pool whose writer was killed: what it found holds.
-fn recover(kind: Kind, path: &Path, said: &kill_round::Seen) -> Outcome {
-    // What a look finds without changing anything, recovery must find too.
+/// Recovers a pool whose writer was killed, and expects that no acknowledged transaction is lost.
+fn recover(kind: Kind, path: &Path, reported: &kill_round::Seen) -> Outcome {
+    // Recovery must find the same transactions as a check, which changes nothing.
     let checked = lastword::check(path).and_then(lastword::Report::sound).unwrap();
     assert!(checked.needs_recovery);
     let pool = Pool::open(path, options()).unwrap();
     assert_eq!(pool.committed_id(), checked.durable_id);
-    let outcome = look(kind, &pool, &workloads::Options::default(), said).unwrap().unwrap();
+    let outcome = look(kind, &pool, &workloads::Options::default(), reported).unwrap().unwrap();
     assert_eq!(outcome.lost_acknowledged, 0, "{outcome:?}");
     assert_eq!(outcome.violations, [], "{outcome:?}");
     pool.close().unwrap();
     outcome
 }
 
-/// The workload of this name.
 fn kind(name: &str) -> Kind {
     Kind::by_name(name).unwrap()
 }
 
-/// When to kill what opens a pool: it is moved towards recovery, which takes a millisecond or so.
+/// Delay before a process that opens a pool is killed. Each kill adjusts it towards recovery, which
+/// takes about a millisecond.
 struct Aim(Duration);
 
 impl Aim {
-    /// Opens the pool and recovers it in a process that is killed meanwhile; answers how far it
-    /// came.
+    /// Starts a process that opens and recovers the pool, and kills it. Returns its progress.
     fn kill(&mut self, path: &Path, rng: &mut StdRng) -> Stage {
-        let before = Mark::of(path);
+        let before = Written::of(path);
         let pause = self.0.mul_f64(rng.random_range(0.7..1.3));
         let stage = match kill_writer(path, &["--only-open"], When { messages: 0, pause }) {
-            Ended::Killed(_) => before.stage(&Mark::of(path)),
+            Ended::Killed(_) => before.stage(&Written::of(path)),
             Ended::ByItself(status) => {
                 assert!(status.success(), "{status}");
                 Stage::Opened
@@ -179,7 +181,7 @@ impl Aim {
     }
 }
 
-/// How long a process takes that opens a pool and ends.
+/// Returns the duration of a process that opens a pool and ends.
 fn time_of_opening(path: &Path) -> Duration {
     let start = Instant::now();
     let mut opening = Command::new(env!("CARGO_BIN_EXE_lastword"));
@@ -189,7 +191,7 @@ fn time_of_opening(path: &Path) -> Duration {
 }
 
 #[test]
-fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
+fn acknowledged_transfers_survive_repeated_kills() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let mut rng = StdRng::seed_from_u64(seed());
@@ -208,35 +210,36 @@ fn whatever_was_acknowledged_survives_kill_9_again_and_again() {
         let most = if durability == "async" { 4000 } else { 60 };
         let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
         let arguments = ["--durability", durability, "--threads", threads];
-        let said = killed(&path, &arguments, when);
+        let reported = killed(&path, &arguments, when);
         if (round / pools.len()).is_multiple_of(RECOVERY) {
             for _ in 0..RECOVERIES {
                 let stage = aim.kill(&path, &mut rng);
                 seen.stages[stage as usize] += 1;
                 if stage == Stage::Opened {
-                    break; // there is nothing to recover any more
+                    // The pool is recovered, so another process would find nothing to recover.
+                    break;
                 }
             }
         }
-        let outcome = recover(bank, &path, &said);
+        let outcome = recover(bank, &path, &reported);
         println!("{durability}, {threads} workers, round {round}, {when:?}: {outcome:?}");
-        assert!(durability == "async" || outcome.lost == 0, "in sync mode nothing is lost");
+        assert!(durability == "async" || outcome.lost == 0, "sync mode lost a commit");
         seen.survived += usize::from(outcome.survived > 0);
         seen.lost += usize::from(outcome.lost > 0);
-        // A transfer takes 80 bytes of the log or more: mark, three heads, seven words.
-        seen.laps += outcome.recovered * 80 / LOG_BYTES;
+        // A transfer takes at least 80 bytes of the log: a mark, three heads and seven words.
+        seen.wraps += outcome.recovered * 80 / LOG_BYTES;
     }
     println!("{rounds} rounds: {seen:?}");
-    // A test of crashes that saw none of these has tested nothing.
+    // Coverage: a run without one of these outcomes has not tested crashes.
     assert!(seen.survived > 0, "no transfer survived without being acknowledged: {seen:?}");
     assert!(seen.lost > 0, "no transfer that was committed was lost: {seen:?}");
-    assert!(seen.laps >= 10, "the logs did not go round: {seen:?}");
+    assert!(seen.wraps >= 10, "the logs did not wrap: {seen:?}");
     let [before, in_recovery, opened] = seen.stages;
-    assert!(before + in_recovery + opened > 0, "nobody was killed while opening: {seen:?}");
+    assert!(before + in_recovery + opened > 0, "no process was killed while opening: {seen:?}");
     assert!(rounds < ENOUGH || in_recovery > 0, "no recovery was killed: {seen:?}");
 }
 
-/// Orders of TPC-C: the specification's consistency conditions hold after every kill.
+/// Checks the consistency conditions of the TPC-C specification after every kill.
 fn orders_survive(name: &str) {
     let kind = kind(name);
     let dir = tempfile::tempdir().unwrap();
@@ -248,19 +251,19 @@ fn orders_survive(name: &str) {
     for round in 0..rounds {
         let (durability, most) = [("async", 400), ("sync", 40)][round as usize % 2];
         let when = When { messages: rng.random_range(1..most), pause: Duration::ZERO };
-        let said = killed(&path, &["--durability", durability, "--threads", "2"], when);
-        let outcome = recover(kind, &path, &said);
+        let reported = killed(&path, &["--durability", durability, "--threads", "2"], when);
+        let outcome = recover(kind, &path, &reported);
         println!("{name}, {durability}, round {round}, {when:?}: {outcome:?}");
-        assert!(durability == "async" || outcome.lost == 0, "in sync mode nothing is lost");
+        assert!(durability == "async" || outcome.lost == 0, "sync mode lost a commit");
         acknowledged += outcome.acknowledged;
         survived += outcome.survived;
     }
-    assert!(acknowledged > 0, "nothing was ever acknowledged");
-    assert!(survived > 0, "nothing survived without being acknowledged");
+    assert!(acknowledged > 0, "no order was acknowledged");
+    assert!(survived > 0, "no order survived without being acknowledged");
 }
 
 #[test]
-fn tpcc_is_consistent_after_kill_9_over_hash_maps_and_over_trees() {
+fn tpcc_is_consistent_after_kills() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     orders_survive("tpcc-hash");
     orders_survive("tpcc-btree");

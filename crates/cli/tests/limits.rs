@@ -1,4 +1,5 @@
-//! The program under limits of processes and of the stack: an error with a message, or a result.
+//! The program under limits on processes and on the stack. It ends with a result or with an error,
+//! and never with a panic.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,25 +11,25 @@ use common::{Room, text};
 
 const DESIGNS: [&str; 4] = ["decoupled", "snapshot", "undo", "redo"];
 
-/// A user without other processes, who owns the room; `None` where there can be none.
+/// Gives the directory to a user without other processes. Returns `None` if that is not possible.
 fn user(room: &Room, test: &str) -> Option<u32> {
-    // A limit of processes counts those of a user, and does not bind root.
+    // RLIMIT_NPROC counts all processes of a user and does not bind root.
     let is_root = rustix::process::geteuid().is_root();
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !is_root || !has("setpriv") || !has("prlimit") {
-        // Past the capture of the test's output: `.ci/run` lists these lines.
-        let reason = "it takes root, setpriv and prlimit to make a user with a limit";
+        // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these lines.
+        let reason = "a user with a limit needs root, setpriv and prlimit";
         let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
         return None;
     }
-    // Apart from the users of other tests, which run beside.
+    // Each test gets a user of its own, because tests run concurrently.
     let salt = test.bytes().fold(0, |sum: u32, byte| sum.wrapping_mul(31) + u32::from(byte));
     let user = 1_100_000_000 + salt % 1000 * 100_000 + std::process::id() % 100_000;
     std::os::unix::fs::chown(room.path(""), Some(user), None).unwrap();
     Some(user)
 }
 
-/// Runs the program as this user with so many process slots.
+/// Runs the program as this user, with a limit of `processes`.
 fn limited(room: &Room, user: u32, processes: u32, arguments: &[&str]) -> Output {
     let mut program = Command::new("setpriv");
     program.current_dir(room.path("")).args([&format!("--reuid={user}"), "--clear-groups"]);
@@ -37,7 +38,7 @@ fn limited(room: &Room, user: u32, processes: u32, arguments: &[&str]) -> Output
     program.output().unwrap()
 }
 
-/// An exit status of 0 or 2, and no panic. Returns whether it was 0.
+/// Expects exit status 0 or 2 and no panic. Returns whether it was 0.
 fn ended_well(output: &Output, case: &str) -> bool {
     let stderr = text(&output.stderr);
     assert!(!stderr.contains("panicked") && !stderr.contains("--help"), "{case}: {stderr}");
@@ -82,7 +83,7 @@ fn bank_under_any_process_limit_ends() {
                     std::fs::remove_file(room.path(&name)).unwrap();
                 }
             }
-            // Both are seen: 4 workers do not fit into 1 slot, and fit into 12.
+            // Both outcomes occur: 4 workers do not fit into one process slot and fit into 12.
             assert!((1..12).contains(&held), "{design} on {medium}: {held}");
         }
     }
@@ -118,7 +119,7 @@ fn kill_writer_without_a_thread_is_an_error() {
     assert!(refused >= 3, "{refused}");
 }
 
-/// Runs the program under a limit of the shell's.
+/// Runs the program under a limit that the shell sets.
 fn under(room: &Room, limit: &str, arguments: &[&str]) -> Output {
     let mut shell = Command::new("sh");
     shell.current_dir(room.path("")).args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")]);

@@ -1,11 +1,11 @@
-//! `lastword completions` and `lastword man`: they know every command and every flag.
+//! `lastword completions` and `lastword man` cover every command and flag.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use common::Room;
 
-/// Every command that a user can give, as the help lists them.
+/// Returns every command that the help lists, with its parents.
 fn commands(room: &Room) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut open = vec![Vec::new()];
@@ -14,7 +14,7 @@ fn commands(room: &Room) -> Vec<Vec<String>> {
         let help = room.expect(0, &common::with(&arguments, &["--help"]));
         let list = help.split("Commands:\n").nth(1).unwrap_or_default();
         for line in list.lines().take_while(|line| !line.is_empty()) {
-            // Names are two spaces in, what continues a description is further.
+            // A name is indented by two spaces, and a continued description by more.
             let Some(name) = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) else {
                 continue;
             };
@@ -41,13 +41,13 @@ fn completions_know_every_command() {
         for flag in ["log-bytes", "durability"] {
             assert!(script.contains(flag), "{shell}: {flag}");
         }
-        assert!(!script.contains("kill-writer"), "{shell}: users do not meet it");
+        assert!(!script.contains("kill-writer"), "{shell}: an internal command is offered");
     }
     assert_eq!(room.run(&["completions", "no-such-shell"]).status.code(), Some(2));
 }
 
 #[test]
-fn the_manual_has_a_page_for_every_command() {
+fn manual_has_a_page_per_command() {
     let room = Room::new();
     let whole = room.expect(0, &["man"]);
     assert_eq!(room.expect(0, &["man", "--out", "pages"]), "");
@@ -58,7 +58,7 @@ fn the_manual_has_a_page_for_every_command() {
         let page = std::fs::read_to_string(room.path("pages").join(format!("{name}.1"))).unwrap();
         assert!(page.contains(".SH SYNOPSIS"), "{name}");
         assert!(page.contains(&format!(".TH {name} 1")), "{name}");
-        assert!(whole.contains(&page), "{name}: the whole manual is all pages");
+        assert!(whole.contains(&page), "{name}: the whole manual lacks its page");
     }
     let pages = std::fs::read_dir(room.path("pages")).unwrap().count();
     assert_eq!(pages, commands.len());
@@ -67,7 +67,7 @@ fn the_manual_has_a_page_for_every_command() {
 }
 
 #[test]
-fn a_manual_that_cannot_be_written_is_said() {
+fn unwritable_manual_is_refused() {
     let room = Room::new();
     std::fs::write(room.path("file"), "").unwrap();
     room.refuse("writing the manual", &["man", "--out", "file"]);

@@ -1,4 +1,4 @@
-//! `lastword measure`: what its answers look like, on loads that take moments.
+//! Reports of `lastword measure`, from measurements that take moments.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 use common::{Room, keys, with};
 use serde_json::Value;
 
-/// A figure over rounds: positive, its median between its bounds.
+/// Expects a positive figure over rounds, with its median between its bounds.
 fn assert_over_rounds(figure: &Value) {
     assert_eq!(keys(figure), ["max", "median", "min"]);
     let at = |key: &str| figure[key].as_f64().unwrap();
@@ -14,7 +14,7 @@ fn assert_over_rounds(figure: &Value) {
 }
 
 #[test]
-fn the_disk_is_measured_with_these_keys_and_left_as_it_was() {
+fn measure_disk_reports_documented_keys() {
     let room = Room::new();
     let report = room.json(0, &["measure", "disk", "--writes", "3", "--rounds", "2"]);
     let expected = [
@@ -48,11 +48,11 @@ fn the_disk_is_measured_with_these_keys_and_left_as_it_was() {
 }
 
 #[test]
-fn the_steps_behind_are_measured_with_these_keys() {
+fn measure_reproduce_reports_documented_keys() {
     let room = Room::new();
-    let what = ["measure", "reproduce", "--entries", "10000", "--bytes", "4M", "--rounds", "2"];
+    let command = ["measure", "reproduce", "--entries", "10000", "--bytes", "4M", "--rounds", "2"];
     for (skew, zipf) in [(&[][..], Value::Null), (&["--zipf", "0.99"], 0.99.into())] {
-        let report = room.json(0, &with(&with(&what, &["--log-bytes", "1M"]), skew));
+        let report = room.json(0, &with(&with(&command, &["--log-bytes", "1M"]), skew));
         let expected = [
             "both_entries_per_second",
             "commit",
@@ -78,7 +78,7 @@ fn the_steps_behind_are_measured_with_these_keys() {
         let median = |step: &str| report[&format!("{step}_entries_per_second")]["min"].clone();
         assert!(median("both").as_f64() <= median("reproduce").as_f64());
     }
-    let table = room.expect(0, &what);
+    let table = room.expect(0, &command);
     assert!(table.starts_with("how many") && table.contains("merge and log"), "{table}");
     assert_eq!(room.files(), [""; 0]);
 }

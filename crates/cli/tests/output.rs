@@ -1,4 +1,4 @@
-//! Standard output that cannot be written, and standard error that is not there.
+//! Unwritable standard output and closed standard error.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{Room, text};
 
-/// Commands that print, each by a path of its own.
+/// Commands that print, each by another path through the code.
 const PRINTING: [&[&str]; 12] = [
     &["--help"],
     &["--version"],
@@ -33,7 +33,7 @@ fn room_with_pool() -> Room {
     room
 }
 
-/// Runs the program by a shell, with this redirection.
+/// Runs the program in a shell with this redirection.
 fn redirected(room: &Room, arguments: &[&str], redirection: &str) -> Output {
     let mut shell = Command::new("sh");
     shell.current_dir(room.path("")).arg("-c").arg(format!("exec \"$0\" \"$@\" {redirection}"));
@@ -50,7 +50,7 @@ fn closed_stdout_is_an_error() {
         assert_eq!(status.code(), Some(2), "{arguments:?} {stderr}");
         assert!(stderr.starts_with("error: standard output is closed"), "{arguments:?} {stderr}");
     }
-    // Nothing is done whose outcome would not arrive.
+    // A command whose outcome could not be printed must not start its work.
     let create = ["pool", "create", "b.pool", "--bytes", "1M"];
     assert_eq!(redirected(&room, &create, ">&-").status.code(), Some(2));
     assert_eq!(room.files(), ["a.pool", "a.pool.log"]);
@@ -69,10 +69,10 @@ fn full_stdout_is_an_error() {
 }
 
 #[test]
-fn dev_null_is_no_closed_stdout() {
+fn dev_null_is_accepted_as_stdout() {
     let room = room_with_pool();
     for arguments in PRINTING {
-        // Opened to read and write, too, as Rust's runtime does for a closed one.
+        // `1<>` opens it for reading and writing, as Rust's runtime does for a closed descriptor.
         for redirection in [">/dev/null", "1<>/dev/null"] {
             let Output { status, stderr, .. } = redirected(&room, arguments, redirection);
             assert_eq!(status.code(), Some(0), "{arguments:?} {}", text(&stderr));
@@ -81,7 +81,7 @@ fn dev_null_is_no_closed_stdout() {
 }
 
 #[test]
-fn reader_that_has_gone_is_no_error() {
+fn closed_pipe_is_no_error() {
     let room = room_with_pool();
     for arguments in PRINTING {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -90,7 +90,7 @@ fn reader_that_has_gone_is_no_error() {
             room.program().args(arguments).stdout(writer).output().unwrap();
         assert_eq!((status.code(), text(&stderr)), (Some(0), String::new()), "{arguments:?}");
     }
-    // A check keeps its own answer.
+    // A failed check keeps its exit status, although its reader is gone.
     let path = room.path("a.pool");
     let file = OpenOptions::new().write(true).open(path).unwrap();
     file.set_len(8192).unwrap();
@@ -101,7 +101,7 @@ fn reader_that_has_gone_is_no_error() {
 }
 
 #[test]
-fn closed_stderr_panics_nowhere() {
+fn closed_stderr_never_panics() {
     let room = room_with_pool();
     for (arguments, code) in [
         (&["pool", "info", "no.pool"][..], 2),

@@ -1,4 +1,4 @@
-//! `lastword pool`: what it says about sound, damaged, busy and unclean pools.
+//! `lastword pool` on sound, damaged, busy and unclean pools.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -12,7 +12,7 @@ use lastword::{Allocate, Objects, Options, Pool, Ptr};
 
 const SMALL: [&str; 4] = ["--bytes", "256K", "--log-bytes", "128KiB"];
 
-/// A room with a pool of this medium.
+/// Returns a directory with a pool on this medium.
 fn created(medium: &str) -> Room {
     let room = Room::new();
     let create = ["pool", "create", "a.pool", "--medium", medium, "--layout", "ledger"];
@@ -20,7 +20,7 @@ fn created(medium: &str) -> Room {
     room
 }
 
-/// A pool that a crash has left, with so many transactions in its log.
+/// Returns a directory with an abandoned pool whose log holds this many transactions.
 fn crashed(medium: &str, transactions: u64) -> Room {
     let room = created(medium);
     let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
@@ -38,7 +38,7 @@ fn crashed(medium: &str, transactions: u64) -> Room {
     room
 }
 
-/// Name and content of every file.
+/// Returns the name and content of every file.
 fn contents(room: &Room) -> Vec<(String, Vec<u8>)> {
     let read = |name: String| {
         let bytes = std::fs::read(room.path(&name)).unwrap();
@@ -51,7 +51,8 @@ fn open(room: &Room, name: &str) -> File {
     OpenOptions::new().write(true).open(room.path(name)).unwrap()
 }
 
-/// A name from a file must not reach the terminal as an escape sequence, and keeps its identity.
+/// A name read from a file must not reach the terminal as an escape sequence. The stored name stays
+/// as it is.
 #[test]
 fn control_characters_of_a_layout_are_escaped() {
     let room = Room::new();
@@ -77,9 +78,9 @@ fn size_limit_is_an_error_without_signal() {
             .current_dir(room.path(""))
             .output()
             .unwrap();
-        let told = common::text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}, {told}", output.status);
-        assert!(told.contains("a.pool") && told.contains("`ulimit -f`"), "{told}");
+        let stderr = common::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}, {stderr}", output.status);
+        assert!(stderr.contains("a.pool") && stderr.contains("`ulimit -f`"), "{stderr}");
         assert!(room.files().is_empty(), "{:?}", room.files());
     }
 }
@@ -113,7 +114,7 @@ fn new_pool_is_described_and_sound() {
         ];
         assert_eq!(keys(&info), expected);
         assert_eq!(info["log_path"].is_string(), medium == "file");
-        // What is mapped is not flushed to a disk.
+        // A mapped pool is not flushed to a disk, so it has no time of a flush.
         assert_eq!(info["flush_ns"].as_u64().is_some_and(|ns| ns > 0), medium == "file");
         let memory = &info["memory_bytes"];
         let expected = [
@@ -146,7 +147,7 @@ fn pool_in_memory_reports_no_power_loss_safety() {
         Ok(dir) => dir,
         Err(reason) => {
             let test = "pool_in_memory_reports_no_power_loss_safety";
-            // Past the capture of the test's output.
+            // `writeln!` bypasses the test harness's capture of standard error.
             let _ = writeln!(std::io::stderr(), "skipped: {test}: /dev/shm: {reason}");
             return;
         }
@@ -162,7 +163,7 @@ fn pool_in_memory_reports_no_power_loss_safety() {
             (&"tmpfs".into(), &false.into())
         );
         let files = info["memory_bytes"]["files"].as_u64().unwrap();
-        assert_eq!(files, 262_144 + 131_072, "its files are memory too");
+        assert_eq!(files, 262_144 + 131_072, "the files are not counted as memory");
         let table = room.expect(0, &["pool", "info", path]);
         assert!(table.contains("kill -9, not power loss") && table.contains("tmpfs"), "{table}");
         let flush = table.lines().find(|line| line.trim_start().starts_with("flush"));
@@ -229,7 +230,7 @@ fn check_of_unclean_pool_writes_nothing() {
         let sum = |a: &str, b: &str| check[a].as_u64().unwrap() + check[b].as_u64().unwrap();
         assert_eq!(sum("reproduced_id", "transactions_to_replay"), 100);
         assert_eq!(contents(&room), before, "{medium}");
-        // It said what opening finds.
+        // Opening finds the transactions that the check reported.
         let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
         let value = pool.run(|tx| {
             let root = tx.root()?;
@@ -252,7 +253,8 @@ fn busy_or_missing_pool_is_not_checked() {
     room.expect(0, &["pool", "check", "a.pool"]);
 }
 
-/// A damaged pool: `check` fails and says why, `info` cannot, and neither writes.
+/// Expects that `check` fails with this reason, that `info` exits with this status, and that
+/// neither changes a file.
 fn assert_damaged(room: &Room, why: &str, info: i32) {
     let before = contents(room);
     let output = room.run(&["pool", "check", "a.pool", "--format", "json"]);
@@ -309,7 +311,7 @@ fn missing_or_short_log_is_damage() {
 #[test]
 fn overwritten_heap_is_damage() {
     let room = created("file");
-    let heap = 2 << 20; // where the heap begins
+    let heap = 2 << 20;
     open(&room, "a.pool").write_all_at(&[0xa5; 65536], heap).unwrap();
     assert_damaged(&room, "no heap starts here", 0);
 }
@@ -318,9 +320,9 @@ fn overwritten_heap_is_damage() {
 fn repair_fixes_copies_and_reports_the_rest() {
     let room = crashed("file", 10);
     let before = contents(&room);
-    let plant = |name, at| open(&room, name).write_all_at(&[0xa5; 8], at).unwrap();
-    plant("a.pool", 100);
-    plant("a.pool.log", 4096 + 30);
+    let damage = |name, at| open(&room, name).write_all_at(&[0xa5; 8], at).unwrap();
+    damage("a.pool", 100);
+    damage("a.pool.log", 4096 + 30);
     let check = room.json(1, &["pool", "check", "a.pool"]);
     assert_eq!(check["opens"], true);
     let problems = |findings: &serde_json::Value| -> Vec<String> {
@@ -333,17 +335,17 @@ fn repair_fixes_copies_and_reports_the_rest() {
     let repair = room.json(0, &["pool", "check", "a.pool", "--repair"]);
     assert_eq!(problems(&repair["repaired"]["mended"]), ["superblock_copy", "log_head_copy"]);
     assert_eq!((&repair["sound"], problems(&repair["findings"]).len()), (&true.into(), 0));
-    assert_eq!(contents(&room), before, "both are what they were");
-    // One copy and both heads of the log: the first is left too.
-    plant("a.pool", 100);
-    plant("a.pool.log", 30);
-    plant("a.pool.log", 4096 + 30);
+    assert_eq!(contents(&room), before, "the repair did not restore the copies");
+    // Both heads of the log cannot be repaired. Then the superblock's copy is left as it is, too.
+    damage("a.pool", 100);
+    damage("a.pool.log", 30);
+    damage("a.pool.log", 4096 + 30);
     let damaged = contents(&room);
     let repair = room.json(1, &["pool", "check", "a.pool", "--repair"]);
     let left = &repair["repaired"]["left"];
     assert_eq!(problems(left), ["superblock_copy", "no_log_head", "heap_unchecked"]);
     assert!(left[0]["why"].as_str().unwrap().contains("something else is wrong"), "{left}");
-    assert_eq!(contents(&room), damaged, "nothing was touched");
+    assert_eq!(contents(&room), damaged, "the refused repair changed a file");
     let output = room.run(&["pool", "check", "a.pool", "--repair"]);
     assert_eq!(output.status.code(), Some(1));
     let table = common::text(&output.stdout);
@@ -375,7 +377,7 @@ fn lost_log_of_clean_pool_is_recreated() {
     assert_eq!(room.expect(0, &["pool", "dump", "a.pool"]).lines().count(), 1);
     let info = room.json(0, &["pool", "info", "a.pool", "--without-log"]);
     assert_eq!(info["clean"], true);
-    assert_eq!(contents(&room), before, "nothing was written");
+    assert_eq!(contents(&room), before, "a command without --repair changed a file");
     let repair = room.json(0, &["pool", "check", "a.pool", "--repair", "--without-log"]);
     assert_eq!(repair["repaired"]["mended"][0]["problem"], "log_lost");
     assert_eq!((&repair["sound"], &repair["opens"]), (&true.into(), &true.into()));

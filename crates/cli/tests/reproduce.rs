@@ -1,4 +1,4 @@
-//! `lastword reproduce`: what it prints, writes and refuses. Laps are for its own tests.
+//! Output, files and refusals of `lastword reproduce`. The crate `papers` tests its measurements.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! `lastword run`, `compare` and `demo` as a user and as a script meet them.
+//! Reports, options and refusals of `lastword run`, `compare` and `demo`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use common::{Room, keys, with};
 use lastword::{Addr, Allocate, Objects, Options, Pool, Words};
 
-/// Runs that take moments: small tables, a small log, few transactions.
+/// Options of a short run: small tables, a small log, few transactions.
 const TINY: [&str; 6] = ["--scale", "0.0005", "--log-bytes", "256K", "--transactions", "3000"];
 
 #[test]
@@ -22,25 +22,25 @@ fn workload_check_holds_on_every_design() {
             ("decoupled", "file"),
             ("decoupled", "emulated"),
         ] {
-            let what = ["run", workload, "--design", design, "--medium", medium];
-            let report = room.json(0, &with(&what, &TINY));
-            assert_eq!(report["checked"], true, "{what:?}");
-            assert_eq!(report["transactions"], 3000, "{what:?}");
+            let command = ["run", workload, "--design", design, "--medium", medium];
+            let report = room.json(0, &with(&command, &TINY));
+            assert_eq!(report["checked"], true, "{command:?}");
+            assert_eq!(report["transactions"], 3000, "{command:?}");
             assert_eq!(report["workload"], workload);
             let durable = design == "decoupled";
-            assert_eq!(report["medium"].as_str(), durable.then_some(medium), "{what:?}");
+            assert_eq!(report["medium"].as_str(), durable.then_some(medium), "{command:?}");
         }
     }
-    assert_eq!(room.files(), [""; 0], "temporary pools are removed");
+    assert_eq!(room.files(), [""; 0], "a temporary pool is left");
 }
 
 #[test]
 fn workers_share_transactions() {
     let room = Room::new();
     for durability in ["async", "sync"] {
-        let what = ["run", "bank", "--threads", "3", "--durability", durability];
+        let command = ["run", "bank", "--threads", "3", "--durability", durability];
         let some = ["--transactions", "1000", "--scale", "0.001", "--log-bytes", "256K"];
-        let report = room.json(0, &with(&what, &some));
+        let report = room.json(0, &with(&command, &some));
         assert_eq!((&report["transactions"], &report["checked"]), (&1000.into(), &true.into()));
         assert_eq!(report["threads"], 3);
         assert!(report["persist_barriers"].as_u64().unwrap() > 0);
@@ -50,7 +50,7 @@ fn workers_share_transactions() {
     }
 }
 
-/// What a report of `run` tells.
+/// Keys of the report of `run`.
 const REPORT_KEYS: &[&str] = &[
     "aborts",
     "bandwidth_gbps",
@@ -135,18 +135,21 @@ fn run_report_has_documented_keys() {
     assert_eq!(each, 3000.0 / number("device_writes"));
     let short = room.json(0, &with(&["run", "empty"], &TINY));
     for none in ["write_amplification", "transactions_per_device_write"] {
-        assert!(short[none].is_null(), "nothing was written: {none}");
+        assert!(short[none].is_null(), "{none} without writes");
     }
-    assert!(short["worst_100ms_transactions"].is_null(), "3000 of nothing are over before");
+    assert!(
+        short["worst_100ms_transactions"].is_null(),
+        "3000 empty transactions take less than 100 ms"
+    );
 }
 
-/// Few words, written again and again: of a group of a thousand transactions little is left.
+/// The workload writes few words repeatedly, so combining a thousand transactions shrinks the log.
 #[test]
 fn combination_and_compression_shrink_log() {
     let room = Room::new();
-    let what = ["run", "tatp-hash", "--pool", "a.pool", "--group", "1000", "--group-ms", "1000"];
-    let what = [&what[..], &["--compress", "--persist-threads", "2"]].concat();
-    let report = room.json(0, &with(&what, &TINY));
+    let command = ["run", "tatp-hash", "--pool", "a.pool", "--group", "1000", "--group-ms", "1000"];
+    let command = [&command[..], &["--compress", "--persist-threads", "2"]].concat();
+    let report = room.json(0, &with(&command, &TINY));
     let number = |key: &str| report[key].as_f64().unwrap();
     assert!(10.0 * number("log_combined_bytes") < number("log_payload_bytes"), "{report}");
     assert_eq!((&report["group"], &report["group_ms"]), (&1000.into(), &1000.into()));
@@ -155,12 +158,13 @@ fn combination_and_compression_shrink_log() {
     assert_eq!((&info["group"], &info["compress"]), (&1000.into(), &true.into()));
     let info = room.expect(0, &["pool", "info", "a.pool"]);
     assert!(info.contains("combined, up to 1 000 transactions, LZ4"), "{info}");
-    // Of a block, which is what is left there, nothing can be saved; of groups as they come it can.
+    // A combined group is one block, which compression cannot shrink. Groups without combination
+    // are larger, and compression shrinks them.
     let report = room.json(0, &with(&["run", "tatp-hash", "--compress"], &TINY));
     let number = |key: &str| report[key].as_f64().unwrap();
     assert_eq!(number("log_combined_bytes"), number("log_payload_bytes"));
     assert!(number("log_stored_bytes") < number("log_combined_bytes"), "{report}");
-    // It is how the pool was written last, and nothing that it has to be.
+    // The pool reports the options of its last run and does not fix them.
     room.json(0, &with(&["run", "tatp-hash", "--pool", "a.pool"], &["--transactions", "10"]));
     let info = room.json(0, &["pool", "info", "a.pool"]);
     assert_eq!((&info["group"], &info["compress"]), (&0.into(), &false.into()));
@@ -170,9 +174,9 @@ fn combination_and_compression_shrink_log() {
 #[test]
 fn run_reports_worst_100_ms() {
     let room = Room::new();
-    let what = ["run", "tatp-hash", "--scale", "0.001", "--seconds", "0.5"];
+    let command = ["run", "tatp-hash", "--scale", "0.001", "--seconds", "0.5"];
     for durability in ["async", "sync"] {
-        let report = room.json(0, &with(&what, &["--durability", durability, "--threads", "2"]));
+        let report = room.json(0, &with(&command, &["--durability", durability, "--threads", "2"]));
         let number = |key: &str| report[key].as_f64().unwrap();
         let worst = number("worst_100ms_transactions");
         assert!(worst <= number("transactions"));
@@ -183,8 +187,8 @@ fn run_reports_worst_100_ms() {
 #[test]
 fn emulated_medium_has_requested_costs() {
     let room = Room::new();
-    let what = ["run", "bank", "--medium", "emulated", "--latency-cycles", "5000"];
-    let report = room.json(0, &with(&with(&what, &TINY), &["--bandwidth-gbps", "2.5"]));
+    let command = ["run", "bank", "--medium", "emulated", "--latency-cycles", "5000"];
+    let report = room.json(0, &with(&with(&command, &TINY), &["--bandwidth-gbps", "2.5"]));
     assert_eq!((&report["latency_cycles"], &report["bandwidth_gbps"]), (&5000.into(), &2.5.into()));
     assert!(report["cpu_seconds"]["emulated_delay"].as_f64().unwrap() > 0.0);
     let report = room.json(0, &with(&["run", "bank"], &TINY));
@@ -194,25 +198,25 @@ fn emulated_medium_has_requested_costs() {
 #[test]
 fn emulated_latency_is_accepted_in_nanoseconds() {
     let room = Room::new();
-    let what = with(&["run", "bank", "--medium", "emulated", "--latency-ns", "2000"], &TINY);
-    let report = room.json(0, &what);
+    let command = with(&["run", "bank", "--medium", "emulated", "--latency-ns", "2000"], &TINY);
+    let report = room.json(0, &command);
     let cycles = report["latency_cycles"].as_u64().unwrap();
     assert!((1000..20_000).contains(&cycles), "2 us of a counter of 0.5 to 10 GHz: {cycles}");
-    room.refuse("--latency-cycles", &with(&what, &["--latency-cycles", "1000"]));
+    room.refuse("--latency-cycles", &with(&command, &["--latency-cycles", "1000"]));
 }
 
 #[test]
 fn readers_only_read() {
     let room = Room::new();
-    let what = ["run", "chains", "--threads", "3", "--readers", "1", "--transactions", "9000"];
-    let report = room.json(0, &with(&what, &["--scale", "0.01"]));
+    let command = ["run", "chains", "--threads", "3", "--readers", "1", "--transactions", "9000"];
+    let report = room.json(0, &with(&command, &["--scale", "0.01"]));
     assert_eq!((&report["readers"], &report["checked"]), (&1.into(), &true.into()));
     assert!(report["reading_latency_ns"]["p50"].as_u64().unwrap() > 0);
     let writes = report["writes_per_transaction"].as_f64().unwrap();
     let all = ["run", "chains", "--threads", "3", "--readers", "3", "--transactions", "9000"];
     let report = room.json(0, &with(&all, &["--scale", "0.01"]));
     assert_eq!(report["writes_per_transaction"], 0.0);
-    assert!(report["commit_latency_ns"]["p50"].is_null(), "readers' latencies are told apart");
+    assert!(report["commit_latency_ns"]["p50"].is_null(), "readers count as writers");
     let none = ["run", "chains", "--threads", "3", "--update-percent", "100"];
     let report = room.json(0, &with(&none, &["--transactions", "9000", "--scale", "0.01"]));
     assert!(report["reading_latency_ns"]["p50"].is_null());
@@ -225,19 +229,19 @@ fn readers_only_read() {
 #[test]
 fn named_pool_is_kept_and_reused() {
     let room = Room::new();
-    let what = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
+    let command = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
     for _ in 0..3 {
-        assert_eq!(room.json(0, &what)["checked"], true);
+        assert_eq!(room.json(0, &command)["checked"], true);
         assert_eq!(room.files(), ["bank.pool", "bank.pool.log"]);
     }
     let info = room.json(0, &["pool", "info", "bank.pool"]);
-    assert!(info["generation"].as_u64().unwrap() >= 6, "opened twice a run");
-    // Neither another workload nor another layout takes its place.
+    assert!(info["generation"].as_u64().unwrap() >= 6, "a run opens the pool less than twice");
+    // Another workload, layout or medium is refused and leaves the pool as it is.
     let other = with(&["run", "hashtable", "--pool", "bank.pool"], &TINY);
     room.refuse("holds workload bank", &other);
-    assert_eq!(room.json(0, &what)["checked"], true);
-    room.refuse("layout", &with(&what, &["--layout", "other"]));
-    room.refuse("medium", &with(&what, &["--medium", "emulated"]));
+    assert_eq!(room.json(0, &command)["checked"], true);
+    room.refuse("layout", &with(&command, &["--layout", "other"]));
+    room.refuse("medium", &with(&command, &["--medium", "emulated"]));
 }
 
 #[test]
@@ -252,10 +256,10 @@ fn foreign_pool_is_refused_unchanged() {
         })
         .unwrap()
         .value;
-    let what = with(&["run", "bank", "--pool", "own.pool"], &TINY);
-    room.refuse("in use", &what);
+    let command = with(&["run", "bank", "--pool", "own.pool"], &TINY);
+    room.refuse("in use", &command);
     pool.close().unwrap();
-    room.refuse("another program's data", &what);
+    room.refuse("another program's data", &command);
     let pool = Pool::open(room.path("own.pool"), Options::new().layout("own", 3)).unwrap();
     assert_eq!(pool.run(|tx| tx.get(own)).unwrap().value, 42);
 }
@@ -263,11 +267,12 @@ fn foreign_pool_is_refused_unchanged() {
 #[test]
 fn failed_check_exits_with_1() {
     let room = Room::new();
-    let what = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
-    room.json(0, &what);
+    let command = with(&["run", "bank", "--pool", "bank.pool"], &TINY);
+    room.json(0, &command);
     let pool = Pool::open(room.path("bank.pool"), Options::new()).unwrap();
     let forge = pool.run(|tx| {
-        // Root, its word 7: the tables; their word 0: the first account, its word 0: its cents.
+        // Word 7 of the root points to the tables, their word 0 to the first account, and its
+        // word 0 holds the cents.
         let root = tx.root()?;
         let tables = tx.read(Addr::new(root, 56))?;
         let account = tx.read(Addr::new(tables, 0))?;
@@ -276,9 +281,9 @@ fn failed_check_exits_with_1() {
     });
     forge.unwrap().ticket.wait().unwrap();
     pool.close().unwrap();
-    let report = room.json(1, &what);
+    let report = room.json(1, &command);
     assert_eq!(report["checked"], false);
-    let output = room.run(&what);
+    let output = room.run(&command);
     assert!(common::text(&output.stderr).contains("check failed: cents in all accounts"));
     assert!(common::text(&output.stdout).contains("FAILED"));
 }
@@ -298,53 +303,54 @@ fn failed_run_leaves_no_files() {
     assert_eq!(room.files(), [""; 0]);
 }
 
-/// In the words of the command line, and before a pool is made or a transaction runs.
+/// The refusal names the options of the command line and comes before a pool is made.
 #[test]
 fn unsupported_shadow_is_refused() {
     let room = Room::new();
     for design in ["plain", "volatile", "undo", "redo"] {
         let run = ["run", "bank", "--design", design];
-        let told = format!("{design} does not support --shadow software: leave it out");
-        room.refuse(&told, &with(&run, &["--shadow", "software"]));
-        let told = format!("{design} does not support --shadow-bytes: leave it out");
-        room.refuse(&told, &with(&run, &["--shadow", "cow", "--shadow-bytes", "1M"]));
+        let error = format!("{design} does not support --shadow software: leave it out");
+        room.refuse(&error, &with(&run, &["--shadow", "software"]));
+        let error = format!("{design} does not support --shadow-bytes: leave it out");
+        room.refuse(&error, &with(&run, &["--shadow", "cow", "--shadow-bytes", "1M"]));
     }
     let compare = ["compare", "bank", "--designs", "decoupled,undo"];
-    let told = "undo does not support --shadow software: leave it out";
-    room.refuse(told, &with(&compare, &["--shadow", "software"]));
-    let told = "`crash kill` does not support --shadow software: leave it out";
-    room.refuse(told, &["crash", "kill", "--workload", "bank", "--shadow", "software"]);
+    let error = "undo does not support --shadow software: leave it out";
+    room.refuse(error, &with(&compare, &["--shadow", "software"]));
+    let error = "`crash kill` does not support --shadow software: leave it out";
+    room.refuse(error, &["crash", "kill", "--workload", "bank", "--shadow", "software"]);
     let full = ["--shadow", "full", "--shadow-bytes", "1M"];
     room.expect(0, &["pool", "create", "a.pool"]);
-    let told = "leave --shadow-bytes out, or use --shadow cow or software";
-    for what in [&["run", "bank"][..], &compare, &["crash", "kill"], &["pool", "info", "a.pool"]] {
-        room.refuse(told, &with(what, &full));
+    let error = "leave --shadow-bytes out, or use --shadow cow or software";
+    for command in [&["run", "bank"][..], &compare, &["crash", "kill"], &["pool", "info", "a.pool"]]
+    {
+        room.refuse(error, &with(command, &full));
     }
     assert_eq!(room.files(), ["a.pool", "a.pool.log"]);
-    // What keeps nothing has no shadow, and is compared with what has one.
+    // A volatile design has no shadow and can still be compared with a design that has one.
     let compare = ["compare", "bank", "--designs", "volatile,decoupled", "--rounds", "1"];
     room.json(0, &with(&with(&compare, &["--shadow", "software"]), &TINY));
 }
 
 #[test]
 fn refused_worker_thread_is_an_error() {
-    // A limit of processes counts those of a user, and does not bind root.
+    // RLIMIT_NPROC counts all processes of a user and does not bind root.
     let is_root = rustix::process::geteuid().is_root();
     let has = |program: &str| std::process::Command::new(program).arg("--version").output().is_ok();
     if !is_root || !has("setpriv") || !has("prlimit") {
-        // Past the capture of the test's output: `.ci/run` lists these lines.
-        let reason = "it takes root, setpriv and prlimit to make a user with a limit";
-        let _ = writeln!(std::io::stderr(), "skipped: worker_without_a_thread: {reason}");
+        // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these lines.
+        let reason = "a user with a limit needs root, setpriv and prlimit";
+        let _ = writeln!(std::io::stderr(), "skipped: refused_worker_thread_is_an_error: {reason}");
         return;
     }
-    // A user without other processes, and a directory of that user.
+    // The user has no other processes and owns the directory.
     let (room, user) = (Room::new(), 1_000_000_000 + std::process::id());
     std::os::unix::fs::chown(room.path(""), Some(user), None).unwrap();
-    // Mapped: io_uring needs process slots of its own.
+    // The medium is mapped, because io_uring needs process slots of its own.
     let arguments = ["run", "bank", "--threads", "8", "--seconds", "600", "--scale", "0.001"];
     let arguments = with(&arguments, &["--medium", "emulated", "--pool", "a.pool"]);
     let mut refused = 0;
-    // The main thread, the signal thread, the background thread, up to 7 of 8 workers.
+    // The limits allow the main, signal and background threads and up to 7 of the 8 workers.
     for processes in 3..=10 {
         let mut program = std::process::Command::new("setpriv");
         program.current_dir(room.path("")).args([&format!("--reuid={user}"), "--clear-groups"]);
@@ -370,7 +376,7 @@ fn next_run_removes_files_of_killed_run() {
     program.args(["run", "bank", "--seconds", "600"]).stdout(Stdio::null());
     let mut child = program.spawn().unwrap();
     while !room.files().iter().any(|name| name.ends_with(".pool.log")) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(child.try_wait().unwrap().is_none(), "the run ended by itself");
         std::thread::yield_now();
     }
     child.kill().unwrap();
@@ -434,8 +440,9 @@ fn help_lists_supported_values() {
 #[test]
 fn compare_ratios_are_to_first_design() {
     let room = Room::new();
-    let what = ["compare", "hashtable", "--designs", "volatile,decoupled,plain", "--rounds", "2"];
-    let report = room.json(0, &with(&what, &TINY));
+    let command =
+        ["compare", "hashtable", "--designs", "volatile,decoupled,plain", "--rounds", "2"];
+    let report = room.json(0, &with(&command, &TINY));
     let expected = [
         "bandwidth_gbps",
         "baseline",
@@ -491,15 +498,15 @@ fn compare_ratios_are_to_first_design() {
     assert_eq!((&rows[0]["ratio_median"], &rows[0]["added_ns_median"]), (&1.0.into(), &0.0.into()));
     let rate = |key: &str| rows[0][key].as_f64().unwrap();
     let plain = rate("transactions_per_second_median");
-    assert_eq!(rate("durable_transactions_per_second_median"), plain, "nothing to wait for");
+    assert_eq!(rate("durable_transactions_per_second_median"), plain, "a volatile commit waits");
     assert_eq!(room.files(), [""; 0]);
 }
 
 #[test]
 fn single_worker_design_reports_one_worker() {
     let room = Room::new();
-    let what = ["compare", "bank", "--designs", "plain,volatile", "--rounds", "1"];
-    let report = room.json(0, &with(&with(&what, &TINY), &["--threads", "2"]));
+    let command = ["compare", "bank", "--designs", "plain,volatile", "--rounds", "1"];
+    let report = room.json(0, &with(&with(&command, &TINY), &["--threads", "2"]));
     let threads: Vec<_> = (0..2).map(|row| report["rows"][row]["threads"].as_u64()).collect();
     assert_eq!((threads, &report["threads"]), (vec![Some(1), Some(2)], &2.into()));
     assert!(report["rows"][1]["ratio_median"].as_f64().unwrap() > 0.0);
@@ -509,13 +516,13 @@ fn single_worker_design_reports_one_worker() {
 #[test]
 fn compare_creates_pools_at_given_path() {
     let room = Room::new();
-    let what =
+    let command =
         ["compare", "bank", "--designs", "volatile,decoupled", "--rounds", "1", "--pool", "a"];
-    let table = room.expect(0, &with(&what, &TINY));
+    let table = room.expect(0, &with(&command, &TINY));
     assert!(table.contains("decoupled") && table.contains("ratios to volatile"), "{table}");
     assert_eq!(room.files(), [""; 0]);
     std::fs::write(room.path("a"), "mine").unwrap();
-    room.refuse("fresh", &with(&what, &TINY));
+    room.refuse("fresh", &with(&command, &TINY));
     assert_eq!(std::fs::read(room.path("a")).unwrap(), b"mine");
 }
 
@@ -529,7 +536,7 @@ fn demo_succeeds_and_removes_its_pool() {
     assert_eq!(text.matches("lost acknowledged 0   total balanced").count(), 5, "{text}");
     assert!(text.contains("TATP     volatile") && text.contains("CHECKED"), "{text}");
     assert_eq!(room.files(), [""; 0]);
-    // A file of that name that is no demo's stays.
+    // The demo does not replace a file that another program made under its pool's name.
     std::fs::write(room.path("lastword-demo.pool"), "mine").unwrap();
     room.refuse("move it away", &["demo"]);
     assert_eq!(room.files(), ["lastword-demo.pool"]);
@@ -544,11 +551,11 @@ fn transaction_options_are_applied_or_refused() {
         ("session-store", &["--zipf", "1.07"], 0.4..0.6),
         ("tpcc-hash", &["--low-conflict"], 100.0..300.0),
     ] {
-        let what = with(&["run", workload], &with(options, &TINY));
-        let report = room.json(0, &what);
-        assert_eq!(report["checked"], true, "{what:?}");
+        let command = with(&["run", workload], &with(options, &TINY));
+        let report = room.json(0, &command);
+        assert_eq!(report["checked"], true, "{command:?}");
         let found = report["writes_per_transaction"].as_f64().unwrap();
-        assert!(writes.contains(&found), "{what:?}: {found} words a transaction");
+        assert!(writes.contains(&found), "{command:?}: {found} words a transaction");
     }
     room.refuse("--zipf is not supported by workload `bank`", &["run", "bank", "--zipf", "0.99"]);
     room.refuse(

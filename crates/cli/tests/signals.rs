@@ -1,4 +1,4 @@
-//! Signals that end the program: their exit status, and files left behind.
+//! Signals that end the program: its exit status, and the removal of its temporary files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -9,8 +9,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use common::Room;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Signals that end the program, but for those that this process ignores (under `nohup`): the
-/// program inherits that, and leaves them ignored.
+/// Returns the signals that end the program.
+///
+/// A signal that this process ignores, as under `nohup`, is not among them: the program inherits
+/// the disposition and keeps it.
 fn ending() -> Vec<Signal> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -22,11 +24,11 @@ fn ending() -> Vec<Signal> {
 /// A run that does not end by itself.
 const LONG: [&str; 4] = ["run", "bank", "--seconds", "600"];
 
-/// Starts the program and waits until `is_there` finds what it waits for.
-fn started(mut program: Command, is_there: impl Fn() -> bool) -> Child {
+/// Starts the program and waits until `is_ready` returns true.
+fn started(mut program: Command, is_ready: impl Fn() -> bool) -> Child {
     let mut child = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !is_there() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+    while !is_ready() {
+        assert!(child.try_wait().unwrap().is_none(), "the program ended by itself");
         std::thread::yield_now();
     }
     child
@@ -41,7 +43,7 @@ fn has_pool(room: &Room) -> bool {
     room.files().iter().any(|name| name.ends_with(".pool"))
 }
 
-/// What is there besides a core file.
+/// Returns the names of all files except core files.
 fn left(room: &Room) -> Vec<String> {
     room.files().into_iter().filter(|name| !name.starts_with("core")).collect()
 }
@@ -63,7 +65,7 @@ fn commands_without_pools_end_by_the_same_signals() {
     for signal in ending() {
         let room = Room::new();
         let mut program = room.program();
-        // Explores for minutes, and has no pool.
+        // The explorer runs for minutes and has no pool.
         let explore = ["crash", "explore", "--workload", "bank", "--medium-model", "file"];
         program.args(explore).args(["--seconds", "600"]);
         let child = started(program, || true);
@@ -75,14 +77,14 @@ fn commands_without_pools_end_by_the_same_signals() {
 #[test]
 fn ignored_signal_stays_ignored() {
     let room = Room::new();
-    // As `nohup` starts it.
+    // `nohup` starts its program in this way.
     let mut program = Command::new("sh");
     let script = "trap '' HUP; exec \"$0\" \"$@\"";
     program.current_dir(room.path("")).args(["-c", script]);
     program.arg(room.program().get_program()).args(LONG);
     let child = started(program, || has_pool(&room));
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
-    // It goes on, and the next signal ends it.
+    // The next signal ends the program, so the ignored one did not.
     let status = ended_by(child, Signal::TERM);
     assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{status}");
     assert_eq!(left(&room), [""; 0]);

@@ -1,12 +1,12 @@
-//! `lastword sim` from outside.
-#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+//! Reports and refusals of `lastword sim run` and `lastword sim list`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use common::Room;
 use serde_json::Value;
 
-/// A simulation of a moment, as JSON.
+/// Runs a short simulation and returns its JSON report.
 fn outcome(room: &Room, more: &[&str]) -> Value {
     let some = "sim run hashtable --design volatile --scale 0.001 --transactions 200 --format json";
     let arguments: Vec<&str> = some.split(' ').chain(more.iter().copied()).collect();
@@ -93,13 +93,13 @@ fn power_cuts_report_their_rare_paths() {
     let line = |name: &str| table.lines().find(|line| line.trim().starts_with(name)).unwrap();
     assert!(line("power cuts").ends_with(" 50"), "{table}");
     assert!(line("violations").ends_with(" 0"), "{table}");
-    assert!(line("steady").ends_with(" -"), "nothing is warmed up: {table}");
+    assert!(line("steady").ends_with(" -"), "power cuts have no steady state: {table}");
     let mut json = arguments.clone();
     json.extend(["--format", "json"]);
     let report: Value = serde_json::from_str(&room.expect(0, &json)).unwrap();
     for (path, cuts) in report["rare_paths_cut"].as_object().unwrap() {
-        let said = line(path);
-        let is_not_tried = said.ends_with("NOT TRIED") || said.contains(" off: ");
+        let shown = line(path);
+        let is_not_tried = shown.ends_with("NOT TRIED") || shown.contains(" off: ");
         assert_eq!(is_not_tried, *cuts == 0, "{path}: {table}");
     }
 }
@@ -144,15 +144,15 @@ fn sim_list_is_complete() {
     let room = Room::new();
     let list: Value =
         serde_json::from_str(&room.expect(0, &["sim", "list", "--format", "json"])).unwrap();
-    let names = |what: &str| -> Vec<String> {
-        let rows = list[what].as_array().unwrap();
+    let names = |list_key: &str| -> Vec<String> {
+        let rows = list[list_key].as_array().unwrap();
         rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
     };
     assert!(names("designs").contains(&"sw-undo".to_owned()));
     assert_eq!(names("machines")[..3], ["lad", "redu", "ssp"]);
     assert!(names("workloads").contains(&"hashtable".to_owned()));
     let table = room.expect(0, &["sim", "list"]);
-    for name in ["designs", "machines", "workloads"].iter().flat_map(|what| names(what)) {
+    for name in ["designs", "machines", "workloads"].iter().flat_map(|key| names(key)) {
         assert!(table.contains(&name), "{name}");
     }
 }
@@ -160,7 +160,7 @@ fn sim_list_is_complete() {
 #[test]
 fn unwritable_trace_is_refused_before_simulation() {
     let room = Room::new();
-    // Far more than a test has time for.
+    // A test has no time for so many transactions, so the refusal must come first.
     let run = "sim run sps --design lad --transactions 1000000000 --export-trace no/trace";
     let arguments: Vec<&str> = run.split(' ').collect();
     room.refuse("cannot write the trace no/trace: ", &arguments);
@@ -201,7 +201,7 @@ fn extended_measurement_reports_requested_count() {
         (&100.into(), &100.into())
     );
     assert!(line(&table).ends_with(" 100"), "{table}");
-    // Ten checkpoints take longer.
+    // The measurement is extended to ten checkpoints, which take more transactions.
     let (report, table) = run("ssp", "10");
     assert_eq!((&report["transactions"], &report["transactions_asked"]), (&40.into(), &10.into()));
     assert!(line(&table).ends_with(" 40 (10 were asked for)"), "{table}");

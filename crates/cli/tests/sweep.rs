@@ -1,5 +1,5 @@
-//! `lastword sim sweep` and `lastword sim merge` from outside.
-#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+//! `lastword sim sweep` and `lastword sim merge`: slices, repetition, reports and refusals.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Room, text};
 use serde_json::Value;
 
-/// Points of a moment each.
+/// A sweep of short points.
 const SMALL: &str = r#"
     [base]
     workload = "hashtable"
@@ -24,7 +24,7 @@ const SMALL: &str = r#"
     "mc.wq" = [64, 8]
 "#;
 
-/// So many points, each long enough that a slice of them can be killed in the middle.
+/// A sweep with enough long points that a slice of them can be killed in the middle.
 const SLOW: &str = r#"
     [base]
     workload = "hashtable"
@@ -36,21 +36,21 @@ const SLOW: &str = r#"
     seed = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
 "#;
 
-/// A room with a sweep's file.
+/// Returns a directory with this sweep file.
 fn room(sweep: &str) -> Room {
     let room = Room::new();
     fs::write(room.path("sweep.toml"), sweep).unwrap();
     room
 }
 
-/// The hashes that `--list` prints.
+/// Returns the hashes that `--list` prints.
 fn hashes(room: &Room, more: &[&str]) -> Vec<String> {
     let arguments = common::with(&["sim", "sweep", "sweep.toml", "--list"], more);
     let lines = room.expect(0, &arguments);
     lines.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
 }
 
-/// The files of a directory with what is in them.
+/// Returns the JSON files of a directory with their contents.
 fn files(room: &Room, directory: &str) -> BTreeMap<String, Vec<u8>> {
     let Ok(entries) = fs::read_dir(room.path(directory)) else { return BTreeMap::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -62,13 +62,13 @@ fn files(room: &Room, directory: &str) -> BTreeMap<String, Vec<u8>> {
     results.map(read).collect()
 }
 
-/// How many points are done there.
+/// Returns the number of finished points in a directory.
 fn done(room: &Room, directory: &str) -> usize {
     let entries = files(room, directory);
     entries.keys().filter(|name| *name != "sweep.json").count()
 }
 
-/// A process that runs a slice, one point after the other.
+/// Starts a process that runs the points of a slice one after the other.
 fn slice(room: &Room, slice: &str) -> Child {
     let arguments = ["sim", "sweep", "sweep.toml", "--out", "four", "--slice", slice];
     let mut program = room.program();
@@ -82,23 +82,24 @@ fn killed_and_repeated_slices_equal_one_process() {
     let mut killed = slice(&room, "0/4");
     let begun = Instant::now();
     while done(&room, "four") == 0 {
-        assert!(killed.try_wait().unwrap().is_none(), "it ended by itself");
+        assert!(killed.try_wait().unwrap().is_none(), "the slice ended by itself");
         assert!(begun.elapsed() < Duration::from_secs(300), "no result");
         thread::yield_now();
     }
     killed.kill().unwrap();
     killed.wait().unwrap();
     let left = done(&room, "four");
-    assert!((1..5).contains(&left), "it was killed with points to do: {left} of 5 were done");
+    assert!((1..5).contains(&left), "{left} of 5 points were done at the kill");
 
     let others = ["1/4", "2/4", "3/4"].map(|i_n| slice(&room, i_n));
     assert!(others.into_iter().all(|mut child| child.wait().unwrap().success()));
     let merge = room.run(&["sim", "merge", "four"]);
     assert_eq!((merge.status.code(), merge.stdout.len()), (Some(1), 0));
-    let said = text(&merge.stderr);
+    let stderr = text(&merge.stderr);
     let missing = hashes(&room, &["--slice", "0/4"]);
-    let missing = missing.iter().filter(|hash| said.contains(&format!("missing: {hash}"))).count();
-    assert_eq!(missing, 5 - left, "{said}");
+    let missing =
+        missing.iter().filter(|hash| stderr.contains(&format!("missing: {hash}"))).count();
+    assert_eq!(missing, 5 - left, "{stderr}");
 
     assert!(slice(&room, "0/4").wait().unwrap().success());
     let one = room.expect(0, &["sim", "sweep", "sweep.toml", "--out", "one"]);
@@ -118,7 +119,7 @@ fn merge_keeps_sweep_order() {
     room.expect(0, &common::with(&sweep, &["--out", "out"]));
     assert_eq!(room.expect(0, &common::with(&sweep, &["--out", "out"])).trim(), there);
     let json = room.expect(0, &["sim", "merge", "out", "--format", "json"]);
-    // What nobody keeps is the same.
+    // A sweep without a directory gives the same results.
     assert_eq!(room.expect(0, &common::with(&sweep, &["--format", "json"])), json);
     let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
     let of = |row: &Value| {
@@ -182,10 +183,10 @@ fn damaged_result_is_reported_and_rerun() {
     let changed = String::from_utf8(fs::read(path(first)).unwrap()).unwrap();
     fs::write(path(first), changed.replacen("\"cycles\": ", "\"cycles\": 1", 1)).unwrap();
     fs::write(path(second), &whole[&format!("{second}.json")][..100]).unwrap();
-    let said = text(&room.run(&["sim", "merge", "out"]).stderr);
-    assert!(said.contains(&format!("damaged: {first}  workload=hashtable design=volatile")));
-    assert!(said.contains(&format!("damaged: {second}")), "{said}");
-    assert!(said.contains("2 of 4 points are to be run"), "{said}");
+    let stderr = text(&room.run(&["sim", "merge", "out"]).stderr);
+    assert!(stderr.contains(&format!("damaged: {first}  workload=hashtable design=volatile")));
+    assert!(stderr.contains(&format!("damaged: {second}")), "{stderr}");
+    assert!(stderr.contains("2 of 4 points are to be run"), "{stderr}");
     let again = room.expect(0, &sweep);
     assert_eq!(again.trim(), "4 of 4 points: 2 were there, 2 were run, 0 failed");
     assert_eq!(files(&room, "out"), whole);
@@ -213,7 +214,8 @@ fn point_runs_by_hash() {
 fn failed_point_does_not_stop_sweep() {
     let room = room(SMALL);
     let all = hashes(&room, &[]);
-    // Where its result is to be there is something that no file can replace.
+    // A directory with an entry takes the place of the result's file, and a rename cannot replace
+    // it.
     let in_the_way = room.path("out").join(format!("{}.json", all[1]));
     fs::create_dir_all(in_the_way.join("a")).unwrap();
     let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
@@ -276,13 +278,13 @@ fn sheet_has_power_cut_columns() {
     );
     let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
     room.expect(0, &sweep);
-    // A path that is off was never cut.
+    // A path that is switched off is never cut, so the merge reports it.
     let output = room.run(&["sim", "merge", "out"]);
-    let (table, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let (table, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let path = "a thread is suspended in a transaction";
     let off = "off: lad.suspend_cycles above 0 switches it on";
-    assert!(said.contains(&format!("never cut while: {path} (lad); {off}\n")), "{said}");
+    assert!(stderr.contains(&format!("never cut while: {path} (lad); {off}\n")), "{stderr}");
     let cells = |line: &str| -> Vec<String> {
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
     };
@@ -304,7 +306,7 @@ fn sheet_has_power_cut_columns() {
     let csv = room.run(&["sim", "merge", "out", "--format", "csv"]);
     let csv = text(&csv.stdout);
     assert!(csv.lines().next().unwrap().ends_with(",violations,isolation_hits"), "{csv}");
-    // Where nobody cuts, and nobody looks, there are no such columns.
+    // A sweep without power cuts and isolation checks has no such columns.
     fs::write(room.path("sweep.toml"), SMALL).unwrap();
     let plain = room.expect(0, &["sim", "sweep", "sweep.toml"]);
     assert!(!plain.contains("cuts") && !plain.contains("isolation hits"), "{plain}");

@@ -1,12 +1,13 @@
-//! The explorer on every design and workload: no promise is violated, and crashes both lost and
-//! kept transactions that were not acknowledged.
+//! The explorer on every design and workload.
 //!
-//! Short and seeded; `lastword crash explore` runs as long as you like.
-#![allow(clippy::unwrap_used, reason = "a test fails best by its panic message")]
+//! No promise may be violated. For coverage, crashes must both lose and keep transactions without
+//! acknowledgement. These explorations are short and seeded. `lastword crash explore` runs longer
+//! ones.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crash::{Case, Limits, Outcome, Prepared, Statistics, Tier, designs, explore, workload};
 
-/// Explores executions of a case; panics with a trace on a violation.
+/// Explores executions of a case. Panics with a trace on a violation.
 fn go(case: &str, tier: Tier, executions: u64) -> Statistics {
     let case: Case = case.parse().unwrap();
     let prepared = Prepared::new(&case).unwrap().unwrap();
@@ -21,14 +22,14 @@ fn go(case: &str, tier: Tier, executions: u64) -> Statistics {
     found.statistics
 }
 
-/// Asserts that crashes have done both: kept all, and lost a transaction.
+/// Asserts that some crash kept all transactions and that another lost one.
 fn both(statistics: &Statistics) {
     let outcome = statistics.outcome;
     assert!(outcome.all_present > 0, "no crash kept an unacknowledged transaction");
     assert!(outcome.none + outcome.some_lost > 0, "no crash lost a transaction");
 }
 
-/// Tier A: all executions of cases that are small enough.
+/// All executions of the smallest cases (tier A).
 #[test]
 fn smallest_cases_survive_every_crash() {
     for case in [
@@ -54,7 +55,7 @@ fn smallest_cases_survive_every_crash() {
     }
 }
 
-/// Tier A from the pool's creation on: the pool is missing or whole.
+/// All executions from the pool's creation on. After each crash the pool is missing or whole.
 #[test]
 fn crash_during_creation_leaves_no_pool_or_a_whole_one() {
     for case in [
@@ -68,7 +69,7 @@ fn crash_during_creation_leaves_no_pool_or_a_whole_one() {
     }
 }
 
-/// The same where files can neither be renamed without overwriting nor linked.
+/// Creation on a file system without safe renames and links.
 #[test]
 fn creation_without_safe_renames_survives_every_crash() {
     for case in [
@@ -79,7 +80,7 @@ fn creation_without_safe_renames_survives_every_crash() {
         assert!(statistics.complete, "{case}: some executions were not explored");
         assert!(statistics.recoveries > 50, "{case}: nothing was recovered");
     }
-    // A second crash or a kill during creation: too many executions for all of them.
+    // With a second crash or a kill the executions are too many for tier A.
     for case in [
         "medium=file create=1 transactions=0 moves=0 crashes=2 naming=0",
         "medium=file create=1 transactions=0 moves=0 kills=1 crashes=1 naming=0",
@@ -89,8 +90,8 @@ fn creation_without_safe_renames_survives_every_crash() {
     }
 }
 
-/// Crashing at every store and write finds no image that crashes before barriers do not find:
-/// between two barriers the uncertain content only grows.
+/// Crashes at every store and write find the same images as crashes before barriers, because the
+/// uncertain content only grows between two barriers.
 #[test]
 fn crashes_at_every_store_find_no_new_image() {
     for medium in ["file", "memory"] {
@@ -103,7 +104,7 @@ fn crashes_at_every_store_find_no_new_image() {
     }
 }
 
-/// Tier B: near four policies, with two crashes.
+/// Executions near four policies, with two crashes (tier B).
 #[test]
 fn executions_near_the_four_policies_survive() {
     for case in [
@@ -114,7 +115,8 @@ fn executions_near_the_four_policies_survive() {
     }
 }
 
-/// Explores random executions with each of these options on every medium; crashes do both in each.
+/// Explores random executions with each of these options on every medium. In each combination,
+/// crashes must both lose and keep transactions.
 fn at_random(case: &str, media: &[&str], options: &[&str], executions: u64) {
     let mut all = Statistics::default();
     let cases = media.iter().flat_map(|medium| options.iter().map(move |more| (medium, more)));
@@ -139,7 +141,7 @@ fn small() -> impl Iterator<Item = &'static str> {
     workload::NAMES.into_iter().filter(|name| !name.starts_with("tpcc"))
 }
 
-/// Tier C: every design and every small workload, in all options, at random.
+/// Random executions of every design and small workload, with all options (tier C).
 #[test]
 fn every_design_and_workload_survives_random_crashes() {
     let options = ["", "sync=1", "cow=1", "create=1 kills=1", "kills=2 garbage=1"];
@@ -153,7 +155,8 @@ fn every_design_and_workload_survives_random_crashes() {
     }
 }
 
-/// Tier C: TPC-C over each kind of shadow; a slot of so small a log does not hold its loading.
+/// Random executions of TPC-C over each kind of shadow. Designs with slots are left out, because a
+/// slot of so small a log does not hold the loading transaction.
 #[test]
 fn tpcc_survives_random_crashes() {
     for design in designs::NAMES.iter().filter(|name| name.starts_with("decoupled")) {
@@ -164,8 +167,8 @@ fn tpcc_survives_random_crashes() {
     }
 }
 
-/// Tier C: groups that are combined, compressed, packed and stored separately, with log wraps,
-/// bursts and faults.
+/// Random executions with groups that are combined, compressed, packed and stored separately. They
+/// include log wraps, bursts and faults.
 #[test]
 fn groups_of_every_kind_are_atomic() {
     let options = [
@@ -185,7 +188,7 @@ fn groups_of_every_kind_are_atomic() {
     }
 }
 
-/// Groups of one worker, ended by any cause; of several workers each has its own.
+/// Groups of `snapshot`, of one worker and of several, ended by every cause.
 #[test]
 fn worker_groups_are_atomic() {
     for workload in ["cells", "churn", "append", "sides"] {
@@ -248,8 +251,8 @@ fn failed_calls_lose_nothing() {
     }
 }
 
-/// File systems that refuse direct writes, durable ones, or both: groups use blocking writes after
-/// the first refusal, with others still in the queue.
+/// File systems that refuse direct writes, durable ones, or both. Groups use blocking writes after
+/// the first refusal, while other groups are still in the queue.
 #[test]
 fn refused_kinds_of_writes_lose_nothing() {
     let everything = "medium=file transactions=8 moves=24 workers=2 all_moves=1 crashes=2 kills=1";
@@ -263,7 +266,7 @@ fn refused_kinds_of_writes_lose_nothing() {
     }
 }
 
-/// A partitioned heap image, with few partitions and one per page: every crash between them.
+/// A partitioned heap image, with few partitions and with one per page, and crashes between them.
 #[test]
 fn partitioned_heap_image_survives_random_crashes() {
     for partitions in [2, 16] {
@@ -275,7 +278,7 @@ fn partitioned_heap_image_survives_random_crashes() {
     }
 }
 
-/// Background steps that are not taken: groups are in flight when the power fails, and the last of
+/// Background steps that are not taken leave groups in flight when the power fails, so the last of
 /// several transactions are lost.
 #[test]
 fn crash_may_lose_the_last_of_several_groups() {

@@ -1,9 +1,9 @@
-//! The signal that the allocation at open is for: without it, a store into a hole of a mapped file
-//! on a full disk ends the process.
+//! Sparse mapped pools on a full disk: opening must allocate the holes. Without that allocation a
+//! store into a hole raises SIGBUS, which ends the process.
 //!
-//! The full disk is a small file system in memory, mounted where only a child sees it. It takes
-//! root, or a kernel that lets any user be root in a namespace. Elsewhere a line on the standard
-//! error says that the test is skipped.
+//! The full disk is a small tmpfs in a mount namespace of the child. A mount needs root, or a
+//! kernel that allows unprivileged user namespaces. Without either, the test prints on standard
+//! error that it is skipped.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,18 +19,22 @@ use medium::mutants::{Mutant, plant};
 
 const NAME: &str = "mapped_hole_without_allocation_is_a_sigbus";
 
-/// Set in a child, to its small disk; and to the bug that is planted there.
+/// Set in the child process: its small disk.
 const DISK: &str = "LASTWORD_TEST_SMALL_DISK";
+
+/// Set in the child process, if it runs with an injected bug: the bug's name.
 const BUG: &str = "LASTWORD_TEST_BUG";
 
 const MOUNT: &str = "mount -t tmpfs -o size=8m lastword \"$0\"";
 const BLOCK: usize = 4096;
 
-/// `SIGBUS`.
+/// Number of the signal SIGBUS.
 const BUS: i32 = 7;
 
-/// What the child prints.
+/// Line that the child prints if the pool does not open.
 const REFUSED: &str = "the pool is refused";
+
+/// Line that the child prints once the pool is open.
 const OPENED: &str = "the pool is open";
 
 /// Replaces a file by a copy without its blocks of zeros.
@@ -46,7 +50,7 @@ fn copy_sparse(path: &Path) {
     }
 }
 
-/// Takes all room that is left.
+/// Fills the disk with one file.
 fn fill(disk: &Path) {
     let mut filler = File::create(disk.join("filler")).unwrap();
     let error = std::iter::repeat_with(|| filler.write_all(&[1; BLOCK])).find_map(Result::err);
@@ -100,7 +104,7 @@ fn mapped_hole_without_allocation_is_a_sigbus() {
         mounted.is_ok_and(|output| output.status.success())
     };
     let Some(flags) = ["-m", "-Urm"].into_iter().find(works) else {
-        // Past the capture of the test's output: `.ci/run` lists these lines.
+        // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these lines.
         let _ = writeln!(std::io::stderr(), "skipped: {NAME}: no file system can be mounted");
         return;
     };

@@ -1,8 +1,8 @@
 //! Executions that once violated a promise, run again without a violation.
 //!
-//! A trace belongs to the program that it was found with: the meaning of its choices changes with
-//! the program. It then selects an execution near the one that failed.
-#![allow(clippy::unwrap_used, reason = "a test fails best by its panic message")]
+//! A trace belongs to the program version that produced it, because the meaning of its choices
+//! changes with the code. In later versions it selects an execution near the failing one.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn fixed_bugs_stay_fixed() {
     }
 }
 
-/// The failing execution may have moved: explore those near it too.
+/// The failing execution may have moved, so executions near it are explored too.
 #[test]
 fn cases_of_fixed_bugs_hold() {
     for (name, trace) in traces() {

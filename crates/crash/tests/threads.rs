@@ -1,7 +1,9 @@
 //! Real threads: workers append to lists concurrently, with the pool's own background threads, and
-//! the power fails in any of them. The reads before must be strictly serializable, or as isolated
-//! as the design promises. The state afterwards must be a prefix with every acknowledged
-//! transaction; the next boot continues from it.
+//! the power fails in any of them.
+//!
+//! The reads before the failure must be strictly serializable, or as isolated as the design
+//! promises. The state afterwards must be a prefix with every acknowledged transaction. The next
+//! boot continues from it.
 //!
 //! The seed decides when the power fails and which content survives. The operating system schedules
 //! the threads, so a seed does not replay a run. A failure is analysed by the printed history. The
@@ -40,7 +42,8 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// A crash at one of so many points; its content survives not at all, completely, or mixed.
+/// A power failure at one of many points. The uncertain content survives not at all, completely or
+/// in part.
 struct Chance {
     random: Xoshiro256PlusPlus,
     crash_in: u32,
@@ -74,7 +77,7 @@ struct Setup {
     shown_by_groups: bool,
 }
 
-/// The groups: transactions that are combined, whether they are compressed, threads.
+/// Options of groups: combined transactions, compression, persist threads.
 type Groups = (u64, bool, usize);
 
 const GROUPS: [Groups; 4] = [(0, false, 1), (0, false, 2), (3, true, 2), (50, false, 3)];
@@ -177,7 +180,7 @@ impl<D: Design> Boot<'_, D> {
         }
     }
 
-    /// Runs all workers until the end or the power failure; returns their transactions.
+    /// Runs all workers until the end or the power failure. Returns their transactions.
     fn live<S: Appends>(self) -> Vec<Done> {
         std::thread::scope(|scope| {
             for number in 0..WORKERS {
@@ -208,8 +211,8 @@ fn lists<D: Design, S: Appends>(pool: &Pool<D>, root: u64) -> Lists {
     (0..LISTS).map(list).collect()
 }
 
-/// Makes the history for the checker: first the initial state as one transaction, then the returned
-/// transactions, and those others whose commit is visible.
+/// Makes the history for the checker: the initial state as one transaction, then the transactions
+/// that returned and those whose commit is visible.
 fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
     let appends = base.iter().flat_map(|(&key, list)| list.iter().map(move |&value| (key, value)));
     let base = Transaction { appends: appends.collect(), ..Transaction::default() };
@@ -224,7 +227,7 @@ fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
     (History { transactions, last }, acknowledged)
 }
 
-/// Runs boots, each ended by a power failure; the last opening only reads.
+/// Runs boots, each ended by a power failure. The last open only reads.
 fn run<D: Design, S: Appends>(setup: Setup, seed: u64, seen: &mut Seen) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (crash_in, temper) = (4 << random.random_range(0..7), random.random_range(0..3));
@@ -349,7 +352,8 @@ fn undo_threads_lose_only_uncommitted_transactions() {
     }
 }
 
-/// Undo writes in place until an abort restores the old values: others see all of them or none.
+/// `undo` writes in place until an abort restores the old values. Other transactions must see no
+/// state in between.
 #[test]
 fn abort_interrupted_by_power_failure_leaves_no_partial_state() {
     let setup = Setup {

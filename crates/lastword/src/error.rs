@@ -1,4 +1,4 @@
-//! Errors of a pool: what failed, on which file, and what to do about it.
+//! Errors of a pool: the failed operation, its file, the reason and the remedy.
 
 pub(crate) mod commands;
 mod limit;

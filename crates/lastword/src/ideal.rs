@@ -5,8 +5,8 @@
 //! Such a pool exists only in its shadow: no file holds a transaction that has left the log. Three
 //! rules follow:
 //! - It runs on [`Medium::Emulated`] alone, with a shadow that never rereads the heap image.
-//! - Its superblock names a design that no program opens, from its first transaction on and
-//!   whatever way it is closed.
+//! - Its superblock names a design that no program opens. The name is durable before the first
+//!   transaction and stays, however the pool is closed.
 //! - It is never marked as cleanly shut down.
 
 use medium::{Counts, HomeMedium};

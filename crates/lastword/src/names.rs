@@ -70,7 +70,8 @@ impl Names {
         let files = files.filter_map(|file| {
             // A relative path changes its meaning with the working directory.
             let path = std::path::absolute(file.path()).ok()?;
-            // Skip a file system whose numbers call the file another one from the start.
+            // Skip a file whose name does not lead to it even now: the file system has no stable
+            // inode numbers, so every later check would report a loss.
             file.lost(&path).0.is_none().then(|| (Arc::clone(file), path))
         });
         let files = files.collect();

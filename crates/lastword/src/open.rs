@@ -46,7 +46,7 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 ///                 break ticket;
 ///             }
 ///         }
-///         // A conflict, or what `commit` says is wrong.
+///         // A conflict: begin again.
 ///         Err(_) => drop(open.abort()?),
 ///     }
 /// };

@@ -1,4 +1,4 @@
-//! The pipeline of one pool: persist and reproduce, put together, and waiting for them.
+//! The pipeline of one pool: its persist and reproduce steps, and waits for their results.
 //!
 //! The designs run transactions in the foreground and hand redo records to the pipeline. Background
 //! threads and waiting workers drive its steps.

@@ -432,7 +432,7 @@ impl<D: Design> Pool<D> {
         if self.shape.is_forked() {
             return; // `drop` leaves the parent's files alone
         }
-        // Kept workers do not leave: closing one may make a group durable.
+        // Drop the idle workers without unregistering them, which could make a group durable.
         drop(self.kept.take_all());
         self.design.take().expect("a pool has its design until it is dropped").abandon();
     }

@@ -39,9 +39,11 @@ pub(crate) fn pause(spins: u64) {
     (0..spins).for_each(|_| spin_loop());
 }
 
-/// Backs off between two checks of another thread's progress. Spins, then yields, then sleeps as
-/// long as it has slept so far, at most half a millisecond. So a wait ends at most half as late
-/// again as it could, and a long one takes hardly any processor time.
+/// Backs off between two checks of another thread's progress.
+///
+/// It spins, then yields, then sleeps for times that double from 16 us to half a millisecond. A
+/// wait therefore ends at most half a millisecond late, and a long wait takes little processor
+/// time.
 pub(crate) fn rest(look: u32) {
     const SPINS: u32 = 64;
     const YIELDS: u32 = 32;

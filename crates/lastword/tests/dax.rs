@@ -1,8 +1,11 @@
-//! Pools in persistent memory, and pools that were to be there and are not.
+//! Pools in persistent memory, and refusals where a file system has none.
 //!
-//! `LASTWORD_DAX_DIR` names a directory of a file system that is mounted with `-o dax`, and
-//! `LASTWORD_NO_DAX_DIRS` others, separated by colons, on file systems that are not. Without them
-//! these tests say that they are skipped; the guest of `tests/dax` has both.
+//! | variable | value |
+//! |---|---|
+//! | `LASTWORD_DAX_DIR` | a directory of a file system mounted with `-o dax` |
+//! | `LASTWORD_NO_DAX_DIRS` | directories of other file systems, separated by colons |
+//!
+//! A test whose variable is unset prints that it is skipped. The guest of `tests/dax` sets both.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsString;
@@ -23,19 +26,19 @@ fn options() -> Options {
 fn given(name: &str) -> Option<OsString> {
     let given = std::env::var_os(name);
     if given.is_none() {
-        // Past the capture of the test's output: `.ci/run` lists these lines.
+        // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these lines.
         let _ =
             writeln!(std::io::stderr(), "skipped: dax: {name} is not set; tests/dax/run sets it");
     }
     given
 }
 
-/// A directory in persistent memory that is gone afterwards.
+/// A temporary directory in persistent memory.
 fn persistent_memory() -> Option<TempDir> {
     given("LASTWORD_DAX_DIR").map(|dir| tempfile::tempdir_in(dir).unwrap())
 }
 
-/// Directories elsewhere that are gone afterwards.
+/// Temporary directories on file systems without persistent memory.
 fn elsewhere() -> Vec<TempDir> {
     let dirs = given("LASTWORD_NO_DAX_DIRS").unwrap_or_default();
     let dirs = std::env::split_paths(&dirs).filter(|dir| !dir.as_os_str().is_empty());
@@ -46,7 +49,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Expects that persistent memory was asked for in vain, for the reason that the kernel gives.
+/// Expects `NoDax` for this path, with the kernel's EOPNOTSUPP as its source.
 fn assert_no_dax(result: Result<Pool, Error>, path: &Path) {
     const EOPNOTSUPP: i32 = 95;
     match result.expect_err("there is no persistent memory") {
@@ -59,7 +62,7 @@ fn assert_no_dax(result: Result<Pool, Error>, path: &Path) {
 }
 
 #[test]
-fn a_pool_in_persistent_memory_is_on_dax_without_being_asked() {
+fn pool_in_persistent_memory_uses_dax_by_default() {
     let Some(dir) = persistent_memory() else { return };
     let path = dir.path().join("test.pool");
     let pool = Pool::create(&path, options()).unwrap();
@@ -69,18 +72,18 @@ fn a_pool_in_persistent_memory_is_on_dax_without_being_asked() {
     assert_eq!((info.medium, info.log_path), (Some(Medium::Dax), None));
     assert!(info.survives_power_loss, "{info:?}");
     pool.close().unwrap();
-    assert_eq!(files(dir.path()), std::slice::from_ref(&path), "the log is in the pool's own file");
+    assert_eq!(files(dir.path()), std::slice::from_ref(&path), "a DAX pool has no log file");
     let inspected = lastword::inspect(&path).unwrap();
     assert_eq!(inspected.medium, Some(Medium::Dax));
     assert!(inspected.survives_power_loss && inspected.clean, "{inspected:?}");
-    // By name it can be on another medium; a file there keeps what files keep.
+    // A medium that is named overrides the default.
     let file = dir.path().join("file.pool");
     let pool = Pool::create(&file, options().medium(Medium::File)).unwrap();
     assert_eq!(pool.info().medium, Some(Medium::File));
 }
 
 #[test]
-fn where_there_is_no_persistent_memory_dax_is_refused_and_leaves_nothing() {
+fn dax_without_persistent_memory_leaves_no_file() {
     for dir in elsewhere() {
         let path = dir.path().join("test.pool");
         assert_no_dax(Pool::create(&path, options().medium(Medium::Dax)), &path);
@@ -91,7 +94,7 @@ fn where_there_is_no_persistent_memory_dax_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_pool_copied_out_of_persistent_memory_is_refused_until_another_medium_is_named() {
+fn pool_copied_from_dax_needs_named_medium() {
     let Some(dir) = persistent_memory() else { return };
     let path = dir.path().join("test.pool");
     let pool = Pool::create(&path, options()).unwrap();
@@ -104,13 +107,14 @@ fn a_pool_copied_out_of_persistent_memory_is_refused_until_another_medium_is_nam
         tx.set_root_ptr(cell)
     });
     wrote.unwrap().ticket.wait().unwrap();
-    pool.abandon(); // so that whoever opens it has to recover
+    // Without a clean shutdown, opening the copy has to recover it.
+    pool.abandon();
     let whole = fs::read(&path).unwrap();
     for dir in elsewhere() {
         let copy = dir.path().join("copy.pool");
         fs::write(&copy, &whole).unwrap();
         assert_no_dax(Pool::open(&copy, options()), &copy);
-        assert!(fs::read(&copy).unwrap() == whole, "a refused pool is left as it was");
+        assert!(fs::read(&copy).unwrap() == whole, "a refused open changed the file");
         let cached = options().medium(Medium::PersistentCache);
         let pool = Pool::open(&copy, cached).unwrap();
         assert!(!pool.info().survives_power_loss);
@@ -118,7 +122,7 @@ fn a_pool_copied_out_of_persistent_memory_is_refused_until_another_medium_is_nam
     }
 }
 
-/// Runs a workload in persistent memory, abandons the pool, recovers and checks it.
+/// Runs a workload in persistent memory, abandons the pool, then recovers and checks it.
 fn survives(kind: Kind, path: &Path, options: &Options) {
     let parameters = workloads::Options { scale: 0.002, workers: 2, ..Default::default() };
     let options = options.clone().bytes(kind.heap_bytes(&parameters));
@@ -146,12 +150,12 @@ fn survives(kind: Kind, path: &Path, options: &Options) {
     assert_eq!(
         lastword::check(path).unwrap().sound().unwrap().usage,
         checked.usage,
-        "recovery leaks nothing"
+        "recovery leaks objects"
     );
     fs::remove_file(path).unwrap();
 }
 
-/// Two workers at a time; answers each one's client after its last transaction.
+/// Runs two workers concurrently. Returns each worker's client as of its last transaction.
 fn run_two(pool: &Pool, workload: &AnyWorkload) -> Vec<AnyClient> {
     let run = |index| {
         let mut worker = pool.worker().unwrap();
@@ -170,7 +174,7 @@ fn run_two(pool: &Pool, workload: &AnyWorkload) -> Vec<AnyClient> {
 }
 
 #[test]
-fn every_workload_survives_in_persistent_memory() {
+fn every_workload_recovers_in_persistent_memory() {
     let Some(dir) = persistent_memory() else { return };
     let path = dir.path().join("test.pool");
     for kind in Kind::all() {

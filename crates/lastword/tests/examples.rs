@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples `bank` and `world` keep the promises of their documentation.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../examples/bank.rs"]
@@ -15,21 +15,21 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[test]
-fn the_ledger_keeps_what_it_acknowledged_and_goes_on() {
+fn bank_example_keeps_acknowledged_transfers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bank.pool");
     let mut before = 0;
     for _ in 0..2 {
         let shown = bank::run(&path).unwrap();
         assert_eq!(shown.before, before);
-        assert!(shown.acknowledged > 0 && shown.declined > 0, "both were seen");
+        assert!(shown.acknowledged > 0 && shown.declined > 0, "the run had both outcomes");
         assert!(shown.recovered >= before + shown.acknowledged);
         before = shown.recovered;
     }
 }
 
 #[test]
-fn a_world_goes_on_from_its_last_tick() {
+fn world_example_resumes_at_last_tick() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("world.pool");
     let mut tick = 0;
@@ -42,16 +42,16 @@ fn a_world_goes_on_from_its_last_tick() {
     }
 }
 
-/// Set for the child process: the pool that it plays in until it is killed.
+/// Set for the child process: the path of the pool in which it plays until it is killed.
 const WORLD: &str = "LASTWORD_TEST_WORLD";
-const KILLED: &str = "a_world_that_is_killed_goes_on_from_a_whole_tick_not_before_the_saved_one";
+const KILLED: &str = "killed_world_example_resumes_after_saved_tick";
 
 #[test]
-fn a_world_that_is_killed_goes_on_from_a_whole_tick_not_before_the_saved_one() {
+fn killed_world_example_resumes_after_saved_tick() {
     if let Some(path) = std::env::var_os(WORLD) {
         let pool = world::open(&PathBuf::from(path)).unwrap();
-        let tell = |saved: world::Saved| println!("saved {}", saved.tick);
-        return world::play(&pool, u64::MAX, Duration::ZERO, tell).unwrap();
+        let report = |saved: world::Saved| println!("saved {}", saved.tick);
+        return world::play(&pool, u64::MAX, Duration::ZERO, report).unwrap();
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("world.pool");
@@ -65,10 +65,11 @@ fn a_world_that_is_killed_goes_on_from_a_whole_tick_not_before_the_saved_one() {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let mut saved = lines.filter_map(|line| line.rsplit_once("saved ")?.1.parse::<u64>().ok());
-        // The pipe is held until the child is gone: a closed one would end it in good order.
-        let last = saved.by_ref().take(saves).last().expect("it plays until it is killed");
+        // The pipe stays open until the child is dead. A closed pipe would make `println!` panic,
+        // and the child would unwind instead of dying by the signal.
+        let last = saved.by_ref().take(saves).last().expect("the child saved no tick");
         child.kill().unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(9), "killed, not closed");
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "the child was not killed");
         drop(saved);
         let pool = world::open(&path).unwrap();
         let tick = world::check(&pool).unwrap();

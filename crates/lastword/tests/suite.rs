@@ -1,5 +1,11 @@
-//! Every design on every medium and transactional memory: the collections against the standard
-//! library's, and every workload's consistency, with several workers, before and after a recovery.
+//! Tests that run on every design, medium and transactional memory.
+//!
+//! | suite | checks |
+//! |---|---|
+//! | `Models` | the collections against those of the standard library |
+//! | `Consistency` | every workload's invariants, with several workers, before and after recovery |
+//! | `UseAfterFree` | writes to freed objects |
+//! | [`forgotten`] | transactions and workers that a program forgets |
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "suite/forgotten.rs"]
@@ -16,7 +22,7 @@ use lastword::{
 };
 use workloads::{AnyClient, AnyWorkload, Kind};
 
-/// What opening the pool would show, if it is sound.
+/// Checks a pool without changing it and expects that it is sound.
 fn checked(path: &Path) -> Result<lastword::Checked, lastword::Error> {
     lastword::check(path)?.sound()
 }
@@ -28,7 +34,7 @@ fn options() -> Options {
     Options::new().bytes(16 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
 }
 
-/// Every way to run a transaction; `suite` is one test of them all.
+/// Runs `suite` on every combination of design, medium, transactional memory and durability.
 fn every_design(suite: &impl Suite) {
     let volatile = Durability::Async;
     suite.run::<Plain>(options(), volatile);
@@ -42,7 +48,7 @@ fn every_design(suite: &impl Suite) {
             suite.run::<Decoupled<Stm>>(options.clone(), durability);
             suite.run::<Decoupled<Serial>>(options.background(false), durability);
         }
-        // Durable on return, whatever is asked for.
+        // These commits are durable when they return, in both durability modes.
         suite.run::<Undo>(options.clone(), Durability::Async);
         suite.run::<Redo>(options.clone(), Durability::Async);
         suite.run::<Snapshot>(options, Durability::Async);
@@ -51,7 +57,7 @@ fn every_design(suite: &impl Suite) {
     paged(suite);
 }
 
-/// Shadows of 64 pages, and of 1 MiB.
+/// Runs `suite` with shadows smaller than the heap: 64 pages and 1 MiB.
 fn paged(suite: &impl Suite) {
     let durability = Durability::Async;
     for (options, pages) in [(options(), 64), (options().medium(EMULATED), 256)] {
@@ -78,7 +84,10 @@ impl Suite for Models {
     }
 }
 
-/// What a transaction has freed it cannot write any more, wherever the design keeps its writes.
+/// A write to an object that its own transaction freed is an error.
+///
+/// The designs keep a transaction's writes in different places: in the heap, in the shadow, in a
+/// write set. Each of them must notice that the allocation ended.
 struct UseAfterFree;
 
 impl Suite for UseAfterFree {
@@ -90,7 +99,8 @@ impl Suite for UseAfterFree {
         let pool = Pool::<D>::create_as(dir.path().join("pool"), options).unwrap();
         let array = pool.run(|tx| Array::<[u64; 32]>::create(tx, 300)).unwrap().value;
         let mut worker = pool.worker().unwrap();
-        // From here on the array is known by its head, and no header of its blocks is read.
+        // This write caches the array's head: later accesses read no block header, so the block
+        // header cannot be the check that refuses the write below.
         let _ = worker.run(|tx| tx.set(array.at(299)?, [1; 32])).unwrap();
         let written = worker.run(|tx| {
             array.free(tx)?;
@@ -111,16 +121,16 @@ fn models(worker: &mut Erased<'_, Error>, seed: u64, operations: usize) -> Resul
 }
 
 #[test]
-fn what_a_transaction_has_freed_it_cannot_write_on_any_design() {
+fn use_after_free_is_bad_pointer_on_every_design() {
     every_design(&UseAfterFree);
 }
 
 #[test]
-fn collections_behave_like_the_standard_ones_on_every_design() {
+fn collections_match_std_on_every_design() {
     every_design(&Models);
 }
 
-/// A workload that runs on every design.
+/// One workload, run and checked on every design.
 struct Consistency(Kind);
 
 impl Suite for Consistency {
@@ -130,7 +140,7 @@ impl Suite for Consistency {
         let path = dir.path().join("pool");
         let workers = D::WORKERS_MAX.min(3);
         let parameters = workloads::Options { scale: SCALE, workers, ..Default::default() };
-        // Loading writes a slot full, where each worker has one.
+        // In designs with one log slot per worker, loading is one transaction that fills a slot.
         let slots = [Undo::NAME, Redo::NAME, Snapshot::NAME].contains(&D::NAME);
         let log_bytes = if slots { 16 << 20 } else { 256 << 10 };
         let options = options.bytes(kind.heap_bytes(&parameters)).log_bytes(log_bytes);
@@ -144,7 +154,7 @@ impl Suite for Consistency {
         if D::DURABLE {
             pool.flush().unwrap();
             let durable = pool.durable_id();
-            // Further transactions, of which a crash takes whatever is not durable by then.
+            // `abandon` may lose any of these: no flush follows them.
             run_workers(&pool, &workload, workers, 2, transactions);
             pool.abandon();
             recovered::<D>(*kind, &path, &options, &ran, durable);
@@ -152,7 +162,6 @@ impl Suite for Consistency {
     }
 }
 
-/// Runs a transaction.
 fn transact<D: Design>(
     worker: &mut Worker<'_, D>,
     reads_only: bool,
@@ -165,7 +174,7 @@ fn transact<D: Design>(
     done.map(drop)
 }
 
-/// Runs the client's transaction, which does what the workload says of it.
+/// Runs the client's transaction and expects the outcome that the workload predicts.
 fn run_one<D: Design>(worker: &mut Worker<'_, D>, workload: &AnyWorkload, client: &AnyClient) {
     if workload.gives_up(client) && !D::ROLLS_BACK {
         return;
@@ -178,7 +187,7 @@ fn run_one<D: Design>(worker: &mut Worker<'_, D>, workload: &AnyWorkload, client
     }
 }
 
-/// Runs some workers; answers each one's client after its last transaction.
+/// Runs `workers` threads. Returns each thread's client as of its last transaction.
 fn run_workers<D: Design>(
     pool: &Pool<D>,
     workload: &AnyWorkload,
@@ -232,11 +241,11 @@ fn recovered<D: Design>(
     let shown = checked(path).unwrap();
     assert!(shown.needs_recovery && shown.durable_id >= durable);
     let pool = Pool::<D>::open_as(path, options.clone()).unwrap();
-    assert!(pool.committed_id() == shown.durable_id, "opening shows what the check said");
+    assert!(pool.committed_id() == shown.durable_id, "recovery and check disagree");
     let workload = kind.open(&mut Erased::any(&mut pool.worker().unwrap())).unwrap();
     check(&pool, &workload.expect("the workload is in the pool"), ran);
     pool.close().unwrap();
-    assert_eq!(checked(path).unwrap().usage, shown.usage, "recovery leaks nothing");
+    assert_eq!(checked(path).unwrap().usage, shown.usage, "recovery leaks objects");
 }
 
 #[test]
@@ -244,9 +253,9 @@ fn every_workload_is_consistent_on_every_design() {
     Kind::all().for_each(|kind| every_design(&Consistency(kind)));
 }
 
-/// The same random transactions on two memories, one after the other: the heaps are equal.
+/// The same seeded transactions leave equal heaps in both memories.
 #[test]
-fn one_memory_does_what_the_other_does() {
+fn stm_and_serial_produce_equal_heaps() {
     fn heap<T: Tm>() -> Vec<u64> {
         let pool = Pool::<Volatile<T>>::create_as("", options()).unwrap();
         let parameters = workloads::Options { scale: SCALE, ..Default::default() };

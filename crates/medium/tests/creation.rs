@@ -1,4 +1,4 @@
-//! Obstacles to a new file: names, directories and locks. A failed creation leaves nothing.
+//! Obstacles to a new file: names, directories and locks. A failed creation leaves no file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -78,7 +78,7 @@ fn set(dir: &Path, flags: IFlags) -> rustix::io::Result<()> {
     rustix::fs::ioctl_setflags(&dir, (before - settable) | flags)
 }
 
-/// A directory with attributes, which it loses in the end: else it could not be removed.
+/// A directory with attributes. Dropping it clears them, because they prevent its removal.
 struct Fixed<'d>(&'d Path);
 
 impl Drop for Fixed<'_> {

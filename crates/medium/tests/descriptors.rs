@@ -1,6 +1,6 @@
-//! Descriptors that a pool's files must not have: standard input, output and errors.
+//! Descriptors that a pool's files must not get: those of standard input, output and error.
 //!
-//! A test closes descriptor 0 of its process, so this is one test in a process of its own.
+//! The test closes descriptor 0 of its process, so it is a program of its own.
 
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -17,7 +17,7 @@ fn standard_input() -> Option<std::path::PathBuf> {
 #[test]
 fn files_and_queues_leave_standard_input_closed() {
     if !Path::new("/proc/self/fd").is_dir() {
-        // Past the capture of the test's output: `.ci/run` lists these lines.
+        // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these lines.
         let reason = "only /proc shows which descriptors are open";
         let _ = writeln!(std::io::stderr(), "skipped: standard_input: {reason}");
         return;

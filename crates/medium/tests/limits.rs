@@ -1,6 +1,7 @@
-//! Log in a file under process limits; each test runs in a process of its own. It is separate from
-//! the unit tests, because a process that is just starting has a copy of every descriptor of its
-//! parent, and with it every lock.
+//! Log in a file under process limits. Each test runs in a child process.
+//!
+//! These tests are a program of their own. A child that is just starting has a copy of each of its
+//! parent's descriptors and locks, which would disturb the unit tests.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +10,7 @@ use std::path::Path;
 use medium::sync::{Arc, Mutex, lock};
 use medium::{Buffer, Error, FileLog, LogMedium, LogPath, PoolFile, Prewrite, ReadLog};
 
-/// Set in a child, to its pool.
+/// Set in the child process: its pool.
 const CHILD: &str = "LASTWORD_TEST_CHILD";
 
 const BYTES: u64 = 256 << 10;
@@ -23,7 +24,7 @@ const PATHS: [LogPath; 4] = [
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Runs a test in a child, alone and under limits of the shell's.
+/// Runs a single test in a child process, under limits that the shell sets.
 fn in_child(test: &str, limits: &str, pool: &Path) {
     let output = std::process::Command::new("sh")
         .args(["-c", &format!("{limits}; exec \"$0\" --exact {test}")])
@@ -43,7 +44,7 @@ fn failed_group_lets_earlier_groups_through() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         PoolFile::create(&path, BYTES, Prewrite::Zeros).unwrap().publish().unwrap();
-        // Writes end at the limit; the signal that goes with it would end the process.
+        // A write above the limit raises SIGXFSZ, whose default action ends the process.
         return in_child(NAME, "trap '' XFSZ; ulimit -f 128", &path);
     };
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current.unwrap();
@@ -99,7 +100,7 @@ fn descriptor_limit_falls_back_to_blocking_path() {
     assert_eq!(PATHS.map(open), free);
 }
 
-/// A process that may start no thread: io_uring finds no worker for a write that has to wait.
+/// In a process that may start no thread, io_uring finds no worker for a write that has to wait.
 #[test]
 fn queue_without_worker_falls_back_to_blocking_writes() {
     const NAME: &str = "queue_without_worker_falls_back_to_blocking_writes";
@@ -108,7 +109,7 @@ fn queue_without_worker_falls_back_to_blocking_writes() {
         return in_child(NAME, "true", Path::new("a pool of its own"));
     }
     let dir = tempfile::tempdir().unwrap();
-    // Its blocks are not written yet, so that writes past the page cache have to wait too.
+    // The file's blocks are not written yet, so that direct writes have to wait too.
     let file = PoolFile::create(dir.path().join("pool"), BYTES, Prewrite::No).unwrap();
     let file = Arc::new(file);
     let logs = PATHS.map(|path| FileLog::with_path(file.clone(), 0, BYTES, path).unwrap());
@@ -139,15 +140,15 @@ fn queue_without_worker_falls_back_to_blocking_writes() {
     assert!(!logs[1].path().io_uring);
 }
 
-/// From here on this process, or where root runs it this thread, can start no thread.
+/// Takes the right to start threads from this process, or from this thread if root runs it.
 fn without_threads() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     setrlimit(Resource::Nproc, Rlimit { current: Some(0), maximum: Some(0) })
         .expect("a limit can be lowered");
     if rustix::process::geteuid().is_root() {
         // The limit does not bind root. Open descriptors stay open.
-        let nobody = rustix::process::Uid::from_raw(65534);
-        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root can become nobody");
+        let user = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(user, user, user).expect("root can become any user");
     }
     assert!(std::thread::Builder::new().spawn(|| ()).is_err());
 }

@@ -1,4 +1,4 @@
-//! The program, run in a directory of its own.
+//! Fixture that runs the program in a temporary directory.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use std::path::PathBuf;
@@ -7,10 +7,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The program.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lastword");
 
-/// A directory that is gone afterwards.
+/// A temporary directory in which the program runs.
 pub(crate) struct Room(TempDir);
 
 impl Room {
@@ -22,7 +21,7 @@ impl Room {
         self.0.path().join(name)
     }
 
-    /// Names of the files here.
+    /// Returns the names of the files in the directory, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<String> =
@@ -31,30 +30,29 @@ impl Room {
         names
     }
 
-    /// The program, about to be run here.
+    /// Returns a command that runs the program in the directory.
     pub(crate) fn program(&self) -> Command {
         let mut program = Command::new(PROGRAM);
         program.current_dir(self.0.path());
         program
     }
 
-    /// Runs the program here.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.program().args(arguments).output().unwrap()
     }
 
-    /// Runs it and expects this exit code; answers what it printed on stdout.
+    /// Runs the program and expects this exit code. Returns its standard output.
     pub(crate) fn expect(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
-        // Nothing to complain about, or a word about what.
+        // A success prints no error, and a failure prints at least one.
         assert_eq!(code == 0, complaints(&stderr).is_empty(), "{arguments:?}\n{stderr}");
         assert!(!stderr.contains("panicked"), "{stderr}");
         stdout
     }
 
-    /// Runs it, expects this exit code and one line of error with these words in it.
+    /// Runs the program and expects exit code 2 and an error that contains `words`.
     pub(crate) fn refuse(&self, words: &str, arguments: &[&str]) {
         let output = self.run(arguments);
         let stderr = text(&output.stderr);
@@ -63,26 +61,26 @@ impl Room {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 
-    /// Runs it, expects this exit code and an object on stdout.
+    /// Runs the program and expects this exit code. Returns its JSON output.
     pub(crate) fn json(&self, code: i32, arguments: &[&str]) -> Value {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--format", "json"]).collect();
         serde_json::from_str(&self.expect(code, &arguments)).unwrap()
     }
 }
 
-/// The keys of an object, sorted.
+/// Returns the keys of an object, sorted.
 pub(crate) fn keys(object: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
 }
 
-/// These arguments and those.
+/// Concatenates two lists of arguments.
 pub(crate) fn with<'a>(arguments: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     arguments.iter().chain(more).copied().collect()
 }
 
-/// What was printed on stderr but for how far it is, as in `37 of 172 points, 12 min`.
+/// Returns standard error without progress lines, such as `37 of 172 points, 12 min`.
 pub(crate) fn complaints(stderr: &str) -> String {
     let is_progress = |line: &str| {
         let mut words = line.split(' ');

@@ -1,22 +1,25 @@
-//! Cuts the power of a block device at many moments, and looks whether what was acknowledged is
-//! there.
+//! Cuts the power of a recorded block device at many moments and verifies that acknowledged
+//! transactions survive.
 //!
 //! ```text
 //!   bank on `file` -> ext4 -> dm-log-writes -> a device
 //!   acknowledged transfers ---- marks ---'---> a log of every write and flush, in order
 //!
-//!   a cut: the log up to some entry -> another device -> mount (journal), check, open, look
+//!   a cut: the log up to some entry -> another device -> mount (journal), check, open, verify
 //! ```
 //!
-//! A mark stands in the log behind everything that was durable when it was made, so what it says
-//! was acknowledged must be found in every cut behind it.
+//! A mark follows every write that was durable when the mark was made. So every transfer that the
+//! mark reports as acknowledged must be present after any later cut.
 //!
-//! `LASTWORD_POWER_DEVICES` names the three devices, separated by colons: their contents are lost.
-//! Without it the test says that it is skipped; the guest of `tests/dax` has them.
-//! `LASTWORD_SEED` repeats its choices of cuts, for as far as the kernel's order repeats.
+//! | variable | meaning |
+//! |---|---|
+//! | `LASTWORD_POWER_DEVICES` | three devices, separated by colons, whose contents are lost |
+//! | `LASTWORD_SEED` | seed of the cuts, which repeat if the kernel's order of writes does |
+//!
+//! Without devices the test prints that it is skipped. The guest of `tests/dax` has them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[allow(dead_code, reason = "the writer is killed by this test's own hand")]
+#[allow(dead_code, reason = "this test kills the writer itself")]
 #[path = "../../src/kill_round.rs"]
 mod kill_round;
 mod trace;
@@ -36,27 +39,27 @@ use tempfile::TempDir;
 use trace::{Image, Trace};
 use workloads::Kind;
 
-/// Of the file system.
+/// Size of the file system.
 const DEVICE_BYTES: usize = 56 << 20;
 
-/// Small: it goes round many times.
+/// Size of the log, so small that it wraps often.
 const LOG_BYTES: u64 = 256 << 10;
 
-/// What the writer runs.
+/// Returns the writer's workload.
 fn bank() -> Kind {
     Kind::by_name("bank").unwrap()
 }
 
-/// Marks that are made while the writer runs.
+/// Number of marks that are made while the writer runs.
 const MARKS: usize = 40;
 
-/// Cuts of one writer's trace.
+/// Number of cuts of one writer's trace.
 const CUTS: usize = 24;
 
-/// The device-mapper's name of what is written to.
+/// Name of the recorded device in the device mapper.
 const NAME: &str = "lastword-power";
 
-/// The mark behind which the pool is there.
+/// Mark that follows the pool's creation.
 const READY: &str = "ready";
 
 fn seed() -> u64 {
@@ -67,14 +70,14 @@ fn seed() -> u64 {
     seed
 }
 
-/// Runs a program of the system, which must succeed.
+/// Runs a system program and expects its success.
 fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {stderr}");
 }
 
-/// A mounted file system, until it is dropped.
+/// A mounted file system. Dropping it unmounts.
 struct Mounted {
     dir: TempDir,
 }
@@ -97,7 +100,6 @@ impl Drop for Mounted {
     }
 }
 
-/// The three devices.
 struct Devices {
     data: String,
     log: String,
@@ -107,7 +109,7 @@ struct Devices {
 impl Devices {
     fn given() -> Option<Devices> {
         let Ok(given) = std::env::var("LASTWORD_POWER_DEVICES") else {
-            // Past the capture of the test's output: `.ci/run` lists these lines.
+            // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these.
             let reason = "LASTWORD_POWER_DEVICES is not set; tests/dax/run sets it";
             let _ = writeln!(std::io::stderr(), "skipped: power cuts: {reason}");
             return None;
@@ -117,7 +119,7 @@ impl Devices {
         Some(Devices { data: next(), log: next(), cut: next() })
     }
 
-    /// Runs a writer over a device whose writes are recorded; answers the record.
+    /// Runs a writer on the recorded device and returns the trace of its writes.
     fn record(&self, durability: &str) -> Trace {
         let table = format!("0 {} log-writes {} {}", DEVICE_BYTES / 512, self.data, self.log);
         run("dmsetup", &["create", NAME, "--noudevsync", "--table", &table]);
@@ -139,7 +141,8 @@ impl Devices {
         Trace::read(Path::new(&self.log)).unwrap()
     }
 
-    /// What is found after a power cut that left this image, by who knows of each of these.
+    /// Recovers the pool after a power cut that left this image. Verifies it against each of two
+    /// states of the writer and returns both outcomes.
     fn look(&self, image: &Image, seen: [&Seen; 2]) -> [Outcome; 2] {
         let mut device = std::fs::OpenOptions::new().write(true).open(&self.cut).unwrap();
         device.write_all(&image.bytes).unwrap();
@@ -147,7 +150,7 @@ impl Devices {
         let mounted = Mounted::new(&self.cut);
         let checked = lastword::check(mounted.pool()).unwrap().sound().unwrap();
         let pool = Pool::open(mounted.pool(), options()).unwrap();
-        assert_eq!(pool.committed_id(), checked.durable_id, "opening shows what the check said");
+        assert_eq!(pool.committed_id(), checked.durable_id, "recovery and check disagree");
         let outcomes =
             seen.map(|seen| look(bank(), &pool, &Default::default(), seen).unwrap().unwrap());
         pool.close().unwrap();
@@ -163,7 +166,7 @@ fn mark(text: &str) {
     run("dmsetup", &["message", NAME, "0", "mark", text]);
 }
 
-/// Runs the writer, marks what it has acknowledged, and kills it.
+/// Runs the writer, marks its acknowledgements in the trace, and kills it.
 fn write_and_mark(pool: &Path, durability: &str) {
     let mut writer = Command::new(env!("CARGO_BIN_EXE_lastword"))
         .arg("kill-writer")
@@ -176,13 +179,14 @@ fn write_and_mark(pool: &Path, durability: &str) {
     let (sender, messages) = channel();
     let reader = thread::spawn(move || {
         while let Some(message) = kill_round::read_one(&mut pipe).unwrap() {
-            let _ = sender.send(message); // the last ones nobody wants
+            // The receiver may be gone: the messages after the last mark are not used.
+            let _ = sender.send(message);
         }
     });
     let mut seen = Seen::default();
     for _ in 0..MARKS {
-        seen.take(messages.recv().expect("the writer goes on"));
-        // All that came while the last mark was made, so that this one says what holds about now.
+        seen.take(messages.recv().expect("the writer ended"));
+        // The messages that arrived during the previous mark make this one nearly current.
         messages.try_iter().for_each(|message| seen.take(message));
         mark(&to_mark(&seen));
     }
@@ -207,18 +211,19 @@ fn from_mark(mark: &str) -> Option<Seen> {
     Some(Seen { workers })
 }
 
-/// What was seen of the writer before a cut.
+/// Returns the writer's state at the last mark before a cut.
 fn seen_before(trace: &Trace, cut: usize) -> Seen {
     let marks = trace.entries[..cut].iter().rev();
     marks.filter_map(|entry| from_mark(entry.mark.as_deref()?)).next().unwrap_or_default()
 }
 
-/// Ascending places to cut at; half of them before writes that were in the device's cache.
+/// Returns ascending positions of cuts. Half of them precede writes that were in the device's
+/// cache.
 fn cuts(trace: &Trace, rng: &mut StdRng) -> Vec<usize> {
     let ready = trace.find(READY) + 1;
     let all = ready..trace.entries.len();
     let cached: Vec<usize> = all.clone().filter(|&cut| !trace.cached(cut).is_empty()).collect();
-    assert!(!cached.is_empty(), "nothing ever waited for a flush");
+    assert!(!cached.is_empty(), "no write waited for a flush");
     let mut cuts: Vec<usize> = (0..CUTS)
         .map(|n| match n % 2 {
             0 => rng.random_range(all.clone()),
@@ -229,15 +234,16 @@ fn cuts(trace: &Trace, rng: &mut StdRng) -> Vec<usize> {
     cuts
 }
 
-/// How often each outcome was seen.
+/// Numbers of cuts by their outcome.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Cuts that kept something that was not acknowledged yet.
+    /// Cuts that kept a transfer without acknowledgement.
     survived: usize,
-    /// Cuts that lost something that was committed when the last mark before them was made: few,
-    /// for making a mark takes longer than a transfer waits to be durable.
+    /// Cuts that lost a transfer which was committed at the last mark before them. They are few,
+    /// because a mark takes longer than a transfer waits to be durable.
     lost: usize,
-    /// Cuts of which a look that knows of later acknowledgements finds some missing.
+    /// Cuts in which transfers are missing that were acknowledged later. They show that the
+    /// verification can fail.
     noticed: usize,
 }
 
@@ -269,7 +275,7 @@ fn acknowledged_transactions_survive_power_cut() {
         }
     }
     println!("{} cuts: {tally:?}", 2 * CUTS);
-    // A test of crashes that saw none of these has tested nothing.
-    assert!(tally.survived > 0, "nothing survived without being acknowledged: {tally:?}");
-    assert!(tally.noticed > 0, "a device that forgot what it had kept looked whole: {tally:?}");
+    // Coverage: a run without one of these outcomes has not tested power cuts.
+    assert!(tally.survived > 0, "no transfer survived without being acknowledged: {tally:?}");
+    assert!(tally.noticed > 0, "the verification missed lost transfers: {tally:?}");
 }

@@ -1,7 +1,7 @@
-//! What the kernel's dm-log-writes has recorded of a block device, and the contents that the device
-//! may have after a power cut.
+//! Parser of the kernel's dm-log-writes, and the contents that the recorded block device may have
+//! after a power cut.
 //!
-//! The log, in sectors; numbers are little-endian:
+//! Format of the log in sectors, with little-endian numbers:
 //!
 //! ```text
 //!   sector 0   magic | version | entries | bytes of a sector (4)
@@ -9,11 +9,12 @@
 //!              its data                                                           `sectors`
 //! ```
 //!
-//! Order: a write with FUA stands where it completed. Any other write stands directly before the
-//! flush that made it durable, and nowhere before; it had completed when that flush began. So
-//! - every prefix of the log is a device that has lost all that it need not have kept, and
-//! - such a prefix up to the writes of a flush, with any of these, is one whose cache was written
-//!   back in part.
+//! A write with FUA is logged when it completes. Any other write is logged directly before the
+//! flush that makes it durable, and it completed before that flush began. So the device may contain
+//! after a power cut:
+//! - any prefix of the log, if it lost every write that it need not keep;
+//! - a prefix up to the writes of a flush plus any of those writes, if its cache was partly written
+//!   back.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,13 +32,13 @@ const FUA: u64 = 2;
 const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 
-/// One line of the log.
+/// One entry of the log.
 #[derive(Debug)]
 pub(crate) struct Entry {
     sector: u64,
     sectors: u64,
     flags: u64,
-    /// Where its data are in the log.
+    /// Offset of the entry's data in the log.
     data_at: u64,
     pub(crate) mark: Option<String>,
 }
@@ -56,13 +57,13 @@ impl Entry {
         Ok(Entry { sector, sectors, flags, data_at: at + SECTOR_BYTES as u64, mark })
     }
 
-    /// Where the next entry is.
+    /// Returns the offset of the next entry.
     fn end(&self) -> u64 {
         let data = if self.flags & DISCARD != 0 { 0 } else { self.sectors * SECTOR_BYTES as u64 };
         self.data_at + data
     }
 
-    /// A write that is durable only with the next flush.
+    /// Whether this is a write that only the next flush makes durable.
     fn is_in_cache(&self) -> bool {
         self.flags & (FLUSH | FUA | DISCARD | MARK) == 0
     }
@@ -73,7 +74,7 @@ impl Entry {
     }
 }
 
-/// The whole log.
+/// A log with its entries.
 #[derive(Debug)]
 pub(crate) struct Trace {
     log: File,
@@ -86,7 +87,7 @@ impl Trace {
         let mut head = [0; 32];
         log.read_exact_at(&mut head, 0)?;
         let word = |at| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
-        assert_eq!((word(0), word(8)), (MAGIC, 1), "{} is a log of writes", path.display());
+        assert_eq!((word(0), word(8)), (MAGIC, 1), "{} is no log of writes", path.display());
         let sector_bytes = word(24) as u32;
         assert_eq!(sector_bytes as usize, SECTOR_BYTES);
         let mut at = SECTOR_BYTES as u64;
@@ -99,13 +100,13 @@ impl Trace {
         Ok(Trace { log, entries })
     }
 
-    /// The first entry with this mark.
+    /// Returns the index of the first entry with this mark.
     pub(crate) fn find(&self, mark: &str) -> usize {
         let is_it = |entry: &Entry| entry.mark.as_deref() == Some(mark);
-        self.entries.iter().position(is_it).expect("the mark was made")
+        self.entries.iter().position(is_it).expect("no entry has the mark")
     }
 
-    /// How many writes with FUA, flushes, and writes that waited for one.
+    /// Returns the numbers of writes with FUA, of flushes, and of writes that waited for a flush.
     pub(crate) fn counts(&self) -> [usize; 3] {
         let count = |is_it: &dyn Fn(&Entry) -> bool| {
             self.entries.iter().filter(|entry| is_it(entry)).count()
@@ -114,8 +115,8 @@ impl Trace {
         [count(&has(FUA)), count(&has(FLUSH)), count(&Entry::is_in_cache)]
     }
 
-    /// The writes from `cut` on that were in the device's cache when a flush of them all began:
-    /// none, unless `cut` is at the first of them.
+    /// Returns the writes from `cut` on that were together in the device's cache when their flush
+    /// began. The range is empty unless `cut` is at the first of them.
     pub(crate) fn cached(&self, cut: usize) -> Range<usize> {
         let before = cut.checked_sub(1).map(|before| &self.entries[before]);
         if before.is_some_and(Entry::is_in_cache) {
@@ -130,12 +131,12 @@ impl Trace {
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(crate) bytes: Vec<u8>,
-    /// How many entries were applied.
+    /// Number of applied entries.
     pub(crate) applied: usize,
 }
 
 impl Image {
-    /// A device of zeros.
+    /// Returns a device of zeros.
     pub(crate) fn new(bytes: usize) -> Image {
         Image { bytes: vec![0; bytes], applied: 0 }
     }
@@ -161,7 +162,7 @@ impl Image {
         }
     }
 
-    /// Applies some entries more; answers what takes them back.
+    /// Applies further entries. Returns the contents that undo them.
     pub(crate) fn apply_some(&mut self, trace: &Trace, some: &[usize]) -> io::Result<Undo> {
         let mut undo = Undo(VecDeque::new());
         for &index in some {
@@ -179,6 +180,6 @@ impl Image {
     }
 }
 
-/// Contents before some entries were applied, the last first.
+/// Contents from before some entries were applied, newest first.
 #[derive(Debug)]
 pub(crate) struct Undo(VecDeque<(usize, Vec<u8>)>);

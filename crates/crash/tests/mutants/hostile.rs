@@ -1,5 +1,5 @@
-//! Checks that find bugs on a real file system: what a fork, another program, a copy, a stop or a
-//! crash does to a pool. Each takes the name of the bug that is planted, and returns what is wrong.
+//! Tests of mutants on a real file system: the effect of a fork, another program, a copy, a stop or
+//! a crash on a pool. Each takes the name of the injected bug and returns the violation.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -23,7 +23,7 @@ pub(crate) fn a_forked_child(bug: Option<&str>) -> Option<String> {
     is_parent.then(|| "forked: a child may use the pool of its parent".into())
 }
 
-/// A pool is flushed after its files were removed.
+/// Flushes a pool after its files were removed.
 pub(crate) fn a_removed_pool(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let dir = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ pub(crate) fn a_removed_pool(bug: Option<&str>) -> Option<String> {
     }
 }
 
-/// A copy without its blocks of zeros is opened.
+/// Opens a sparse copy of a pool.
 pub(crate) fn a_sparse_copy(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let dir = tempfile::tempdir().unwrap();
@@ -67,13 +67,13 @@ fn copy_sparse(path: &Path) {
     copy.sync_all().unwrap();
 }
 
-/// Bytes that have no block.
+/// Returns the number of bytes without a block.
 fn holes(path: &Path) -> u64 {
     let metadata = path.metadata().unwrap();
     metadata.len().saturating_sub(512 * metadata.blocks())
 }
 
-/// A process is stopped for an hour while it waits for ten seconds.
+/// Stops a process for an hour while it waits for ten seconds.
 pub(crate) fn a_stopped_process(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let mut patience = Patience::new(Duration::from_secs(10));
@@ -83,7 +83,8 @@ pub(crate) fn a_stopped_process(bug: Option<&str>) -> Option<String> {
     (is_over != [false; 2]).then(|| "held: a stop counts as waiting".into())
 }
 
-/// A crash has left a placeholder in the log's place, where renaming and linking are missing.
+/// Opens a pool after a crash left a placeholder under the log's name, on a file system without
+/// safe renames and links.
 pub(crate) fn an_interrupted_renewal(bug: Option<&str>) -> Option<String> {
     let _planted = plant(bug);
     let dir = tempfile::tempdir().unwrap();

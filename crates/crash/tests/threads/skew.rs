@@ -1,5 +1,5 @@
-//! Write skew by construction: two transactions read a list each and append to the other's, one in
-//! the middle of the other.
+//! Write skew by construction: each of two transactions reads one list and appends to the other
+//! list, and the second one runs in the middle of the first.
 
 use std::sync::mpsc;
 use std::thread::scope;
@@ -128,7 +128,7 @@ fn protect_prevents_write_skew() {
     }
 }
 
-/// A serializable design with the same two transactions.
+/// The same two transactions under a serializable design.
 #[test]
 fn serializable_designs_prevent_write_skew() {
     for comes in [Comes::Early, Comes::Late] {

@@ -484,7 +484,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
             0 => self.persist_step(),
             1 => self.reproduce_step(),
             2 => {
-                // As a helping worker does: it waits for no device, so several groups are in
+                // Like a helping worker, this step waits for no device, so several groups can be in
                 // flight.
                 let Inner { pipeline, memory, .. } = &*self.inner;
                 Ok(pipeline.persist_step(memory.clock(), true, false)? != Step::Nothing)

@@ -67,7 +67,7 @@ pub struct Stm {
 #[derive(Debug)]
 pub struct Attempt {
     /// Worker and attempt, as a taken record contains them. The attempt number distinguishes a
-    /// record that one transaction keeps from one that its worker has taken again.
+    /// record that a transaction keeps from a record that its worker has taken again.
     tag: u64,
     snapshot: u64,
     /// Ownership records that were read. If a record's version is not above `snapshot` at the

@@ -51,9 +51,9 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
     /// Step 1: announces that an ID above `clock` is about to be assigned.
     #[inline]
     pub(crate) fn drawing(&self, clock: u64) {
-        // Release: this may be what b sees instead of the idle mark of the commit before; it must
-        // show that commit's record too. Pairs with the Acquire in `frontier`. That it is seen at
-        // all follows from the clock's own order: the locked add comes after it.
+        // Release: b may read this value instead of the previous commit's idle mark, and must then
+        // see that commit's record. Pairs with the Acquire in `frontier`. The value is visible at b
+        // by the clock's order, because the locked add follows this store.
         if !planted(Mutant::CommittingNotStored) {
             let release = relax(Ordering::Release, Mutant::CommittingStoredRelaxed);
             self.committing.store(clock, release);

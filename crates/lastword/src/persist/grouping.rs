@@ -19,13 +19,14 @@ use medium::mutants::{Mutant, planted};
 use medium::writes::{Piece, Pieces, run};
 use words::TxId;
 
-/// Bytes at which a group is closed in any case: 256 KiB. There the device's time a byte is nearly
-/// that of 1 MiB (PERFORMANCE, disk), and the group is still in the L2 cache when it is reproduced.
+/// Bytes at which a group is closed in any case: 256 KiB. At this size the device takes hardly more
+/// time per byte than at 1 MiB (docs/operating/performance.md), and the group is still in the L2
+/// cache when it is reproduced.
 const GROUP_BYTES: usize = 256 << 10;
 
-/// Group size of an unpaused thread that also reproduces, and its batch size: commits meanwhile
-/// wait for so little. A larger group, once formed, would take long to reproduce and so make the
-/// next group as large.
+/// Group size and batch size of an unpaused thread that also reproduces. Commits wait while it
+/// reproduces a batch, so batches are small. After a large batch, the commits that have waited
+/// would form a large group again.
 pub(crate) const UNPAUSED_BYTES: usize = 4 << 10;
 
 /// How a pool forms groups.
@@ -58,8 +59,8 @@ impl Grouping {
         self.transactions > 0
     }
 
-    /// Words at which an uncombined group is closed, and up to which queued neighbours share
-    /// memory.
+    /// Returns the words at which an uncombined group is closed. Queued neighbours share memory up
+    /// to the same size.
     pub(crate) fn words(&self) -> usize {
         (if self.unpaused { UNPAUSED_BYTES } else { GROUP_BYTES }) / 8
     }

@@ -43,8 +43,8 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Combines the results of sending and of acknowledging groups in flight. `turn` is that of the
-    /// send.
+    /// Combines the results of sending a group and of acknowledging groups in flight. `turn` is the
+    /// turn of the send.
     pub(crate) fn of_both(sent: Step, acknowledged: Step, turn: Turn) -> Step {
         match (sent, acknowledged) {
             (Step::More, _) => Step::More,

@@ -113,7 +113,7 @@ impl Listener {
     /// Wakes the task, or calls the callback. A callback that comes due inside a transaction's body
     /// runs when the body has ended: the body holds ownership records, and calls into the pool are
     /// refused in it. A task is woken in a body too. That only schedules it, and the body may be
-    /// waiting for what the task does next.
+    /// waiting for the task's next action.
     pub(crate) fn tell(self, outcome: Result<(), Error>) {
         match self {
             Listener::Task(waker) => shielded(|| waker.wake()),

@@ -183,8 +183,8 @@ impl Progress {
     }
 
     /// Wakes a future's task when the outcome of `id` is known. Registers the waker, or replaces
-    /// the one that this future registered before. The future must check the outcome afterwards: if
-    /// it is known by then, this may have registered nothing.
+    /// the waker that this future registered before. The future must check the outcome afterwards:
+    /// if it is known by then, this may have registered nothing.
     pub(crate) fn listen(&self, id: u64, mut waker: Waker, registration: &mut Registration) {
         if let Some(serial) = registration.serial() {
             let replaced = lock(&self.lists).listeners.replace(id, serial, waker);

@@ -53,8 +53,8 @@ impl Event {
         self.epoch.fetch_add(1, relax(Ordering::Release, Mutant::EventEpochRaisedRelaxed));
         fence_unless(Mutant::NoFenceInEventNotify, Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) > 0 {
-            // The lock waits for a waiter between its last check of the epoch and its sleep, which
-            // holds it.
+            // A waiter holds this lock from its last check of the epoch until it sleeps. Taking the
+            // lock therefore waits until the notification can reach it.
             if !planted(Mutant::EventNotifiesWithoutLock) {
                 drop(lock(&self.mutex));
             }

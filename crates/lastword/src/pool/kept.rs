@@ -172,7 +172,8 @@ mod tests {
         assert_eq!(lock(&pool.numbers).used.iter().filter(|used| **used).count(), most);
     }
 
-    /// Runs a check that would wait for ever where it fails; it is ended then.
+    /// Runs a check in a thread of its own and fails if it does not end. A failing check would
+    /// otherwise wait for ever.
     fn ends(check: impl FnOnce() + Send + 'static) {
         let (end, ended) = mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -197,7 +198,7 @@ mod tests {
             let first = scope.spawn(|| {
                 let first = pool.run(|_| {
                     started.wait();
-                    // Only a call that has found no worker waits. One that was refused has ended.
+                    // The second call either waits for this call's worker, or is refused and ends.
                     while lock(state).waiting == 0 && !ended.load(Ordering::Relaxed) {
                         std::thread::yield_now();
                     }
@@ -224,7 +225,7 @@ mod tests {
         }
         let _ = pool.run(|_| Ok(())).unwrap();
         assert_eq!((idle(&pool), lock(&pool.kept.state).lent), (1, 0));
-        // A worker of its own takes the one that is idle, with nothing counted of what that ran.
+        // `Pool::worker` takes the idle worker and resets the counts of its earlier calls.
         let worker = pool.worker().unwrap();
         assert_eq!((idle(&pool), worker.words_written()), (0, 0));
         let refused = pool.run(|_| Ok(())).map(drop);
@@ -240,7 +241,8 @@ mod tests {
         }
     }
 
-    /// The second member ends the group, so the callback runs in its call. That holds a worker.
+    /// The second member ends the group, so the callback runs in that member's call, which holds a
+    /// worker.
     fn call_in_a_callback(others: usize) {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().bytes(4 << 20).log_bytes(4 << 20).group(2);

@@ -1,4 +1,4 @@
-//! Recovery: turns the state after a crash into one that transactions can start from.
+//! Recovery: turns the state after a crash into a state from which transactions can start.
 //!
 //! ```text
 //!   both files: made durable as they are             } a barrier each, before anything is read

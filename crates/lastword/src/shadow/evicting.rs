@@ -49,7 +49,7 @@ const PATIENCE: u32 = 1000;
 pub struct Evicting {
     memory: Memory,
     copies: Copies,
-    /// Bits of a word index below the page's.
+    /// Shift from a word index to its page number.
     page_shift: u32,
     /// Most copied pages, unless attempts of other workers hold more.
     bound: usize,

@@ -52,7 +52,7 @@ pub struct Software {
 #[derive(Debug)]
 struct LastRead {
     page: usize,
-    /// The map entry then. It is unchanged as long as the page stays out of memory.
+    /// The map entry at that time. It stays the same while the page is out of memory.
     place: super::table::Place,
     words: Page,
 }

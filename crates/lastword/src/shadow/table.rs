@@ -46,9 +46,9 @@ const MOVING: u64 = 1 << 63;
 /// Most frames of a table.
 pub(crate) const FRAMES_MAX: usize = FRAME as usize - 1;
 
-/// Frames checked for a reproduced page, before an unreproduced one is evicted, whose next page-in
-/// waits. Chosen: longer than runs of pages that were written together, and at most a few
-/// microseconds, as much as reading a page.
+/// Frames checked for a reproduced page before an unreproduced page is evicted. The next page-in of
+/// the latter has to wait for reproduction. Chosen: longer than runs of pages that were written
+/// together, and at most a few microseconds, as much as reading a page.
 const LOOKS: usize = 64;
 
 /// The location of a page, as of one load of the map.

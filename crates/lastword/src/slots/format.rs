@@ -54,8 +54,8 @@
 //! | `redo` | a mark, then the new values | one more than the previous record's |
 //! | `snapshot` | as `redo`, with the record's stamp in place of the ID | as `redo` |
 //!
-//! A mark holds the transaction's ID minus the superblock's reproduced ID. On `file` a `snapshot`
-//! record may hold transactions of several workers, each preceded by that mark.
+//! A mark contains the transaction's ID minus the superblock's reproduced ID. On `file` a record of
+//! `snapshot` may hold transactions of several workers, each preceded by that mark.
 
 use medium::mutants::{Mutant, planted};
 use zerocopy::IntoBytes;

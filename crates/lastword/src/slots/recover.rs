@@ -40,7 +40,7 @@ enum Finding {
     Next,
     /// The first word of that record without the rest.
     Partial,
-    /// No such record, but a later one that must not be missed.
+    /// No such record, but a later record that must not be missed.
     Gap,
     /// No such record and no later one: unwritten space or old data.
     Nothing,
@@ -157,8 +157,8 @@ impl Slot {
     fn follows(&self, at: usize, counts: impl Fn(&Record<'_>) -> bool) -> bool {
         let mut left = SEARCH_READS * self.records.len();
         for at in (at..self.records.len()).step_by(self.unit) {
-            // Old records fill most of the slot. They need not be there, so they are not
-            // checksummed.
+            // Old records fill most of the slot. Recovery does not need them, so it does not
+            // compute their checksums.
             let Some(claimed) = self.key.claimed(at, &self.records).filter(&counts) else {
                 continue;
             };

@@ -126,7 +126,7 @@ impl Truncation {
                 let Some(record) = key.open_next(first, at, sequence + 1, records) else {
                     return Err(store.changed_record(number, first + at));
                 };
-                // The record's first mark holds its ID or stamp; see `format`.
+                // The record's first mark has its ID or stamp; see `format`.
                 if store.base() + (record.batch[0] >> 16) > frontier {
                     break;
                 }

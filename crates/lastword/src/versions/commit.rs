@@ -27,13 +27,15 @@ pub(crate) const LOOKS: u32 = if MODELED {
 } else {
     1 << 8
 };
-/// The same for a worker that needs its objects again at once. Otherwise its next transaction runs
-/// in vain while another worker's is longer than that. (With TPC-C and two workers a third of all
-/// attempts did.) From `LOOKS` polls on it yields its core at each.
+/// As [`LOOKS`], for a worker that needs its objects again at once. After `LOOKS` polls it yields
+/// its core at each further poll. With `LOOKS` alone, its next transaction would run in vain while
+/// another worker's transaction is longer than that (a third of all attempts of TPC-C with two
+/// workers).
 pub(super) const LOOKS_MAX: u32 = 4 * LOOKS;
 /// Commits of such a worker that poll longer. Initially each one does.
 pub(super) const PATIENT: u32 = 1 << 14;
-/// Limit on waits for the same transaction: beside a long one each commit would wait.
+/// Limit on waits for the same transaction. Without it, each commit during a long transaction would
+/// wait.
 const IN_VAIN_MAX: u32 = 16;
 
 /// All versions of a heap's objects, and their order.
@@ -356,8 +358,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Err(Stop::Conflict)
     }
 
-    /// Returns whether an attempt can begin after one that met an obstacle, and helps to remove it.
-    /// Called while no attempt runs.
+    /// Returns whether an attempt can begin after the last one met an obstacle, and helps to remove
+    /// the obstacle. Called while no attempt runs.
     #[cold]
     pub(crate) fn ready(&self, home: &impl Home, attempt: &mut Attempt) -> Ready {
         match attempt.blocked {

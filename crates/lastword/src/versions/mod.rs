@@ -12,7 +12,7 @@
 //!
 //! | operation | rule |
 //! |---|---|
-//! | read | takes its own copy, or one that ended before its start; else the object in the heap |
+//! | read | takes its own copy, or a copy that ended before its start, else the heap's object |
 //! | write | locks the object by setting its link; conflicts if another transaction has set it |
 //! | commit | never fails; three stages, below |
 //!

@@ -17,7 +17,8 @@
 //! transaction that began before `end` is over. Either it sees such a transaction's `active`, or
 //! that transaction sees a clock of `end` or later. Each side stores, runs a `SeqCst` fence, then
 //! loads the word that the other stored. A transaction that does not see `end` yet needs the heap
-//! unchanged; one that does reads the copy. (Section 3.1, algorithm 1, lines 2 to 4 and 52 to 54.)
+//! unchanged. A transaction that sees it reads the copy. (Section 3.1, algorithm 1, lines 2 to 4
+//! and 52 to 54.)
 //!
 //! *Groups.* (See `member`.)
 //!
@@ -102,7 +103,8 @@ impl<M> Seat<M> {
             false => clock.load(Ordering::SeqCst),
         };
         if start != early {
-            // Keeps no version longer than needed. A thread that saw the earlier time looks again.
+            // The later time releases old versions sooner. A thread that read the earlier time
+            // retains too many versions, never too few, until it looks again.
             self.active.store(start, Ordering::Release);
         }
         start

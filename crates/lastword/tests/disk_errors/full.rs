@@ -1,7 +1,7 @@
-//! A disk that is really full: a small file system in memory, mounted where only a child sees it.
+//! Full disks: each test mounts a small tmpfs in a mount namespace of its own and fills it.
 //!
-//! It takes root, or a kernel that lets anybody be root in a namespace of his own. Where neither is
-//! to be had the tests say so and show nothing.
+//! A mount needs root, or a kernel that allows unprivileged user namespaces. Without either, the
+//! tests print that they are skipped.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -15,10 +15,11 @@ use rustix::fs::FallocateFlags;
 
 use crate::story::{Story, assert_poisoned, found};
 
-/// Set in a child, to its small disk.
+/// Set in the child process: the directory on which its small disk is mounted.
 const CHILD: &str = "LASTWORD_TEST_SMALL_DISK";
 
-/// The small disk, in a child; else runs the test in one, with these options of `mount`.
+/// In the child, returns the small disk. In the parent, runs the test in a child whose disk is
+/// mounted with the options `mount`, and returns `None`.
 fn small_disk(test: &str, mount: &str) -> Option<PathBuf> {
     if let Some(disk) = std::env::var_os(CHILD) {
         return Some(disk.into());
@@ -33,7 +34,7 @@ fn small_disk(test: &str, mount: &str) -> Option<PathBuf> {
     let works =
         |flags: &&str| in_namespace(flags, &line).output().is_ok_and(|out| out.status.success());
     let Some(flags) = ["-m", "-Urm"].into_iter().find(works) else {
-        // Past the capture of the test's output.
+        // `writeln!` bypasses the test harness's capture of standard error.
         let _ = writeln!(std::io::stderr(), "skipped: {test}: no file system can be mounted");
         return None;
     };
@@ -44,8 +45,8 @@ fn small_disk(test: &str, mount: &str) -> Option<PathBuf> {
         .env(CHILD, dir.path())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
     None
 }
 
@@ -57,7 +58,7 @@ fn names(disk: &Path) -> Vec<String> {
     names
 }
 
-/// Takes all that is left.
+/// Fills the disk with one file.
 fn fill(disk: &Path) {
     let mut filler = File::create(disk.join("filler")).unwrap();
     let error = std::iter::repeat_with(|| filler.write_all(&[1; 4096])).find_map(Result::err);
@@ -70,9 +71,8 @@ fn media() -> [Options; 2] {
 }
 
 #[test]
-fn pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing() {
-    const NAME: &str =
-        "full::pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing";
+fn creation_on_full_disk_leaves_no_file() {
+    const NAME: &str = "full::creation_on_full_disk_leaves_no_file";
     let Some(disk) = small_disk(NAME, "size=16m") else { return };
     let remedies = ["fewer `log_bytes`", "fewer `bytes` or `log_bytes`"];
     for (options, large_log_remedy) in media().into_iter().zip(remedies) {
@@ -89,7 +89,7 @@ fn pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing() {
         assert_no_room(&error, &disk, "bytes`");
         assert_eq!(names(&disk), before);
         assert!(made.len() > 2);
-        // Where the pool's file has room and its log has not, nothing is left either.
+        // With room for the pool's file and none for its log, creation removes the pool's file.
         std::fs::remove_file(made.pop().unwrap()).unwrap();
         before = names(&disk);
         let large_log = options.clone().log_bytes(16 << 20);
@@ -105,8 +105,8 @@ fn pools_are_made_until_the_disk_is_full_and_the_one_too_many_leaves_nothing() {
 }
 
 #[test]
-fn a_disk_without_room_for_names_says_so() {
-    const NAME: &str = "full::a_disk_without_room_for_names_says_so";
+fn creation_without_inodes_is_no_space() {
+    const NAME: &str = "full::creation_without_inodes_is_no_space";
     let Some(disk) = small_disk(NAME, "size=16m,nr_inodes=4") else { return };
     for options in media() {
         File::create(disk.join("1")).unwrap();
@@ -130,8 +130,8 @@ fn assert_no_room(error: &Error, disk: &Path, remedy: &str) {
 }
 
 #[test]
-fn a_pool_goes_on_working_on_a_full_disk() {
-    const NAME: &str = "full::a_pool_goes_on_working_on_a_full_disk";
+fn open_pool_works_on_full_disk() {
+    const NAME: &str = "full::open_pool_works_on_full_disk";
     let Some(disk) = small_disk(NAME, "size=16m") else { return };
     for (number, options) in media().into_iter().enumerate() {
         let dir = disk.join(number.to_string());
@@ -146,7 +146,7 @@ fn a_pool_goes_on_working_on_a_full_disk() {
                 pool.wait_for(id).unwrap();
                 story.acknowledged = story.begun;
             }
-            assert!(pool.reproduced_id().0 > 0, "two laps that brought nothing home");
+            assert!(pool.reproduced_id().0 > 0, "the log wrapped twice without a checkpoint");
             pool.close().unwrap();
             story.assert_truth();
         }
@@ -154,12 +154,12 @@ fn a_pool_goes_on_working_on_a_full_disk() {
     }
 }
 
-/// As on a file system that copies on write: what was allocated has no room any more.
+/// Allocated blocks lose their room, as on a file system that copies on write.
 #[test]
-fn a_write_without_room_poisons_and_loses_nothing() {
-    const NAME: &str = "full::a_write_without_room_poisons_and_loses_nothing";
+fn write_without_room_poisons_and_loses_nothing() {
+    const NAME: &str = "full::write_without_room_poisons_and_loses_nothing";
     let Some(disk) = small_disk(NAME, "size=16m") else { return };
-    for (part, background) in [("log", false), ("log", true), ("home", false), ("home", true)] {
+    for (part, background) in [("log", false), ("log", true), ("heap", false), ("heap", true)] {
         let options = Story::options().medium(Medium::File).background(background);
         let mut story = Story::new(&disk, options.clone(), background, Faults::none());
         let pool = Pool::create(&story.path, options.clone()).unwrap();
@@ -169,7 +169,7 @@ fn a_write_without_room_poisons_and_loses_nothing() {
             pool.bring_home().unwrap();
             story.acknowledged = story.begun;
         }
-        // Blocks of zeros lose nothing by not being there.
+        // A hole reads as zeros, so punching out blocks of zeros changes no content.
         let file = if part == "log" { "test.pool.log" } else { "test.pool" };
         assert!(punch(&disk.join(file)) > 10, "no block of zeros");
         fill(&disk);
@@ -178,7 +178,7 @@ fn a_write_without_room_poisons_and_loses_nothing() {
             let done = done.map(|()| story.acknowledged = story.begun);
             done.and_then(|()| pool.bring_home()).err()
         });
-        let error = error.expect("a block without room was to be written");
+        let error = error.expect("no write met a block without room");
         assert_poisoned(&error);
         let text = error.to_string();
         assert!(text.contains(file) && text.contains("free some space"), "{text}");
@@ -194,8 +194,10 @@ fn a_write_without_room_poisons_and_loses_nothing() {
     }
 }
 
-/// A mapped copy that has left zeros out has no room for them on a full disk: an error when it is
-/// opened, and no signal later. With room it is as the pool was.
+/// A sparse copy of a mapped pool is refused while the disk has no room for its holes.
+///
+/// A store to a hole on a full disk would raise SIGBUS, so opening has to allocate the holes. With
+/// room it does, and later stores work on a full disk.
 #[test]
 fn sparse_copy_on_full_disk_is_refused_at_open() {
     const NAME: &str = "full::sparse_copy_on_full_disk_is_refused_at_open";
@@ -216,20 +218,20 @@ fn sparse_copy_on_full_disk_is_refused_at_open() {
         fill(&disk);
         let before = contents();
         let error = Pool::open(&story.path, options.clone()).unwrap_err();
-        let Error::Medium(MediumError::Unallocated { path, missing: told, .. }) = &error else {
+        let Error::Medium(MediumError::Unallocated { path, missing: reported, .. }) = &error else {
             panic!("{error}");
         };
-        assert_eq!((path, *told), (&sparse, missing));
+        assert_eq!((path, *reported), (&sparse, missing));
         let text = error.to_string();
         assert!(text.contains(&format!("free {missing} bytes")), "{text}");
         assert!(contents() == before);
-        // Tools look at it all the same.
+        // A check only reads, so it needs no room.
         let _ = lastword::check(&story.path).unwrap().sound().unwrap();
         std::fs::remove_file(disk.join("filler")).unwrap();
         drop(Pool::open(&story.path, options.clone()).unwrap());
         let metadata = sparse.metadata().unwrap();
         assert_eq!(512 * std::os::unix::fs::MetadataExt::blocks(&metadata), metadata.len());
-        // Then it works where nothing else has room.
+        // The open allocated every hole, so the pool works on the full disk.
         fill(&disk);
         let pool = Pool::open(&story.path, options.clone()).unwrap();
         while pool.metrics().log_laps < 1.5 {
@@ -244,8 +246,10 @@ fn sparse_copy_on_full_disk_is_refused_at_open() {
     }
 }
 
-/// On files a write without room is an error, so a copy with holes opens, is read, and goes on
-/// until it meets one. File systems that compress show every file as such a copy.
+/// On medium `file` a sparse copy opens on a full disk and works until a write meets a hole.
+///
+/// Such a write is an error and not a signal, so holes are no reason to refuse the open.
+/// Compressing file systems report every file as sparse.
 #[test]
 fn sparse_copy_on_full_disk_opens_on_files() {
     const NAME: &str = "full::sparse_copy_on_full_disk_opens_on_files";
@@ -254,7 +258,8 @@ fn sparse_copy_on_full_disk_opens_on_files() {
         let options = Story::options().medium(Medium::File);
         let mut story = Story::new(&disk, options.clone(), true, Faults::none());
         let pool = Pool::create(&story.path, options.clone()).unwrap();
-        // Its first transaction writes pages of the heap that later ones write again.
+        // The first transaction allocates the heap pages that later transactions write again, so
+        // only the log is left with holes.
         if sparse == "test.pool.log" {
             let id = story.put(&pool).unwrap();
             pool.wait_for(id).unwrap();
@@ -270,7 +275,7 @@ fn sparse_copy_on_full_disk_opens_on_files() {
             let done = done.map(|()| story.acknowledged = story.begun);
             done.and_then(|()| pool.bring_home()).err()
         });
-        let text = error.expect("a hole was to be written").to_string();
+        let text = error.expect("no write met a hole").to_string();
         assert!(text.contains(sparse) && text.contains("free some space"), "{text}");
         drop(pool);
         std::fs::remove_file(disk.join("filler")).unwrap();
@@ -279,7 +284,7 @@ fn sparse_copy_on_full_disk_opens_on_files() {
     }
 }
 
-/// Takes the blocks of zeros out of a file, but for its head; answers how many.
+/// Punches out a file's blocks of zeros behind its two header blocks. Returns their number.
 fn punch(path: &Path) -> usize {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let blocks = (2..file.metadata().unwrap().len() / 4096).filter(|block| {

@@ -1,9 +1,9 @@
-//! Limits of the process: on the size of files, and on descriptors.
+//! Process limits on the size of files (RLIMIT_FSIZE) and on descriptors (RLIMIT_NOFILE).
 //!
-//! The first makes writes fail that no call of ours carries out: those of io_uring. It goes through
-//! the pool's files block by block. What lies behind it cannot be written: both superblocks, the
-//! second one, the log from some block on, the heap image. A pool does not open under such a limit,
-//! so it comes while the pool is open.
+//! The size limit also fails the writes of io_uring, which fault injection cannot reach because no
+//! system call carries them out. The tests move the limit through the pool's files block by block,
+//! so the first offset that cannot be written lies in turn in either superblock, in the log and in
+//! the heap image. A pool does not open under such a limit, so the limit is set while it is open.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::story::{Story, assert_poisoned, found};
 
-/// Set in the child, whose limits they are.
+/// Set in the child process, to which the limits apply.
 const CHILD: &str = "LASTWORD_TEST_LIMITED";
 
 fn limit(bytes: Option<u64>) {
@@ -22,7 +22,7 @@ fn limit(bytes: Option<u64>) {
     setrlimit(Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
 }
 
-/// What became of a pool under a limit.
+/// Numbers of runs by the outcome of the pool under its limit.
 #[derive(Default)]
 struct Seen {
     unopened: u32,
@@ -30,9 +30,10 @@ struct Seen {
     unharmed: u32,
 }
 
-/// Uses a pool while no file can be written from this byte on.
+/// Uses the pool while no file can be written at offset `bytes` or above, then verifies it.
 fn live_under(bytes: u64, story: &mut Story, seen: &mut Seen) {
-    // The heap image ends behind the log's file.
+    // The heap image ends at a higher offset than the log file, so it decides whether the pool
+    // opens.
     if bytes < HEAP_END {
         limit(Some(bytes));
         let refused = Pool::open(&story.path, story.options.clone()).unwrap_err();
@@ -43,10 +44,10 @@ fn live_under(bytes: u64, story: &mut Story, seen: &mut Seen) {
     }
     let opened = Pool::open(&story.path, story.options.clone());
     limit(Some(bytes));
-    let told = match opened {
+    let failure = match opened {
         Err(error) => panic!("{error}"),
         Ok(pool) => {
-            let mut told = None;
+            let mut failure = None;
             for step in 0..40 {
                 let put = story.put(&pool);
                 let done = put.and_then(|id| {
@@ -58,23 +59,23 @@ fn live_under(bytes: u64, story: &mut Story, seen: &mut Seen) {
                     assert_poisoned(&error);
                     assert_poisoned(&story.put(&pool).unwrap_err());
                     assert!(pool.durable_id() <= pool.committed_id());
-                    told = Some(error);
+                    failure = Some(error);
                     break;
                 }
             }
-            match (&told, pool.close()) {
+            match (&failure, pool.close()) {
                 (None, closed) => closed.unwrap(),
                 (Some(_), closed) => assert_poisoned(&closed.unwrap_err()),
             }
-            match told {
+            match failure {
                 None => seen.unharmed += 1,
                 Some(_) => seen.poisoned += 1,
             }
-            told
+            failure
         }
     };
     limit(None);
-    if let Some(error) = &told {
+    if let Some(error) = &failure {
         let text = error.to_string();
         assert!(text.contains("test.pool") && text.contains("raise the limit"), "{text}");
     }
@@ -85,16 +86,15 @@ fn too_large(error: &lastword::Error) -> bool {
     matches!(error, lastword::Error::Medium(MediumError::FileTooLarge { limit: Some(_), .. }))
 }
 
-/// Where the heap image of the story's pool begins, and ends.
+/// File offsets of the heap image in the story's pool.
 const HEAP_START: u64 = 2 << 20;
 const HEAP_END: u64 = HEAP_START + (256 << 10);
 
 #[test]
-fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_path() {
-    const NAME: &str =
-        "limits::a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_path";
+fn file_size_limit_keeps_acknowledged_transactions() {
+    const NAME: &str = "limits::file_size_limit_keeps_acknowledged_transactions";
     if std::env::var_os(CHILD).is_none() {
-        // The signal that goes with the limit would end the process.
+        // A write above the limit raises SIGXFSZ, whose default action ends the process.
         return in_child("trap '' XFSZ", NAME);
     }
     let kernel = System::kernel();
@@ -107,8 +107,8 @@ fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_pat
         story.run();
         let mut seen = Seen::default();
         let log_end = 8192 + (128 << 10);
-        let home = [HEAP_START, HEAP_START + (128 << 10), 4 << 20];
-        for bytes in (0..=log_end).step_by(8192).chain([4096]).chain(home) {
+        let heap = [HEAP_START, HEAP_START + (128 << 10), 4 << 20];
+        for bytes in (0..=log_end).step_by(8192).chain([4096]).chain(heap) {
             story.options = options.clone().system(system.clone());
             live_under(bytes, &mut story, &mut seen);
         }
@@ -120,7 +120,8 @@ fn a_pool_that_meets_the_limit_on_files_keeps_what_was_acknowledged_by_every_pat
     }
 }
 
-/// A library leaves the program's signals alone, so it must not come to the write that sends one.
+/// A library must not change the program's signal handlers, so it may not even try a write that
+/// raises SIGXFSZ.
 #[test]
 fn pool_above_size_limit_is_refused_without_signal() {
     const NAME: &str = "limits::pool_above_size_limit_is_refused_without_signal";
@@ -139,7 +140,8 @@ fn pool_above_size_limit_is_refused_without_signal() {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         limit(None);
         Pool::create(&path, options.clone()).unwrap().close().unwrap();
-        // A mapped file is stored to, which has no limit, but for the superblocks.
+        // The limit does not apply to stores through a mapping. Only the superblocks of a mapped
+        // pool are written by system calls.
         let least = if medium == Medium::File { HEAP_END } else { 8192 };
         limit(Some(least - 1));
         let before = std::fs::read(&path).unwrap();
@@ -157,7 +159,7 @@ fn pool_above_size_limit_is_refused_without_signal() {
     }
 }
 
-/// The limit comes while the pool is open (`prlimit`), and the pool's own threads meet it.
+/// The limit is set while the pool is open, as by `prlimit`, and a background thread meets it.
 #[test]
 fn size_limit_in_background_is_an_error_without_signal() {
     const NAME: &str = "limits::size_limit_in_background_is_an_error_without_signal";
@@ -168,18 +170,19 @@ fn size_limit_in_background_is_an_error_without_signal() {
     let options = Story::options().medium(Medium::File).background(true);
     let pool = Pool::create(dir.path().join("test.pool"), options).unwrap();
     limit(Some(8192));
-    let (told, ear) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let done = pool.run(|tx| tx.alloc(7_u64)).unwrap();
-    done.ticket.on_durable(move |outcome| drop(told.send(outcome))).unwrap();
-    // This thread only listens: a write of its own would end the process.
-    let outcome = ear.recv().unwrap();
+    done.ticket.on_durable(move |outcome| drop(sender.send(outcome))).unwrap();
+    // This thread must not help with the persist step: its write would raise the signal, which the
+    // pool's own threads block.
+    let outcome = receiver.recv().unwrap();
     assert_poisoned(&outcome.unwrap_err());
     pool.abandon();
     limit(None);
 }
 
-/// Each number of descriptors that is too small stops a creation at another step, up to the one
-/// that makes the names durable.
+/// Each limit below the needed number of descriptors stops creation at another step. The last of
+/// these steps makes the names durable.
 #[test]
 fn creation_without_descriptors_leaves_nothing() {
     const NAME: &str = "limits::creation_without_descriptors_leaves_nothing";
@@ -214,7 +217,7 @@ fn creation_without_descriptors_leaves_nothing() {
                 }
             }
         }
-        // Another's log is never taken for what a creation has left.
+        // The failed creation must not remove a log file that it did not make.
         for free in 0..8 {
             let dir = tempfile::tempdir().unwrap();
             let log = dir.path().join("test.pool.log");
@@ -227,12 +230,12 @@ fn creation_without_descriptors_leaves_nothing() {
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "{free} descriptors");
             assert_eq!(std::fs::read(&log).unwrap(), b"another's");
         }
-        // A directory and a file at least.
+        // Creation holds at least two descriptors: of a directory and of a file.
         assert!(refused > 1, "{medium:?}: refused {refused} times");
     }
 }
 
-/// Runs a test in a child, behind a line of shell.
+/// Runs a test in a child process, after a line of shell.
 pub(crate) fn in_child(line: &str, test: &str) {
     let output = std::process::Command::new("sh")
         .args(["-c", &format!("{line}; exec \"$0\" --exact \"$1\"")])
@@ -241,6 +244,6 @@ pub(crate) fn in_child(line: &str, test: &str) {
         .env(CHILD, Path::new("yes"))
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }

@@ -1,5 +1,10 @@
-//! Disks that fail: whatever call it is, nothing acknowledged is lost, nothing is acknowledged that
-//! is not durable, and the program is told the file and what to do.
+//! Failures of the disk and of the process's resources, at every call that a pool makes.
+//!
+//! Invariants, whichever call fails:
+//!
+//! * no acknowledged transaction is lost;
+//! * no transaction is acknowledged before it is durable;
+//! * the error names the file and advises a remedy.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod full;

@@ -1,5 +1,7 @@
-//! Limits of the process on its memory (`ulimit -v`): what has no memory is an error that says so,
-//! before anything of the pool is changed.
+//! Limits on the process's address space (`ulimit -v`).
+//!
+//! A pool that gets too little memory is refused before any of its files is made or changed, and
+//! the error names the missing memory.
 
 use std::path::Path;
 
@@ -8,14 +10,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::in_child;
 
-/// Set in the child, whose limits they are.
+/// Set in the child process, to which the limits apply.
 const CHILD: &str = "LASTWORD_TEST_LIMITED";
 
 const HEAP_BYTES: u64 = 256 << 20;
-/// One for each stripe of 512 bytes: 4 MiB of them.
+/// One ownership record for each stripe of 512 bytes: 4 MiB in total.
 const RECORDS: u64 = HEAP_BYTES / 512;
 
-/// Lets the process have so many bytes of addresses more than it has; `None`: as many as it wants.
+/// Limits the address space to `more` bytes above its present size, or lifts the limit.
 fn limit(more: Option<u64>) {
     let maximum = getrlimit(Resource::As).maximum;
     let current = more.map(|more| {
@@ -51,10 +53,10 @@ fn records_without_memory_are_refused_at_open() {
     drop(fewer.unwrap());
 }
 
-/// The shadow is asked for first, before the disk is: nothing is made.
+/// The shadow is allocated before any file is made, so a refusal leaves no file.
 #[test]
-fn heap_without_memory_takes_no_disk() {
-    const NAME: &str = "memory::heap_without_memory_takes_no_disk";
+fn heap_without_memory_allocates_no_disk() {
+    const NAME: &str = "memory::heap_without_memory_allocates_no_disk";
     if std::env::var_os(CHILD).is_none() {
         return in_child("true", NAME);
     }
@@ -66,7 +68,7 @@ fn heap_without_memory_takes_no_disk() {
     limit(None);
     assert!(matches!(refused, Error::Medium(MediumError::NoMemory { bytes: HEAP_BYTES })));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    // A sparse copy keeps its holes when it is refused, and gives them up when it opens.
+    // A sparse copy keeps its holes when the open is refused. A successful open allocates them.
     let small = Options::new().bytes(HEAP_BYTES).log_bytes(1 << 20).medium(Medium::File);
     Pool::create(&path, small.shadow(Shadow::CopyOnWrite)).unwrap().close().unwrap();
     make_sparse(&path);
@@ -86,7 +88,7 @@ fn blocks(path: &Path) -> u64 {
     std::os::unix::fs::MetadataExt::blocks(&path.metadata().unwrap())
 }
 
-/// Takes most of the heap out of a pool that has nothing in it.
+/// Punches a hole into most of an empty pool's heap image.
 fn make_sparse(path: &Path) {
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;

@@ -1,4 +1,4 @@
-//! File systems and mounts that lack something, made for a test in a namespace of its own.
+//! File systems and mounts without a feature that pools prefer, each made in a namespace.
 //!
 //! | missing | made by | needs |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | room for the extents of a sparse copy | ext4 on a loop device | root, e2fsprogs |
 //! | `/proc` | an empty file system over it | `unshare -m` or `-Urm` |
 //!
-//! Where that cannot be had, a line on the standard error says so.
+//! Without these needs a test prints on standard error that it is skipped.
 
 use std::fs::File;
 use std::io::Write;
@@ -23,15 +23,16 @@ use rustix::fs::FallocateFlags;
 
 use crate::story::Story;
 
-/// Set in the child, to the directory that it works in.
+/// Set in the child process: the directory in which it works.
 const CHILD: &str = "LASTWORD_TEST_MOUNTED";
 
-/// Exit status of the shell when the place cannot be made.
+/// Exit status of the shell if it cannot set the place up.
 const CANNOT: i32 = 77;
 
-/// Makes an exFAT in `disk`.
-/// The device is opened, detached and then used: the kernel removes it when the mount has closed
-/// it, so nothing stays of a test that is killed.
+/// Shell line that mounts an exFAT image at `disk`.
+///
+/// It detaches the loop device while it holds the device open. The kernel then removes the device
+/// when the mount closes it, so a killed test leaks none.
 const EXFAT: &str = "truncate -s 64M image && mkfs.exfat image && \
     loop=$(losetup -f --show image) && exec 9<>$loop && losetup -d $loop && \
     mount.exfat-fuse $loop disk && exec 9>&- && cleanup=\"umount disk\"";
@@ -43,7 +44,7 @@ const EXT4: &str = "truncate -s 24M image && mkfs.ext4 -qF -b 4096 -m 0 -O ^has_
 
 const NO_PROC: &str = "mount -t tmpfs lastword /proc";
 
-/// Runs this test in a child, alone, in a namespace where a line of shell has made the place.
+/// Runs one test in a child process, in a namespace that the shell line `make` has set up.
 fn in_place(test: &str, make: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("disk")).unwrap();
@@ -51,7 +52,7 @@ fn in_place(test: &str, make: &str, expected: &str) {
         "cleanup=true; {{ {make}; }} >&2 || exit {CANNOT}; \
          \"$0\" --exact {test} --nocapture; code=$?; eval \"$cleanup\"; exit $code"
     );
-    let mut told = String::new();
+    let mut reasons = String::new();
     for flags in ["-m", "-Urm"] {
         let output = Command::new("unshare")
             .args([flags, "sh", "-c", &line])
@@ -62,7 +63,7 @@ fn in_place(test: &str, make: &str, expected: &str) {
             .stdin(Stdio::null())
             .output();
         let Ok(output) = output else {
-            told += "there is no `unshare`";
+            reasons += "`unshare` is not installed";
             break;
         };
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -71,11 +72,11 @@ fn in_place(test: &str, make: &str, expected: &str) {
             let passed = output.status.success() && stdout.contains("1 passed");
             return assert!(passed, "{stdout}\n{errors}");
         }
-        told += errors.lines().next_back().unwrap_or("no reason given");
-        told += "; ";
+        reasons += errors.lines().next_back().unwrap_or("no reason given");
+        reasons += "; ";
     }
-    // Past the capture of the test's output.
-    let _ = writeln!(std::io::stderr(), "skipped: {test}: {told}");
+    // `writeln!` bypasses the test harness's capture of standard error.
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {reasons}");
 }
 
 fn with_log(path: &Path) -> PathBuf {
@@ -91,20 +92,21 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn pools_live_on_exfat_through_fuse() {
-    const NAME: &str = "mounts::pools_live_on_exfat_through_fuse";
+fn pool_works_on_exfat_through_fuse() {
+    const NAME: &str = "mounts::pool_works_on_exfat_through_fuse";
     let Some(dir) = std::env::var_os(CHILD) else { return in_place(NAME, EXFAT, "") };
     let disk = Path::new(&dir).join("disk");
     for medium in [Medium::File, Medium::PersistentCache] {
         let options = Story::options().medium(medium);
         let mut story = Story::new(&disk, options.clone(), false, Faults::none());
         story.run();
-        assert!(story.told.is_none(), "{:?}", story.told);
+        assert!(story.failure.is_none(), "{:?}", story.failure);
         let refused = Pool::create(&story.path, options.clone()).unwrap_err().to_string();
         assert!(refused.contains("exists already"), "{refused}");
         story.assert_truth();
         names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
-        // What a crash leaves in the middle of naming, of the log and then of the pool.
+        // A crash can leave these files while it names the log or the pool: a placeholder under
+        // the final name, and the contents under the temporary name.
         for left in [
             ["test.pool.log", ".test.pool.log.lastword-new"],
             ["test.pool", ".test.pool.lastword-new"],
@@ -116,7 +118,7 @@ fn pools_live_on_exfat_through_fuse() {
             Pool::open(&story.path, options.clone()).unwrap().close().unwrap();
             names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
         }
-        // Removed while open: FUSE gives such a file another name.
+        // FUSE renames a file that is removed while it is open. The pool must notice all the same.
         let pool = Pool::create(&story.path, options).unwrap();
         std::fs::remove_file(&story.path).unwrap();
         let lost = pool.flush().unwrap_err();
@@ -201,7 +203,8 @@ fn missing_proc_keeps_direct_writes() {
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(pool.flush(), Err(lastword::Error::NameLost { .. })));
     drop(pool);
-    // Another file under the name is not written to.
+    // Without `/proc` the log is reopened by its path. A file that has replaced it there must not
+    // be written.
     let file = Arc::new(PoolFile::open(with_log(&path)).unwrap());
     std::fs::rename(with_log(&path), Path::new(&dir).join("aside")).unwrap();
     let other = vec![7; file.len() as usize];
@@ -214,14 +217,14 @@ fn missing_proc_keeps_direct_writes() {
     assert!(std::fs::read(with_log(&path)).unwrap() == other, "another file was written to");
 }
 
-/// The reason is said where groups go through the page cache.
+/// A pool that writes its groups through the page cache reports why.
 #[test]
-fn files_in_memory_say_why_the_page_cache_is_used() {
+fn tmpfs_pool_reports_page_cache_reason() {
     let dir = match tempfile::tempdir_in("/dev/shm") {
         Ok(dir) => dir,
         Err(reason) => {
-            let name = "files_in_memory_say_why_the_page_cache_is_used";
-            // Past the capture of the test's output.
+            let name = "tmpfs_pool_reports_page_cache_reason";
+            // `writeln!` bypasses the test harness's capture of standard error.
             let _ = writeln!(std::io::stderr(), "skipped: {name}: /dev/shm: {reason}");
             return;
         }
@@ -229,12 +232,12 @@ fn files_in_memory_say_why_the_page_cache_is_used() {
     let path = dir.path().join("test.pool");
     let options = Story::options().medium(Medium::File);
     let pool = Pool::create(&path, options).unwrap();
-    let told = pool.info().page_cache.clone();
+    let reason = pool.info().page_cache.clone();
     if pool.info().file_system == Some("tmpfs") {
-        assert_eq!(told.as_deref(), Some("files on tmpfs are in memory"));
+        assert_eq!(reason.as_deref(), Some("files on tmpfs are in memory"));
     }
     drop(pool);
-    assert_eq!(lastword::inspect(&path).unwrap().page_cache, told);
+    assert_eq!(lastword::inspect(&path).unwrap().page_cache, reason);
 }
 
 /// The description names the path that log writes take, also after the file system refused a

@@ -1,5 +1,7 @@
-//! The n-th call fails, n = 0, 1, 2, ... until the story is over before its n-th call; once and
-//! from there on.
+//! Exhaustive fault injection: the n-th call of a [`Story`] fails, for every n.
+//!
+//! Each call fails in two runs: in one it alone fails, in the other all later calls fail too.
+//! The loop over n ends with the first run that has fewer than n calls.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +12,7 @@ use medium::{Call, Fault, Faults, System};
 
 use crate::story::Story;
 
-/// All that a pool in files does but mapping.
+/// Every kind of call that a pool on medium `file` makes, except mapping.
 const EVERY_CALL: [Call; 14] = [
     Call::Open,
     Call::Stat,
@@ -28,18 +30,19 @@ const EVERY_CALL: [Call; 14] = [
     Call::Advise,
 ];
 
-/// Calls that nobody needs: pools do without what they would tell or gain.
+/// Calls whose failure a pool tolerates: they are hints, or a fallback exists.
 const HARMLESS: [Call; 6] =
     [Call::Open, Call::Stat, Call::Read, Call::FileSystem, Call::Seek, Call::Advise];
 
-/// Where pools are made, and who runs their steps: whoever waits, unless threads are named.
+/// Location of the pool, and the threads that run its steps.
 #[derive(Clone, Copy)]
 enum Place {
-    /// Where temporary files are, past the page cache if that is a disk.
+    /// In the directory of temporary files. If that is on a disk, writes bypass the page cache.
+    /// Waiting threads run the steps.
     Disk,
-    /// In memory, if there is a place for files in it: a sync takes no time.
+    /// In `/dev/shm` if it exists, where a sync is fast. Waiting threads run the steps.
     Memory,
-    /// There, and the pool's threads run the steps too.
+    /// As `Memory`, with background threads that run the steps too.
     MemoryAndThreads,
 }
 
@@ -58,35 +61,36 @@ impl Place {
     }
 }
 
-/// What was seen of a failing disk.
+/// Observations over all runs with a failing disk.
 #[derive(Default)]
 struct Seen {
     failed: BTreeSet<Call>,
-    /// The calls that were told of a failure.
-    told: BTreeSet<&'static str>,
-    /// Of the transactions that were not acknowledged some were found, and some were not.
+    /// Calls of the program that returned an error.
+    reporting: BTreeSet<&'static str>,
+    /// A transaction without acknowledgement was recovered.
     found: bool,
+    /// A transaction without acknowledgement was lost.
     lost: bool,
 }
 
-/// Lets every call of the story fail.
+/// Runs the story once for each of its calls, with that call failing.
 fn every_call_fails(place: Place, options: &Options, fault: Fault, sticky: bool) -> Seen {
     let mut seen = Seen::default();
     for n in 0.. {
         let dir = place.dir();
         let faults = Faults::nth(n, fault, sticky);
-        let (its_options, threads) = (options.clone(), place.has_threads());
-        let mut story = Story::new(dir.path(), its_options, threads, Arc::clone(&faults));
-        let what = format!("call {n}, {fault:?}, sticky {sticky}, threads {threads}, {options:?}");
-        let guard = Narrator(&what);
+        let threads = place.has_threads();
+        let mut story = Story::new(dir.path(), options.clone(), threads, Arc::clone(&faults));
+        let text = format!("call {n}, {fault:?}, sticky {sticky}, threads {threads}, {options:?}");
+        let guard = PrintOnPanic(&text);
         story.run();
         let failed = faults.failed();
         if failed.is_empty() {
-            assert!(story.told.is_none(), "{:?}", story.told);
+            assert!(story.failure.is_none(), "{:?}", story.failure);
             assert!(n > 20, "only {n} calls");
             return seen;
         }
-        seen.told.extend(story.told.as_ref().map(|(call, _)| *call));
+        seen.reporting.extend(story.failure.as_ref().map(|(call, _)| *call));
         check(&mut story, &failed, fault, &mut seen);
         drop(guard);
         seen.failed.extend(failed);
@@ -94,15 +98,15 @@ fn every_call_fails(place: Place, options: &Options, fault: Fault, sticky: bool)
     seen
 }
 
-/// What a failing call did to a story.
+/// Checks the story's outcome after a failing call, and the pool that it left.
 fn check(story: &mut Story, failed: &[Call], fault: Fault, seen: &mut Seen) {
-    story.assert_told();
+    story.assert_failure_is_specific();
     if fault == Fault::Short {
-        assert!(story.told.is_none(), "{:?}", story.told);
+        assert!(story.failure.is_none(), "{:?}", story.failure);
     }
-    if story.told.is_none() {
+    if story.failure.is_none() {
         let harmless = |call| fault == Fault::Short || HARMLESS.contains(call);
-        assert!(failed.iter().all(harmless), "nobody was told of {failed:?}");
+        assert!(failed.iter().all(harmless), "no call reported {failed:?}");
     }
     if !story.created {
         assert_nothing_is_left(story, failed);
@@ -114,18 +118,20 @@ fn check(story: &mut Story, failed: &[Call], fault: Fault, seen: &mut Seen) {
     seen.lost |= found < begun;
 }
 
-/// A failed creation has left nothing, and can be repeated. Where no name can be removed any more,
-/// what is left is in nobody's way, or it is a pool.
+/// Expects that a failed creation left no file and can be repeated.
+///
+/// If removing files failed too, the leftovers are a pool, or do not hinder the next creation.
 fn assert_nothing_is_left(story: &mut Story, failed: &[Call]) {
     let dir = story.path.parent().unwrap().to_path_buf();
     let left = files(&dir);
-    let stuck = failed.len() > 1; // what would have removed it failed too
-    assert!(stuck || left.is_empty(), "{left:?} left by {:?}, {failed:?}", story.told);
+    // With a second failed call, the removal of the files may have failed too.
+    let stuck = failed.len() > 1;
+    assert!(stuck || left.is_empty(), "{left:?} left by {:?}, {failed:?}", story.failure);
     if !(stuck && story.path.exists()) {
         story.options = story.options.clone().system(System::kernel());
-        story.told = None;
+        story.failure = None;
         story.run();
-        assert!(story.told.is_none(), "{:?} after {left:?}", story.told);
+        assert!(story.failure.is_none(), "{:?} after {left:?}", story.failure);
         assert!(files(&dir).iter().all(|name| name.starts_with("test.pool")), "{left:?} stays");
     }
     story.assert_truth();
@@ -139,13 +145,13 @@ fn files(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Says what was tried when it goes wrong.
-struct Narrator<'a>(&'a str);
+/// Prints the run's parameters if the test panics during it.
+struct PrintOnPanic<'a>(&'a str);
 
-impl Drop for Narrator<'_> {
+impl Drop for PrintOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("while this failed: {}", self.0);
+            eprintln!("injected failure: {}", self.0);
         }
     }
 }
@@ -154,63 +160,72 @@ fn options() -> Options {
     Story::options().medium(Medium::File)
 }
 
-/// Each fault, once and from there on. Asserts that each of these calls failed, and that each of
-/// those told the program of a failure; answers what was seen.
-fn every_fault(place: Place, options: &Options, calls: &[Call], told: &[&str]) -> Seen {
+/// Runs every kind of fault, both once and sticky, and returns the observations.
+///
+/// Asserts coverage: each of `calls` failed in some run, and each of `reporting` returned an error.
+fn every_fault(place: Place, options: &Options, calls: &[Call], reporting: &[&str]) -> Seen {
     let mut all = Seen::default();
     for fault in [Fault::Io, Fault::NoSpace] {
         for sticky in [false, true] {
             let seen = every_call_fails(place, options, fault, sticky);
             all.failed.extend(seen.failed);
-            all.told.extend(seen.told);
+            all.reporting.extend(seen.reporting);
             all.found |= seen.found;
             all.lost |= seen.lost;
         }
     }
     assert!(calls.iter().all(|call| all.failed.contains(call)), "only {:?} failed", all.failed);
-    assert!(told.iter().all(|call| all.told.contains(call)), "only {:?} were told", all.told);
+    assert!(
+        reporting.iter().all(|call| all.reporting.contains(call)),
+        "only {:?} reported",
+        all.reporting
+    );
     all
 }
 
-/// Transactions that were not acknowledged were found, and were not.
+/// Expects that some transactions without acknowledgement were recovered and others were lost.
 fn assert_both_outcomes(seen: &Seen) {
     assert!(seen.found && seen.lost, "found {}, lost {}", seen.found, seen.lost);
 }
 
-const TOLD: [&str; 5] = ["create", "wait", "bring_home", "close", "open"];
+const REPORTING: [&str; 5] = ["create", "wait", "bring_home", "close", "open"];
 
 #[test]
-fn whatever_call_fails_nothing_acknowledged_is_lost_when_who_waits_runs_the_steps() {
+fn failed_call_loses_nothing_with_helping_waiters() {
     let options = options();
-    assert_both_outcomes(&every_fault(Place::Memory, &options, &EVERY_CALL, &TOLD));
+    assert_both_outcomes(&every_fault(Place::Memory, &options, &EVERY_CALL, &REPORTING));
 }
 
 #[test]
-fn whatever_call_fails_nothing_acknowledged_is_lost_when_every_commit_waits() {
+fn failed_call_loses_nothing_with_sync_commits() {
     let options = options().durability(Durability::Sync);
     let (options, calls) = (options.shadow(Shadow::CopyOnWrite), [Call::Map, Call::Write]);
-    let told = ["create", "run", "bring_home", "close", "open"];
-    assert_both_outcomes(&every_fault(Place::Memory, &options, &calls, &told));
+    let reporting = ["create", "run", "bring_home", "close", "open"];
+    assert_both_outcomes(&every_fault(Place::Memory, &options, &calls, &reporting));
 }
 
 #[test]
-fn whatever_call_fails_nothing_acknowledged_is_lost_when_threads_run_the_steps() {
-    let (place, told) = (Place::MemoryAndThreads, ["create", "open"]);
-    assert_both_outcomes(&every_fault(place, &options(), &EVERY_CALL, &told));
+fn failed_call_loses_nothing_with_background_threads() {
+    let (place, reporting) = (Place::MemoryAndThreads, ["create", "open"]);
+    assert_both_outcomes(&every_fault(place, &options(), &EVERY_CALL, &reporting));
     let mapped = options().shadow(Shadow::CopyOnWrite);
-    assert_both_outcomes(&every_fault(place, &mapped, &[Call::Map], &told));
+    assert_both_outcomes(&every_fault(place, &mapped, &[Call::Map], &reporting));
 }
 
 #[test]
-fn whatever_call_fails_nothing_acknowledged_is_lost_past_the_page_cache() {
+fn failed_call_loses_nothing_with_direct_writes() {
     let options = options();
     let seen = every_call_fails(Place::Disk, &options, Fault::Io, false);
-    assert!(TOLD.iter().all(|call| seen.told.contains(call)), "only {:?} were told", seen.told);
+    assert!(
+        REPORTING.iter().all(|call| seen.reporting.contains(call)),
+        "only {:?} reported",
+        seen.reporting
+    );
     assert!(seen.lost);
 }
 
 #[test]
-fn whatever_call_fails_a_mapped_pool_keeps_what_was_acknowledged() {
+fn failed_call_loses_nothing_in_mapped_pool() {
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     let options = Story::options().medium(medium);
     let calls = [Call::Map, Call::Write, Call::Rename, Call::SyncAll, Call::Lock, Call::Read];
@@ -218,11 +233,11 @@ fn whatever_call_fails_a_mapped_pool_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn nobody_notices_a_write_that_ends_early() {
+fn short_write_is_completed_silently() {
     for sticky in [false, true] {
         for place in [Place::Memory, Place::MemoryAndThreads] {
             let seen = every_call_fails(place, &options(), Fault::Short, sticky);
-            assert!(seen.failed.contains(&Call::Write) && seen.told.is_empty() && !seen.lost);
+            assert!(seen.failed.contains(&Call::Write) && seen.reporting.is_empty() && !seen.lost);
         }
     }
 }

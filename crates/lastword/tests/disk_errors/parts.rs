@@ -1,12 +1,12 @@
-//! Who commits in parts is told that the disk has failed, and not that another was in the way.
+//! Commits of transactions in parts report a failed disk as an error, and not as a conflict.
 
 use lastword::{
     Decoupled, Design, Durability, Error, Objects, Options, Pool, Redo, Snapshot, Undo,
 };
 use medium::{Fault, Faults, System};
 
-/// Three transactions of one worker, after so many calls that do not fail. Answers whether a commit
-/// has failed.
+/// Runs three transactions of one worker while the `nth` call fails. Returns whether a commit
+/// failed.
 fn commits<D: Design>(nth: u64, sticky: bool) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let system = System::kernel().failing(Faults::nth(nth, Fault::Io, sticky));
@@ -21,7 +21,9 @@ fn commits<D: Design>(nth: u64, sticky: bool) -> bool {
             break;
         }
         match open.commit() {
-            Ok(done) => assert!(done.is_some(), "{}, call {nth}: there is nobody else", D::NAME),
+            Ok(done) => {
+                assert!(done.is_some(), "{}, call {nth}: a conflict without a rival", D::NAME)
+            }
             Err(error) => {
                 assert!(matches!(error, Error::Poisoned { .. }), "{error}");
                 failed = true;
@@ -36,12 +38,12 @@ fn commits<D: Design>(nth: u64, sticky: bool) -> bool {
 fn of_each_call<D: Design>() {
     for sticky in [false, true] {
         let failed = (0..120).filter(|&nth| commits::<D>(nth, sticky)).count();
-        assert!(failed > 0, "{}: no commit has failed", D::NAME);
+        assert!(failed > 0, "{}: no commit failed", D::NAME);
     }
 }
 
 #[test]
-fn a_commit_in_parts_that_fails_is_no_conflict() {
+fn failed_commit_in_parts_is_no_conflict() {
     of_each_call::<Decoupled>();
     of_each_call::<Snapshot>();
     of_each_call::<Redo>();

@@ -1,5 +1,7 @@
-//! What a program does to itself while a pool is open: it changes its directory, and gives up its
-//! privileges. Files that are open stay usable, and their names are looked up by absolute paths.
+//! Changes of the process while a pool is open: another working directory, fewer privileges.
+//!
+//! Open files stay usable after both. The pool looks their names up by absolute paths, so a new
+//! working directory does not lead it to other files.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,14 +12,14 @@ use rustix::process::Uid;
 use crate::limits::in_child;
 use crate::story::Story;
 
-/// Set in the child, whose directory and user they are.
+/// Set in the child process, which changes its directory and user.
 const CHILD: &str = "LASTWORD_TEST_LIMITED";
 
 #[test]
-fn pool_goes_on_without_its_directory_and_privileges() {
-    const NAME: &str = "process::pool_goes_on_without_its_directory_and_privileges";
+fn pool_works_after_chdir_and_setuid() {
+    const NAME: &str = "process::pool_works_after_chdir_and_setuid";
     if !rustix::process::geteuid().is_root() {
-        // Past the capture of the test's output.
+        // `writeln!` bypasses the test harness's capture of standard error.
         let _ = writeln!(std::io::stderr(), "skipped: {NAME}: only root can become another user");
         return;
     }
@@ -32,7 +34,7 @@ fn pool_goes_on_without_its_directory_and_privileges() {
         let options = Story::options().medium(medium).durability(Durability::Sync).background(true);
         let pool = Pool::create(Path::new(name), options.clone()).unwrap();
         std::env::set_current_dir("/").unwrap();
-        as_nobody(|| {
+        unprivileged(|| {
             for number in 0..100_u64 {
                 let _ = pool.run(|tx| tx.alloc(number)).unwrap();
             }
@@ -45,17 +47,17 @@ fn pool_goes_on_without_its_directory_and_privileges() {
         });
         let pool = Pool::open(dir.path().join(name), options.clone()).unwrap();
         assert_eq!(pool.check_heap().unwrap().objects, 100);
-        // A file that was removed is noticed under its absolute path.
+        // The pool looks its file up by the absolute path and notices the removal.
         std::fs::remove_file(dir.path().join(name)).unwrap();
         assert!(matches!(pool.flush(), Err(Error::NameLost { .. })));
         pool.abandon();
     }
 }
 
-/// Runs this thread as another user; others stay root.
-fn as_nobody(run: impl FnOnce()) {
-    let (root, nobody) = (Uid::from_raw(0), Uid::from_raw(65534));
-    rustix::thread::set_thread_res_uid(nobody, nobody, root).unwrap();
+/// Runs `run` while this thread has an unprivileged user ID. Other threads stay root.
+fn unprivileged(run: impl FnOnce()) {
+    let (root, user) = (Uid::from_raw(0), Uid::from_raw(65534));
+    rustix::thread::set_thread_res_uid(user, user, root).unwrap();
     run();
     rustix::thread::set_thread_res_uid(root, root, root).unwrap();
 }

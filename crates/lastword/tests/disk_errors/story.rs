@@ -1,6 +1,7 @@
-//! What a program does with a pool, what it is told meanwhile, and whether that was true.
+//! A scripted program: it uses a pool, records every acknowledgement and the first error, and
+//! then verifies both against the recovered pool.
 //!
-//! Transaction n puts n into some cells, so what the cells hold tells the last one that is there.
+//! Transaction n writes n into some cells, so the cells identify the last transaction in the pool.
 
 use std::path::{Path, PathBuf};
 
@@ -11,15 +12,15 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 const CELLS: u64 = 4096;
 
-/// Transactions between opening and leaving.
+/// Transactions between opening the pool and leaving it.
 const STEPS: u64 = 12;
 
-/// What is in the pool.
+/// The pool's root object.
 #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Root {
     cells: Array<u64>,
-    /// An object that each transaction replaces, with its number in it.
+    /// Object that each transaction replaces. It holds the transaction's number.
     last: Ptr<[u64; 4]>,
 }
 
@@ -30,75 +31,75 @@ enum Ending {
     Abandon,
 }
 
-/// A program, and what it knows.
+/// The program's state.
 pub(crate) struct Story {
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
     threads: bool,
     faults: Arc<Faults>,
-    /// The last transaction that was begun.
+    /// Number of the last transaction that was begun.
     pub(crate) begun: u64,
-    /// The last transaction that it was told is durable.
+    /// Number of the last transaction whose durability was acknowledged.
     pub(crate) acknowledged: u64,
-    /// The pool has been made.
     pub(crate) created: bool,
-    /// What it was told in the end, and by which call.
-    pub(crate) told: Option<(&'static str, Error)>,
+    /// The first error, and the call that returned it.
+    pub(crate) failure: Option<(&'static str, Error)>,
 }
 
 impl Story {
-    /// Of a small pool in this directory, with threads of its own or without, on a system that
-    /// fails like this.
+    /// Prepares a story in `dir`, with or without background threads, under injected `faults`.
     pub(crate) fn new(dir: &Path, options: Options, threads: bool, faults: Arc<Faults>) -> Story {
         let path = dir.join("test.pool");
         let system = System::kernel().failing(Arc::clone(&faults));
         let options = options.background(threads).system(system);
-        let (begun, acknowledged, created, told) = (0, 0, false, None);
-        Story { path, options, threads, faults, begun, acknowledged, created, told }
+        let (begun, acknowledged, created, failure) = (0, 0, false, None);
+        Story { path, options, threads, faults, begun, acknowledged, created, failure }
     }
 
-    /// Small sizes.
+    /// Options of a small pool.
     pub(crate) fn options() -> Options {
         Options::new().bytes(256 << 10).log_bytes(128 << 10).ring_entries(1 << 10)
     }
 
-    /// From creation to a second close, or to the first error: used and closed, opened, used and
-    /// left as a crash would leave it, recovered, used and closed.
+    /// Runs the script, up to the first error.
+    ///
+    /// 1. Create the pool, use it, close it.
+    /// 2. Open it, use it, abandon it as a crash would.
+    /// 3. Recover it, use it, close it.
     pub(crate) fn run(&mut self) {
-        let create = |story: &mut Story| Pool::create(&story.path, story.its_options());
+        let create = |story: &mut Story| Pool::create(&story.path, story.options.clone());
         if let Some(pool) = self.note("create", create) {
             self.created = true;
             self.go_on(pool, Ending::Close);
         }
         for ending in [Ending::Abandon, Ending::Close] {
-            if self.told.is_none() {
+            if self.failure.is_none() {
                 self.open(ending);
             }
         }
     }
 
-    /// Opens the pool, uses it and leaves it. When it was closed, and cannot be opened for another
-    /// reason than that it cannot be written, it is as it was.
+    /// Opens the pool, uses it and leaves it.
+    ///
+    /// Opening a cleanly closed pool may change its files only once a write succeeds. If it fails
+    /// by any other call than a write, the files must be unchanged.
     fn open(&mut self, ending: Ending) {
         let before = self.files();
-        match self.note("open", |story| Pool::open(&story.path, story.its_options())) {
+        match self.note("open", |story| Pool::open(&story.path, story.options.clone())) {
             Some(pool) => self.go_on(pool, ending),
             None if self.faults.failed()[0] == Call::Write => {}
             None => {
-                let recovers = matches!(ending, Ending::Close); // it was left by the turn before
-                assert!(recovers || self.files() == before, "changed: {:?}", self.told);
+                // The round before this one abandoned the pool, so recovery may write.
+                let recovers = matches!(ending, Ending::Close);
+                assert!(recovers || self.files() == before, "changed: {:?}", self.failure);
             }
         }
     }
 
-    /// What is in the pool's files.
+    /// Returns the contents of the pool's files.
     fn files(&self) -> Vec<Vec<u8>> {
         let log = self.path.with_extension("pool.log");
         [&self.path, &log].into_iter().flat_map(std::fs::read).collect()
-    }
-
-    fn its_options(&self) -> Options {
-        self.options.clone()
     }
 
     fn note<R>(
@@ -107,14 +108,14 @@ impl Story {
         step: impl FnOnce(&mut Story) -> Result<R, Error>,
     ) -> Option<R> {
         let done = step(self);
-        done.map_err(|error| self.told = Some((call, error))).ok()
+        done.map_err(|error| self.failure = Some((call, error))).ok()
     }
 
     fn go_on(&mut self, pool: Pool, ending: Ending) {
         self.begun = self.look(&pool);
         if let Err(error) = self.transactions(&pool) {
-            self.told = Some(error);
-            return self.everything_says_so(pool);
+            self.failure = Some(error);
+            return self.assert_stays_failed(pool);
         }
         match ending {
             Ending::Abandon => pool.abandon(),
@@ -126,14 +127,15 @@ impl Story {
         }
     }
 
-    /// The last transaction that is there: one that may be.
+    /// Returns the last transaction in the pool, which must lie between `acknowledged` and `begun`.
     fn look(&self, pool: &Pool) -> u64 {
         let (found, possible) = (found(pool), self.acknowledged..=self.begun);
-        assert!(possible.contains(&found), "{found} found of {possible:?}: {:?}", self.told);
+        assert!(possible.contains(&found), "{found} found of {possible:?}: {:?}", self.failure);
         found
     }
 
-    /// Some that nobody waits for, some that are waited for, and some brought home.
+    /// Runs transactions: the program waits for every fourth, and one checkpoint follows the
+    /// eighth.
     fn transactions(&mut self, pool: &Pool) -> Result<(), (&'static str, Error)> {
         for step in 1..=STEPS {
             let id = self.put(pool).map_err(|error| ("run", error))?;
@@ -151,7 +153,7 @@ impl Story {
         Ok(())
     }
 
-    /// The next transaction; the first one makes the root too.
+    /// Runs the next transaction. The first one creates the root too.
     pub(crate) fn put(&mut self, pool: &Pool) -> Result<TxId, Error> {
         let n = self.begun + 1;
         let done = pool.run(|tx| {
@@ -169,13 +171,13 @@ impl Story {
             tx.set(root, Root { cells, last })?;
             places(n).try_for_each(|place| tx.set(cells.at(place)?, n))
         });
-        // In sync mode one that fails may be found all the same.
+        // A failed commit in sync mode may still be recovered, so it counts as begun.
         self.begun = n;
         Ok(done?.ticket.id())
     }
 
-    /// After the first failure no call is taken for a success, and nothing more is acknowledged.
-    fn everything_says_so(&mut self, pool: Pool) {
+    /// After the first failure every call fails, and no further transaction is acknowledged.
+    fn assert_stays_failed(&mut self, pool: Pool) {
         let durable = pool.durable_id();
         for _ in 0..2 {
             let calls = [
@@ -191,14 +193,14 @@ impl Story {
             }
             pool.wait_for(durable).unwrap();
         }
-        // A thread that was waiting for the device when another one failed tells what it gets.
+        // A background thread may complete a write that it issued before another thread failed.
         assert!(pool.durable_id() == durable || self.threads, "acknowledged after a failure");
         assert_poisoned(&pool.close().unwrap_err());
     }
 
-    /// What was told says what is the matter, where, and what to do.
-    pub(crate) fn assert_told(&self) {
-        let Some((call, error)) = &self.told else { return };
+    /// Expects that the recorded error has the type for its call, names the file and gives advice.
+    pub(crate) fn assert_failure_is_specific(&self) {
+        let Some((call, error)) = &self.failure else { return };
         let typed = match (call, error) {
             (&"create" | &"open", Error::Medium(error)) => is_of_the_system(error),
             (&"create" | &"open", _) => false,
@@ -214,12 +216,12 @@ impl Story {
         assert!(advice.iter().any(|advice| text.contains(advice)), "{call}: {text}");
     }
 
-    /// On a sound disk: everything that was acknowledged is there, and life goes on. Answers the
-    /// last transaction that was found.
+    /// Verifies, on a working disk, that every acknowledged transaction is in the pool and that
+    /// the pool accepts further ones. Returns the last transaction that recovery found.
     pub(crate) fn assert_truth(&mut self) -> u64 {
-        self.options = self.its_options().system(System::kernel());
+        self.options = self.options.clone().system(System::kernel());
         let checked = lastword::check(&self.path).unwrap().sound().unwrap();
-        let pool = Pool::open(&self.path, self.its_options()).unwrap();
+        let pool = Pool::open(&self.path, self.options.clone()).unwrap();
         assert_eq!(pool.durable_id(), checked.durable_id);
         let found = self.look(&pool);
         self.begun = found;
@@ -227,25 +229,28 @@ impl Story {
         pool.wait_for(id).unwrap();
         self.acknowledged = self.begun;
         pool.abandon();
-        let pool = Pool::open(&self.path, self.its_options()).unwrap();
+        let pool = Pool::open(&self.path, self.options.clone()).unwrap();
         assert_eq!(self::found(&pool), found + 1);
         pool.close().unwrap();
         let checked = lastword::check(&self.path).unwrap().sound().unwrap();
         assert!(!checked.needs_recovery);
-        assert_eq!(checked.usage.objects, 2, "what a lost transaction had allocated is free");
+        assert_eq!(checked.usage.objects, 2, "a lost transaction leaks its objects");
         found
     }
 }
 
-/// Cells that a transaction writes: some neighbours, one far away, and one that all write; each
-/// fourth so many that its group has more than a block, and half of it is no group.
+/// Returns the cells that transaction n writes.
+///
+/// They are a cell that all transactions write, three neighbours and a distant cell. Every fourth
+/// transaction writes 600 more, so that its group spans several blocks and can be torn.
 fn places(n: u64) -> impl Iterator<Item = u64> {
     let near = n * 7 % 500 * 3;
     let many = if n.is_multiple_of(4) { 1400..2000 } else { 0..0 };
     [0, near + 1, near + 2, near + 3, 2000 + n * 611 % 2000].into_iter().chain(many)
 }
 
-/// The last transaction that a pool holds; that it holds exactly it and those before.
+/// Returns the last transaction in the pool. Expects that the pool holds exactly the effects of
+/// the transactions up to it.
 pub(crate) fn found(pool: &Pool) -> u64 {
     let held = pool.run(|tx| {
         let root = tx.root_ptr::<Root>()?;
@@ -261,7 +266,7 @@ pub(crate) fn found(pool: &Pool) -> u64 {
     for n in 1..=cells[0] {
         places(n).for_each(|place| expected[place as usize] = n);
     }
-    assert!(cells == expected && last == [cells[0]; 4], "no state that ever was");
+    assert!(cells == expected && last == [cells[0]; 4], "not a prefix of the transactions");
     cells[0]
 }
 

@@ -1,4 +1,4 @@
-//! What one transaction can cost others that do not need its words.
+//! Cost of a long or contended transaction to transactions that share no word with it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -10,15 +10,17 @@ use lastword::{
     Decoupled, Design, Medium, Objects, Options, Pool, Ptr, Redo, Snapshot, Undo, Volatile,
 };
 
-/// A transaction with 24 losses starves, and 64 more close the starvation lock. So many attempts
-/// are enough for any rule that counts waits in vain.
+/// Attempts of the rival, more than any rule counts: a transaction starves after 24 losses, and 64
+/// more close the starvation lock.
 const ATTEMPTS: usize = 128;
-/// Transactions of the unrelated worker, each on an object of its own: `snapshot` keeps the old
-/// version of what was written since the oldest transaction began, and has room for one.
+/// Transactions of the unrelated worker, each on an object of its own.
+///
+/// `snapshot` keeps the old version of each object written since the oldest transaction began, and
+/// has room for one version of each. A second write of the same object would wait.
 const TRANSACTIONS: usize = 100;
 
-/// More than a stripe of the transactional memory: with another between them, two objects have no
-/// ownership record in common.
+/// An object larger than a stripe of the transactional memory. Two of them with a third in between
+/// share no ownership record.
 type Object = [u64; 128];
 
 fn options() -> Options {
@@ -31,9 +33,11 @@ fn objects<D: Design>(pool: &Pool<D>) -> Vec<Ptr<Object>> {
     (0..2 * (TRANSACTIONS + 1)).map(made).step_by(2).collect()
 }
 
-/// A body writes an object and runs until an unrelated worker has ended its transactions, while a
-/// rival wants the object. It also ends when the starvation lock has stopped the pool: then the
-/// unrelated worker can only end after it.
+/// A slow body writes an object and runs until an unrelated worker has finished, while a rival
+/// contends for the object.
+///
+/// The body also ends once the starvation lock is taken. The lock stops the unrelated worker until
+/// the body ends, so without this exit a failing test would hang.
 fn slow_body<D: Design>(path: &Path, rival_writes: bool) {
     let pool = Pool::<D>::create_as(path, options()).unwrap();
     let objects = objects(&pool);
@@ -62,7 +66,8 @@ fn slow_body<D: Design>(path: &Path, rival_writes: bool) {
             let mut worker = pool.worker().unwrap();
             begun.recv().unwrap();
             let mut body = |tx: &mut lastword::Tx<'_, D>| {
-                let _ = tries.send(()); // the receiver may be gone at the end
+                // The slow body drops the receiver when it ends, possibly before this attempt.
+                let _ = tries.send(());
                 if rival_writes { tx.set(contended, [2; 128]) } else { tx.get(contended).map(drop) }
             };
             match rival_writes {
@@ -104,7 +109,7 @@ fn slow_body_with_reader_stops_no_others() {
     slow_body::<Redo>(&dir.path().join("redo"), false);
 }
 
-/// Whether two transactions that write two objects at the same time conflict.
+/// Returns whether concurrent writes of two objects conflict.
 fn conflict<D: Design>(path: &Path, records: u64) -> bool {
     let pool = Pool::<D>::create_as(path, options().ownership_records(records)).unwrap();
     let objects = objects(&pool);

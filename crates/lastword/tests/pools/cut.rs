@@ -1,4 +1,4 @@
-//! Pool files that another program cuts, overwrites with zeros or makes longer.
+//! Pool files that another program truncates, zeroes or extends while the pool is open.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -27,7 +27,7 @@ fn cut_log<D: Design>(bytes: u64) {
     assert_eq!((file.is_log, file.found), (true, bytes));
     let says = if D::READS_LOG { "copy the objects" } else { "close the pool" };
     assert!(file.is_needed == D::READS_LOG && seen.to_string().contains(says), "{seen}");
-    // Content is lost however long the file is again.
+    // Extending the file again does not restore the lost bytes.
     cut(&with_suffix(&counter.path, ".log"), whole);
     for _ in 0..3 {
         assert!(matches!(counter.add(), Err(Error::Cut { .. })));
@@ -45,7 +45,8 @@ fn cut_log<D: Design>(bytes: u64) {
         }
         return assert_eq!(counted::<D>(&path, options.without_log(true)), 8);
     }
-    // Never marked as closed: these designs write words to the heap's file by their log.
+    // The pool must not count as cleanly closed: these designs apply log records to the heap image,
+    // so it may miss transactions.
     assert!(closed.to_string().contains("restore both files"), "{closed}");
     match (bytes, lastword::inspect(&path)) {
         (0, Err(Error::WrongLog { needed_after: Some(_), .. })) => {}
@@ -67,7 +68,8 @@ fn cut_log_is_reported_and_loses_nothing_silently() {
     }
 }
 
-/// The last page of the heap: no transaction touches it, which on mapped media would be `SIGBUS`.
+/// Cuts the heap's last page off. No transaction touches that page: on mapped media an access would
+/// raise SIGBUS.
 fn cut_heap<D: Design>() {
     for medium in [Medium::File, EMULATED, Medium::PersistentCache] {
         let counter = Counter::<D>::new(options(medium));
@@ -82,7 +84,8 @@ fn cut_heap<D: Design>() {
         let closed = pool.close().unwrap_err();
         let Error::Cut { file, closed: true } = &closed else { panic!("{closed}") };
         assert!(file.is_needed && !file.is_clean && !file.is_log);
-        // Never marked as closed: zeros would pass for words.
+        // The pool must not count as cleanly closed: the extended page holds zeros, which would
+        // pass for data.
         assert!(!lastword::inspect(&path).unwrap().clean);
     }
 }
@@ -176,13 +179,13 @@ fn appended_bytes_are_cut_by_advised_command() {
     }
 }
 
-/// Zeros for all records of the log, as `fallocate --punch-hole` leaves them.
+/// Zeroes all log records, as `fallocate --punch-hole` would.
 fn wipe_records(file: &Path, log_bytes: u64) {
     const HEAD: &[u8] = b"LWSLOTHD";
     let content = fs::read(file).unwrap();
     let starts = (0..content.len()).step_by(4096);
     let first = starts.into_iter().find(|at| content[*at..].starts_with(HEAD));
-    // Only slot 0 has a head before its first truncation; two copies, then records.
+    // Before the first truncation only slot 0 has a head: two copies, then its records.
     let first = first.unwrap_or(0) / 8192 * 8192 + 8192;
     let file = fs::OpenOptions::new().write(true).open(file).unwrap();
     let zeros = vec![0; (log_bytes as usize).min(content.len() - first)];
@@ -194,7 +197,7 @@ fn wipe_log<D: Design>() {
     let counter = Counter::<D>::new(options);
     (0..3).for_each(|_| counter.add().unwrap());
     wipe_records(&with_suffix(&counter.path, ".log"), u64::MAX >> 1);
-    // The log is full in the end; then records are read back.
+    // The full log is truncated in the end, and truncation reads its records back.
     let failed = (0..1000).find_map(|_| counter.add().err()).expect("the log is read back");
     let Error::Poisoned { cause } = &failed else { panic!("{failed}") };
     assert!(matches!(**cause, Error::Changed { .. }), "{failed}");

@@ -1,4 +1,5 @@
-//! Damaged, foreign and misused pool files: each is a clear error, and nothing is changed.
+//! Damaged, foreign and misused pool files. Each is refused with a specific error, and the refusal
+//! leaves every file as it was.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lastword::{Error, LogMismatch, Medium, Objects, Options, Pool};
 use tempfile::TempDir;
 
-/// What opening the pool would show, if it is sound.
+/// Checks a pool without changing it and expects that it is sound.
 fn checked(path: &Path) -> Result<lastword::Checked, lastword::Error> {
     lastword::check(path)?.sound()
 }
@@ -18,8 +19,8 @@ fn options() -> Options {
     Options::new().bytes(1 << 20).log_bytes(128 << 10).ring_entries(1 << 10)
 }
 
-/// A pool of one committed object, left without being closed.
-fn made(options: Options) -> (TempDir, PathBuf) {
+/// Creates a pool of one committed object and abandons it.
+fn create(options: Options) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
     let pool = Pool::create(&path, options).unwrap();
@@ -32,16 +33,17 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_extension("pool.log")
 }
 
-/// Opens and checks, makes sure that neither changed anything, answers the error's text.
+/// Expects that open and check refuse the pool with the same error and change no file. Returns the
+/// error and its text.
 fn refused(path: &Path) -> (Error, String) {
     let before: Vec<_> = [path.to_path_buf(), log_of(path)].map(|file| fs::read(file).ok()).into();
-    let error = Pool::open(path, options()).expect_err("must be refused");
-    let shown = checked(path).expect_err("must be refused");
-    assert_eq!(error.to_string(), shown.to_string(), "check says what open says");
+    let error = Pool::open(path, options()).expect_err("open accepts the pool");
+    let shown = checked(path).expect_err("check accepts the pool");
+    assert_eq!(error.to_string(), shown.to_string(), "check and open disagree");
     let after: Vec<_> = [path.to_path_buf(), log_of(path)].map(|file| fs::read(file).ok()).into();
-    assert!(before == after, "a refused pool is left as it was");
+    assert!(before == after, "a refused open changed a file");
     let text = error.to_string();
-    assert!(text.contains("test.pool"), "names the file: {text}");
+    assert!(text.contains("test.pool"), "no file name in: {text}");
     (error, text)
 }
 
@@ -52,7 +54,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_file_of_zeros_or_garbage_is_no_pool() {
+fn zeros_or_garbage_are_not_a_pool() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
     for bytes in [vec![], vec![0; 100], vec![0; 1 << 20], (0..1 << 16).map(|i| i as u8).collect()] {
@@ -63,14 +65,14 @@ fn a_file_of_zeros_or_garbage_is_no_pool() {
 }
 
 #[test]
-fn a_truncated_pool_is_refused() {
+fn truncated_pool_is_refused() {
     for (options, lengths) in [
         (options(), [8192, (2 << 20) + 4096, (3 << 20) - 1]),
         (options().medium(EMULATED), [8192, 2 << 20, (5 << 20) - 1]),
         (options().medium(Medium::PersistentCache), [8192, 2 << 20, (5 << 20) - 1]),
     ] {
         for length in lengths {
-            let (_dir, path) = made(options.clone());
+            let (_dir, path) = create(options.clone());
             change(&path, |bytes| bytes.truncate(length));
             let (error, text) = refused(&path);
             assert!(matches!(error, Error::Truncated { .. }), "{text}");
@@ -78,36 +80,36 @@ fn a_truncated_pool_is_refused() {
     }
 }
 
-/// Each medium that is to be had on any machine.
+/// Options for each medium that every machine has.
 fn media() -> [Options; 3] {
     [options(), options().medium(EMULATED), options().medium(Medium::PersistentCache)]
 }
 
 #[test]
-fn one_damaged_superblock_is_enough_and_two_are_too_many() {
-    for (made_as, copy) in media().into_iter().flat_map(|one| [(one.clone(), 0), (one, 4096)]) {
+fn single_damaged_superblock_is_tolerated() {
+    for (created_as, copy) in media().into_iter().flat_map(|one| [(one.clone(), 0), (one, 4096)]) {
         for opened_before in [false, true] {
-            let (_dir, path) = made(made_as.clone());
+            let (_dir, path) = create(created_as.clone());
             if opened_before {
                 Pool::open(&path, options()).unwrap().abandon();
             }
             change(&path, |bytes| bytes[copy + 100] ^= 1);
             assert_eq!(checked(&path).unwrap().usage.objects, 1);
             Pool::open(&path, options()).unwrap().close().unwrap();
-            assert_eq!(checked(&path).unwrap().usage.objects, 1, "nothing is lost");
+            assert_eq!(checked(&path).unwrap().usage.objects, 1, "the object is lost");
         }
     }
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     change(&path, |bytes| (bytes[100], bytes[4196]) = (bytes[100] ^ 1, bytes[4196] ^ 1));
     assert!(matches!(refused(&path).0, Error::NotAPool { .. }));
 }
 
 #[test]
-fn a_pool_of_a_newer_program_or_an_unknown_design_or_medium_is_refused() {
+fn unknown_version_design_or_medium_is_refused() {
     let (design, medium) = (u64::from_le_bytes(*b"newdesig"), u64::from_le_bytes(*b"clay\0\0\0\0"));
     for (word, value) in [(1, 4_u64), (6, design), (21, medium)] {
-        let (_dir, path) = made(options());
-        // A newer program has written one copy, and the other is as we left it.
+        let (_dir, path) = create(options());
+        // A newer program writes one copy of the superblock at a time, so one new copy suffices.
         for copy in if word == 1 { vec![4096] } else { vec![0, 4096] } {
             change(&path, |bytes| set_word(&mut bytes[copy..], word, value));
         }
@@ -121,19 +123,19 @@ fn a_pool_of_a_newer_program_or_an_unknown_design_or_medium_is_refused() {
     }
 }
 
-/// Sets a word of a superblock and its checksum.
+/// Sets a word of a superblock and updates the checksum.
 fn set_word(block: &mut [u8], word: usize, value: u64) {
     block[8 * word..8 * word + 8].copy_from_slice(&value.to_le_bytes());
     let crc = crc32c::crc32c(&block[..504]);
     block[504..508].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Random words in superblocks and log heads, checksums put right again: a pool or an error.
+/// Random words with valid checksums in superblocks and log heads give a pool or an error.
 #[test]
-fn hostile_numbers_in_superblocks_never_panic() {
+fn random_superblock_words_never_panic() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let (mut opened, mut refused) = (0, 0);
-    let (_dir, path) = made(options());
+    let (_dir, path) = create(options());
     let saved = [path.clone(), log_of(&path)].map(|file| (fs::read(&file).unwrap(), file));
     for _ in 0..400 {
         for (bytes, file) in &saved {
@@ -166,9 +168,9 @@ fn hostile_numbers_in_superblocks_never_panic() {
 }
 
 #[test]
-fn a_missing_damaged_or_foreign_log_is_refused_while_it_may_hold_something() {
-    let (_dir, path) = made(options());
-    let (_other_dir, other) = made(options());
+fn missing_damaged_or_foreign_log_is_refused() {
+    let (_dir, path) = create(options());
+    let (_other_dir, other) = create(options());
     let log = log_of(&path);
     let own = fs::read(&log).unwrap();
     fs::remove_file(&log).unwrap();
@@ -189,8 +191,8 @@ fn a_missing_damaged_or_foreign_log_is_refused_while_it_may_hold_something() {
 }
 
 #[test]
-fn a_pool_and_a_log_of_different_times_are_refused() {
-    let (_dir, path) = made(options());
+fn log_of_other_generation_is_refused() {
+    let (_dir, path) = create(options());
     let (old_pool, old_log) = (fs::read(&path).unwrap(), fs::read(log_of(&path)).unwrap());
     for _ in 0..2 {
         Pool::open(&path, options()).unwrap().abandon();
@@ -208,8 +210,8 @@ fn a_pool_and_a_log_of_different_times_are_refused() {
 }
 
 #[test]
-fn a_second_opener_is_refused_and_the_first_goes_on() {
-    let (_dir, path) = made(options());
+fn second_opener_is_refused() {
+    let (_dir, path) = create(options());
     let pool = Pool::open(&path, options()).unwrap();
     let text = Pool::open(&path, options()).unwrap_err().to_string();
     assert!(text.contains("in use"), "{text}");
@@ -220,8 +222,8 @@ fn a_second_opener_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn a_pool_is_never_made_over_a_file() {
-    let (_dir, path) = made(options());
+fn create_over_existing_file_is_refused() {
+    let (_dir, path) = create(options());
     let before = fs::read(&path).unwrap();
     let text = Pool::create(&path, options()).unwrap_err().to_string();
     assert!(text.contains("exists"), "{text}");
@@ -229,17 +231,17 @@ fn a_pool_is_never_made_over_a_file() {
 }
 
 #[test]
-fn the_log_of_an_interrupted_creation_is_in_nobodys_way_and_any_other_is_kept() {
+fn create_replaces_only_empty_leftover_log() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
-    // What a crash between the two renames leaves, or a kill while a failed creation is undone: a
-    // log without a record.
+    // An interrupted creation leaves a log without records: a crash between its two renames, or a
+    // kill while a failed creation removes its files.
     Pool::create(&path, options()).unwrap().close().unwrap();
     fs::remove_file(&path).unwrap();
     let pool = Pool::create(&path, options()).unwrap();
     pool.run(|tx| tx.alloc(8_u64)).unwrap().ticket.wait().unwrap();
     pool.close().unwrap();
-    // It holds records: somebody has lost the pool, not the log.
+    // A log with records belongs to a pool that was lost, so it must be kept.
     fs::remove_file(&path).unwrap();
     let before = fs::read(log_of(&path)).unwrap();
     assert!(Pool::create(&path, options()).unwrap_err().to_string().contains("test.pool.log"));
@@ -247,8 +249,8 @@ fn the_log_of_an_interrupted_creation_is_in_nobodys_way_and_any_other_is_kept() 
 }
 
 #[test]
-fn another_layout_or_version_or_medium_is_refused() {
-    let (_dir, path) = made(options().layout("bank", 3));
+fn other_layout_version_or_medium_is_refused() {
+    let (_dir, path) = create(options().layout("bank", 3));
     for (name, version) in [("bank", 4), ("shop", 3), ("", 0)] {
         let error = Pool::open(&path, options().layout(name, version)).unwrap_err();
         let text = error.to_string();
@@ -260,8 +262,8 @@ fn another_layout_or_version_or_medium_is_refused() {
 }
 
 #[test]
-fn a_mapped_pool_opens_on_any_mapped_medium_and_remembers_which() {
-    let (_dir, path) = made(options().medium(EMULATED));
+fn mapped_pool_remembers_its_last_medium() {
+    let (_dir, path) = create(options().medium(EMULATED));
     Pool::open(&path, options().medium(Medium::PersistentCache)).unwrap().close().unwrap();
     assert_eq!(lastword::inspect(&path).unwrap().medium, Some(Medium::PersistentCache));
     let pool = Pool::open(&path, options()).unwrap();
@@ -271,11 +273,11 @@ fn a_mapped_pool_opens_on_any_mapped_medium_and_remembers_which() {
 }
 
 #[test]
-fn dax_where_there_is_none_is_refused_and_leaves_nothing() {
+fn create_without_dax_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
     match Pool::create(&path, options().medium(Medium::Dax)) {
-        // A machine with persistent memory.
+        // This machine has persistent memory, so there is no refusal to test.
         Ok(pool) => return pool.close().unwrap(),
         Err(error) => {
             let text = error.to_string();
@@ -283,18 +285,18 @@ fn dax_where_there_is_none_is_refused_and_leaves_nothing() {
         }
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    // By default such a place gets a file; a pool that is mapped there refuses as well.
-    let (_dir, path) = made(options());
+    // The default medium there is `file`. A mapped pool refuses to reopen on `dax`.
+    let (_dir, path) = create(options());
     assert_eq!(lastword::inspect(&path).unwrap().medium, Some(Medium::File));
-    let (_dir, path) = made(options().medium(EMULATED));
+    let (_dir, path) = create(options().medium(EMULATED));
     let before = fs::read(&path).unwrap();
     assert!(Pool::open(&path, options().medium(Medium::Dax)).is_err());
-    assert!(fs::read(&path).unwrap() == before, "a refused pool is left as it was");
+    assert!(fs::read(&path).unwrap() == before, "a refused open changed the file");
 }
 
 #[test]
-fn a_heap_whose_allocator_is_damaged_is_found_by_check() {
-    let (_dir, path) = made(options());
+fn check_finds_damaged_allocator() {
+    let (_dir, path) = create(options());
     Pool::open(&path, options()).unwrap().close().unwrap();
     checked(&path).unwrap();
     change(&path, |bytes| bytes[(2 << 20) + 16] ^= 1);

@@ -1,6 +1,8 @@
-//! Groups that are combined and compressed, made by several threads: what they promise is what
-//! groups promise as they come.
-#![allow(clippy::unwrap_used, reason = "a test says best by its panic what went wrong")]
+//! Group commit with combination, compression and several persist threads.
+//!
+//! These options change the size of the log and the latency of commits. They must not change which
+//! transactions are durable or the values that recovery restores.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -16,7 +18,7 @@ fn options(medium: Medium) -> Options {
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 
-/// A pool with an object of some words.
+/// Creates a pool with one object of `WORDS` words.
 fn pool(path: &Path, options: Options) -> (Pool, Ptr<[u64; WORDS as usize]>) {
     let pool = Pool::create(path, options).unwrap();
     let object = pool.run(|tx| tx.alloc([0_u64; WORDS as usize])).unwrap().value;
@@ -34,7 +36,7 @@ fn write(pool: &Pool, object: Ptr<[u64; WORDS as usize]>, value: u64) -> TxId {
     done.unwrap().ticket.id()
 }
 
-/// What the words are after the writes of 1 to `last`.
+/// Returns the words after the writes of the values 1 to `last`.
 fn expected(last: u64) -> Vec<u64> {
     let mut words = vec![0; WORDS as usize];
     (1..=last).for_each(|value| words[(value % WORDS) as usize] = value);
@@ -43,7 +45,7 @@ fn expected(last: u64) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_acknowledged_survives_abandonment_however_groups_are_made() {
+fn acknowledged_writes_survive_every_grouping() {
     for medium in [Medium::File, EMULATED] {
         for (group, compress, threads) in
             [(1, false, 1), (10, true, 1), (1000, false, 2), (1000, true, 3), (0, true, 2)]
@@ -52,7 +54,7 @@ fn what_is_acknowledged_survives_abandonment_however_groups_are_made() {
             let path = dir.path().join("a.pool");
             let options = options(medium).group(group).compress(compress).persist_threads(threads);
             let (pool, object) = self::pool(&path, options.clone());
-            // Some laps of the log.
+            // Enough transactions to wrap the log several times.
             let mut last = TxId::NONE;
             for value in 1..=3000 {
                 last = write(&pool, object, value);
@@ -116,7 +118,7 @@ fn workers_on_several_persist_threads_lose_nothing() {
 }
 
 #[test]
-fn a_group_waits_for_its_number_and_for_nobody_who_waits() {
+fn group_closes_when_full_or_awaited() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(Medium::File).group(10).group_time(Duration::MAX).background(false);
     let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
@@ -130,7 +132,7 @@ fn a_group_waits_for_its_number_and_for_nobody_who_waits() {
     let tenth = write(&pool, object, 10);
     while pool.design().persist_step().unwrap() {}
     assert_eq!(pool.durable_id(), tenth);
-    // Somebody waits: it is closed at once.
+    // A waiting thread closes the group at once.
     let eleventh = write(&pool, object, 11);
     write(&pool, object, 12);
     pool.wait_for(eleventh).unwrap();
@@ -139,8 +141,8 @@ fn a_group_waits_for_its_number_and_for_nobody_who_waits() {
 }
 
 #[test]
-fn a_group_that_nobody_waits_for_is_durable_when_its_time_is_over() {
-    // The pool's thread naps through the shorter time, and sleeps through the longer.
+fn unawaited_group_is_durable_after_group_time() {
+    // The persist thread naps repeatedly through the shorter time and sleeps once for the longer.
     let times = [Duration::from_millis(1), Duration::from_millis(50)];
     for (medium, time) in [(Medium::File, times[0]), (EMULATED, times[0]), (EMULATED, times[1])] {
         let dir = tempfile::tempdir().unwrap();
@@ -148,34 +150,35 @@ fn a_group_that_nobody_waits_for_is_durable_when_its_time_is_over() {
         let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
         write(&pool, object, 1);
         let done = pool.run(|tx| tx.get(object).and_then(|words| tx.set(object, words))).unwrap();
-        let (tell, told) = mpsc::channel();
-        // A callback hurries nobody.
-        done.ticket.on_durable(move |outcome| tell.send(outcome.is_ok()).unwrap()).unwrap();
-        assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
+        let (sender, receiver) = mpsc::channel();
+        // Registering a callback does not request a flush, so only the time closes the group.
+        done.ticket.on_durable(move |outcome| sender.send(outcome.is_ok()).unwrap()).unwrap();
+        assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap());
         pool.close().unwrap();
     }
 }
 
 #[test]
-fn a_thread_that_sleeps_over_an_open_group_is_woken_by_who_fills_it() {
+fn full_group_wakes_sleeping_persist_thread() {
     for medium in [Medium::File, EMULATED] {
         let dir = tempfile::tempdir().unwrap();
         let options = options(medium).group(100).group_time(Duration::MAX);
         let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
         let done = pool.run(|tx| tx.get(object).and_then(|words| tx.set(object, words))).unwrap();
-        let (tell, told) = mpsc::channel();
-        done.ticket.on_durable(move |outcome| tell.send(outcome.is_ok()).unwrap()).unwrap();
-        // Many naps long.
+        let (sender, receiver) = mpsc::channel();
+        done.ticket.on_durable(move |outcome| sender.send(outcome.is_ok()).unwrap()).unwrap();
+        // This is long enough for the thread to stop napping and to sleep. If it still naps, the
+        // test passes without covering the wake-up.
         std::thread::sleep(Duration::from_millis(20));
-        assert!(told.try_recv().is_err() && !done.ticket.is_durable());
+        assert!(receiver.try_recv().is_err() && !done.ticket.is_durable());
         (1..=200).for_each(|value| _ = write(&pool, object, value));
-        assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
+        assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap());
         pool.close().unwrap();
     }
 }
 
 #[test]
-fn a_combined_group_that_would_not_fit_in_half_the_log_becomes_several() {
+fn combined_group_over_half_the_log_is_split() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.pool");
     let options = Options::new()
@@ -191,7 +194,7 @@ fn a_combined_group_that_would_not_fit_in_half_the_log_becomes_several() {
         let _ = pool.run(|tx| tx.set(object, [number as u64; 128])).unwrap();
     }
     pool.flush().unwrap();
-    // 400 KiB of values went through a log of 128 KiB.
+    // The 400 KiB of values need more than three logs of 128 KiB.
     let metrics = pool.metrics();
     assert!(metrics.log_laps > 2.0 && metrics.log_combined_bytes > 400 << 10, "{metrics:?}");
     pool.abandon();
@@ -202,7 +205,7 @@ fn a_combined_group_that_would_not_fit_in_half_the_log_becomes_several() {
 }
 
 #[test]
-fn of_a_group_the_last_values_are_written_and_fewer_bytes_when_compressed() {
+fn combination_and_compression_shrink_the_log() {
     let written = |group, compress| {
         let dir = tempfile::tempdir().unwrap();
         let options = options(EMULATED)
@@ -227,20 +230,20 @@ fn of_a_group_the_last_values_are_written_and_fewer_bytes_when_compressed() {
 }
 
 #[test]
-fn every_design_takes_the_options_and_those_that_keep_nothing_do_nothing_with_them() {
-    fn takes<D: Design>() {
+fn volatile_designs_ignore_group_options() {
+    fn ignores<D: Design>() {
         let options = Options::new().bytes(1 << 20).group(10).compress(true).persist_threads(2);
         let dir = tempfile::tempdir().unwrap();
         let pool = Pool::<D>::create_as(dir.path().join("a.pool"), options).unwrap();
         let _ = pool.run(|tx| tx.alloc([1_u64; 4])).unwrap();
         pool.close().unwrap();
     }
-    takes::<lastword::Volatile>();
-    takes::<lastword::Plain>();
+    ignores::<lastword::Volatile>();
+    ignores::<lastword::Plain>();
 }
 
 #[test]
-fn words_of_combined_groups_are_counted_once_each() {
+fn combined_words_are_counted_once() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(EMULATED).group(100).group_time(Duration::MAX);
     let (pool, object) = self::pool(&dir.path().join("a.pool"), options);
@@ -248,6 +251,6 @@ fn words_of_combined_groups_are_counted_once_each() {
     let before = pool.metrics().log_combined_words;
     let last = (1..=100).map(|value| write(&pool, object, value)).last().unwrap();
     pool.wait_for(last).unwrap();
-    // `set` writes all of the object, again and again.
+    // Every `set` writes the whole object, and combination keeps the last value of each word.
     assert_eq!(pool.metrics().log_combined_words - before, WORDS);
 }

@@ -1,5 +1,7 @@
-//! `Options::ideal_reproduce`: the log is freed, home is left alone, and nobody takes such a pool
-//! for one that holds anything.
+//! `Options::ideal_reproduce`: the reproduce step truncates the log and writes no heap image.
+//!
+//! Such a pool measures the ideal cost of reproduction. Its heap image is never up to date, so it
+//! is refused on media that keep data, and it can never be opened again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -7,7 +9,7 @@ use std::path::Path;
 use lastword::{DecoupledSoftware, Design, Error, Medium, Objects, Options, Pool, Redo, Shadow};
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-/// Where the heap of a pool with this log is in its file.
+/// File offset of the heap image in a pool with a log of this size.
 const HEAP_OFFSET: usize = 4 << 20;
 
 fn options() -> Options {
@@ -20,7 +22,7 @@ fn heap(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn only_what_nobody_rests_on_can_be_run_so() {
+fn ideal_reproduce_is_refused_on_durable_media() {
     fn refused<D: Design>(path: &Path, options: Options) {
         let created = Pool::<D>::create_as(path, options.clone()).map(drop);
         assert!(matches!(created, Err(Error::NotForIdeal { .. })), "{created:?}");
@@ -34,7 +36,7 @@ fn only_what_nobody_rests_on_can_be_run_so() {
     refused::<lastword::Decoupled>(&path, nothing_said);
     let bounded = options().shadow(Shadow::Software).shadow_bytes(1 << 18);
     refused::<DecoupledSoftware>(&path, bounded);
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left of any");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a refused creation left a file");
 
     for medium in [Medium::File, Medium::PersistentCache] {
         let kept = Options::new().bytes(1 << 20).log_bytes(256 << 10).medium(medium);
@@ -50,7 +52,7 @@ fn only_what_nobody_rests_on_can_be_run_so() {
 }
 
 #[test]
-fn the_log_is_used_again_and_home_is_left_alone() {
+fn ideal_reproduce_truncates_log_without_heap_writes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let pool = Pool::create(&path, options()).unwrap();
@@ -64,13 +66,13 @@ fn the_log_is_used_again_and_home_is_left_alone() {
     assert_eq!(pool.reproduced_id(), pool.committed_id());
     assert!(pool.metrics().log_laps > 4.0, "{:?}", pool.metrics());
     assert_eq!(pool.check_heap().unwrap().objects, 1);
-    assert!(heap(&path) == before, "not a byte");
+    assert!(heap(&path) == before, "the heap image changed");
     pool.close().unwrap();
     assert!(heap(&path) == before);
 }
 
 #[test]
-fn it_cannot_be_opened_again_however_it_was_left() {
+fn ideal_pool_cannot_be_reopened() {
     let dir = tempfile::tempdir().unwrap();
     for leave in [|pool: Pool| pool.close().unwrap(), Pool::abandon, |pool| drop(pool)] {
         let path = dir.path().join("pool");

@@ -1,5 +1,5 @@
-//! A transaction that is too large names the limit that it met, and succeeds where that is moved as
-//! the error says.
+//! Transactions that exceed a limit. The error names the option that raises the limit, and the
+//! transaction succeeds after the program has followed that advice.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -11,15 +11,15 @@ use lastword::{
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 
-/// A pool with an array of so many words.
-fn made<D: Design>(path: &Path, options: &Options, words: u64) -> (Pool<D>, Array<u64>) {
+/// Creates a pool with an array of `words` words.
+fn create<D: Design>(path: &Path, options: &Options, words: u64) -> (Pool<D>, Array<u64>) {
     let pool = Pool::<D>::create_as(path, options.clone()).unwrap();
     let array = pool.run(|tx| Array::<u64>::reserve(tx, words)).unwrap().value;
     while !pool.run(|tx| array.prepare(tx, 16)).unwrap().value {}
     (pool, array)
 }
 
-/// Follows each error's advice until the transaction succeeds. Returns the options that were moved.
+/// Follows each error's advice until the transaction succeeds. Returns the options that it raised.
 fn advised<D: Design>(
     medium: Medium,
     words: u64,
@@ -31,7 +31,7 @@ fn advised<D: Design>(
         let options = Options::new().bytes(8 << 20).log_bytes(log_bytes).ring_entries(entries);
         let options = options.medium(medium);
         let path = dir.path().join(format!("{step}.pool"));
-        let (pool, array) = made::<D>(&path, &options, words);
+        let (pool, array) = create::<D>(&path, &options, words);
         let mut error = match pool.run(|tx| body(tx, array)) {
             Ok(done) => {
                 done.ticket.wait().unwrap();
@@ -40,7 +40,8 @@ fn advised<D: Design>(
             Err(error) => error,
         };
         pool.close().unwrap();
-        // A ring is taken anew at each opening: the pool itself stays.
+        // The ring's size is chosen at each open, so a larger one needs no new pool. The log's size
+        // is fixed at creation.
         loop {
             let text = error.to_string();
             let option = match error {
@@ -76,7 +77,7 @@ fn advised<D: Design>(
             }
         }
     }
-    panic!("no advice helps: {moved:?}");
+    panic!("the advice does not help: {moved:?}");
 }
 
 fn writes<D: Design>(
@@ -86,7 +87,7 @@ fn writes<D: Design>(
 }
 
 #[test]
-fn too_large_transaction_succeeds_when_the_named_option_is_moved() {
+fn too_large_transaction_fits_after_advised_option() {
     for medium in [Medium::File, EMULATED] {
         let words = 12_000;
         let moved = advised::<Decoupled>(medium, words, writes(words));
@@ -101,9 +102,9 @@ fn too_large_transaction_succeeds_when_the_named_option_is_moved() {
     }
 }
 
-/// Nothing is logged of an object that is only protected, so the log is not what bounds it.
+/// A protected object is copied but not logged, so the error must not advise a larger log.
 #[test]
-fn snapshot_copies_that_do_not_fit_are_not_blamed_on_the_log() {
+fn oversized_snapshot_copies_name_ring_entries() {
     let words = 200_000;
     let moved = advised::<Snapshot>(EMULATED, words, |tx, array| {
         (0..words).step_by(32).try_for_each(|at| tx.protect(array.at(at)?.addr()))
@@ -112,7 +113,7 @@ fn snapshot_copies_that_do_not_fit_are_not_blamed_on_the_log() {
 }
 
 #[test]
-fn large_byte_string_names_the_ring() {
+fn large_byte_string_names_ring_entries() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).ring_entries(1 << 10);
     let pool = Pool::create(dir.path().join("pool"), options).unwrap();
@@ -122,7 +123,7 @@ fn large_byte_string_names_the_ring() {
 }
 
 #[test]
-fn full_heap_says_what_was_wanted() {
+fn full_heap_error_names_wanted_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().bytes(128 << 10).log_bytes(1 << 20).ring_entries(1 << 10);
     let pool = Pool::create(dir.path().join("pool"), options).unwrap();

@@ -1,4 +1,5 @@
-//! Callbacks and tasks: where and when they are notified, and what a pool keeps of them.
+//! Callbacks and tasks of tickets: the thread and time of their notification, and the number that
+//! the pool keeps registered.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::future::{Future, IntoFuture};
@@ -16,12 +17,12 @@ use medium::{Fault, Faults};
 
 use crate::pages::{APART, COUNTERS, counters, options, place};
 
-/// Without threads of its own: nothing is durable before a thread waits.
+/// Options without background threads: no transaction is durable before a thread waits for it.
 fn waiting(shadow: Shadow, pages: u64) -> Options {
     options(shadow, pages).background(false)
 }
 
-/// Counts how often it is woken.
+/// A task that counts its wake-ups.
 #[derive(Default)]
 struct Task(AtomicU64);
 
@@ -31,20 +32,20 @@ impl Wake for Task {
     }
 }
 
-/// Writes a counter, and registers a callback and a task for it. The callback runs a transaction
-/// and sends the reported outcome and the result of that transaction.
+/// Writes a counter and registers a callback and a task for the write. The callback runs a
+/// transaction, then sends its reported outcome and the result of that transaction.
 fn listen<D: Design>(
     pool: &Arc<Pool<D>>,
     array: Array<u64>,
-    told: &mpsc::Sender<(bool, Result<(), Error>)>,
+    sender: &mpsc::Sender<(bool, Result<(), Error>)>,
     task: &Arc<Task>,
 ) {
     let ticket = pool.run(|tx| tx.set(array.at(0)?, 7)).unwrap().ticket;
-    let (told, own) = (told.clone(), Arc::clone(pool));
+    let (sender, own) = (sender.clone(), Arc::clone(pool));
     let callback = move |outcome: Result<(), Error>| {
         let ran = own.run(|tx| tx.get(array.at(0)?)).map(drop);
         drop(own);
-        told.send((outcome.is_ok(), ran)).unwrap();
+        sender.send((outcome.is_ok(), ran)).unwrap();
     };
     ticket.on_durable(callback).unwrap();
     let waker = Waker::from(Arc::clone(task));
@@ -68,58 +69,61 @@ fn unreadable_page_notifies_callbacks_and_tasks() {
             continue;
         };
         if pool.run(|tx| tx.get(array.at(0)?)).is_err() {
-            continue; // there is nothing to register for
+            continue; // without a commit there is no ticket to register with
         }
-        let ((told, ear), task) = (mpsc::channel(), Arc::new(Task::default()));
-        listen(&pool, array, &told, &task);
-        // Not the counter that was written: its page waits until it is durable.
+        let ((sender, receiver), task) = (mpsc::channel(), Arc::new(Task::default()));
+        listen(&pool, array, &sender, &task);
+        // The reads avoid the written counter: its page stays in the shadow until it is durable.
         let read = |at: u64| pool.run(|tx| tx.get(array.at(at * APART)?));
         if round % 2 == 0 {
             let Some(error) = (1..COUNTERS).find_map(|at| read(at).err()) else { break };
             assert!(matches!(error, Error::Poisoned { .. }), "{error}");
             in_bodies += 1;
         } else {
-            // Past all transactions.
+            // The heap check reads pages outside of any transaction.
             let _ = pool.check_heap();
             if read(1).is_ok() {
                 continue;
             }
             at_peeks += 1;
         }
-        let (is_durable, ran) = ear.try_recv().expect("the callback was called");
+        let (is_durable, ran) = receiver.try_recv().expect("the callback did not run");
         assert!(!is_durable && matches!(ran, Err(Error::Poisoned { .. })), "{ran:?}");
         assert_eq!(task.0.load(Ordering::Relaxed), 1, "the task is woken once");
         assert_eq!(pool.design().listeners(), 0);
         Arc::into_inner(pool).unwrap().abandon();
-        assert!(ear.try_recv().is_err(), "it was called twice");
+        assert!(receiver.try_recv().is_err(), "the callback ran twice");
     }
     assert!(refused > 0 && in_bodies > 0 && at_peeks > 0, "{refused} {in_bodies} {at_peeks}");
 }
 
-/// The next transaction begins by making the first durable: it wants room for copies.
+/// The second transaction needs room in the shadow, so its body makes the first one durable. The
+/// first one's callback must wait until that body has returned.
 #[test]
-fn callback_met_in_a_body_runs_behind_it() {
+fn callback_due_in_a_body_runs_after_it() {
     let (_dir, path) = place();
     let pool = Pool::<DecoupledEvicting>::create_as(&path, waiting(Shadow::CopyOnWrite, 8));
     let pool = Arc::new(pool.unwrap());
     let array = counters(&pool);
-    let ((told, ear), task) = (mpsc::channel(), Arc::new(Task::default()));
-    listen(&pool, array, &told, &task);
+    let ((sender, receiver), task) = (mpsc::channel(), Arc::new(Task::default()));
+    listen(&pool, array, &sender, &task);
     let wide = pool.run(|tx| (0..100).try_for_each(|page| tx.set(array.at(page * APART)?, 1)));
     let id = wide.unwrap().ticket.id();
     let mut seen = None;
     let next = pool.run(|tx| {
         seen.get_or_insert((pool.durable_id() >= id, task.0.load(Ordering::Relaxed)));
-        assert!(ear.try_recv().is_err(), "the callback ran in a body");
+        assert!(receiver.try_recv().is_err(), "the callback ran in a body");
         tx.get(array.at(0)?)
     });
     let _ = next.unwrap();
-    assert_eq!(seen, Some((true, 1)), "durable in the body, and the task woken");
-    let (is_durable, ran) = ear.try_recv().expect("the callback was called");
+    assert_eq!(seen, Some((true, 1)), "(durable, task wake-ups) in the body");
+    let (is_durable, ran) = receiver.try_recv().expect("the callback did not run");
     assert!(is_durable && ran.is_ok(), "{ran:?}");
 }
 
-/// A member of the group is running, so the group cannot end, and the future cannot be ready.
+/// A future that is polled many times keeps one registered waker.
+///
+/// A running transaction keeps the group open, so the future stays pending for every poll.
 #[test]
 fn polled_future_keeps_one_waker_in_the_pool() {
     let (_dir, path) = place();
@@ -138,7 +142,11 @@ fn polled_future_keeps_one_waker_in_the_pool() {
             let polled = future.as_mut().poll(&mut Context::from_waker(&wakers[poll % 2]));
             assert!(matches!(polled, Poll::Pending), "{polled:?}");
         }
-        assert_eq!((pool.design().listeners(), held()), (1, 3), "two are the test's own");
+        assert_eq!(
+            (pool.design().listeners(), held()),
+            (1, 3),
+            "(listeners, wakers); the test holds two"
+        );
         let mut second = Box::pin(ticket.into_future());
         assert!(second.as_mut().poll(&mut Context::from_waker(&wakers[0])).is_pending());
         assert_eq!((pool.design().listeners(), held()), (2, 4));
@@ -147,19 +155,19 @@ fn polled_future_keeps_one_waker_in_the_pool() {
     };
     let ran = worker.run(|tx| {
         tx.set(other, 5)?;
-        // Nothing waits in a body: another thread does.
+        // A body may not wait, so another thread polls.
         std::thread::scope(|scope| scope.spawn(polls).join()).unwrap();
         Ok(())
     });
     let _ = (ran.unwrap(), &wakers);
-    assert_eq!((pool.design().listeners(), held()), (0, 2), "the future was dropped");
+    assert_eq!((pool.design().listeners(), held()), (0, 2), "a dropped future stays registered");
 }
 
-/// Fills most of a worker's log while another worker's group is pending, and runs a transaction
-/// that finds no room in it. The `nth` call of the pool and all after it fail.
+/// Fills most of a worker's log while another worker's group is pending. Then runs a transaction
+/// for which the log has no room. The pool's `nth` call and all later ones fail.
 ///
-/// Returns the number of calls before that transaction, and its result. An error comes with whether
-/// the listeners of the pending group were notified by then.
+/// Returns the number of calls before that transaction, and its result. The flag beside an error
+/// says whether the listeners of the pending group had been notified when the transaction returned.
 fn make_room(nth: u64) -> (u64, Result<(), (Error, bool)>) {
     const WORDS: u64 = 1 << 12;
     let (_dir, path) = place();
@@ -171,19 +179,19 @@ fn make_room(nth: u64) -> (u64, Result<(), (Error, bool)>) {
     let array = pool.run(|tx| Array::<u64>::reserve(tx, WORDS)).unwrap().value;
     while !pool.run(|tx| array.prepare(tx, WORDS)).unwrap().value {}
     pool.bring_home().unwrap();
-    // A little more than a quarter of the log: the fourth record finds no room. The third leaves an
-    // eighth of the log free, so it does not truncate ahead of the next transaction.
+    // A record takes a little more than a quarter of the log, so the fourth one does not fit. The
+    // third leaves an eighth of the log free, so it does not truncate ahead of need.
     let words = pool.design().words_max() as u64 * 53 / 100;
     assert!(words <= WORDS, "{words}");
     let (mut other, mut worker) = (pool.worker().unwrap(), pool.worker().unwrap());
     let mut wide =
         || worker.run(|tx| (0..words).try_for_each(|at| tx.set(array.at(at)?, at))).map(drop);
-    // Two transactions are a group, and a record.
+    // Two transactions form a group, which is one record.
     (0..2).for_each(|_| wide().unwrap());
     let ticket = other.run(|tx| tx.set(count, 1)).unwrap().ticket;
     let ((sender, outcomes), task) = (mpsc::channel(), Arc::new(Task::default()));
     let callback = move |outcome: Result<(), Error>| {
-        // The pool is dropped without a failure in the end, and the receiver is gone.
+        // In the run without a failure the callback runs at the pool's drop, after the receiver's.
         let _ = sender.send(outcome.is_ok());
     };
     ticket.on_durable(callback).unwrap();
@@ -196,9 +204,9 @@ fn make_room(nth: u64) -> (u64, Result<(), (Error, bool)>) {
     (calls, done.map_err(|error| (error, is_notified)))
 }
 
-/// The worker truncates the log to make room, and each call of that fails once.
+/// The worker truncates the log to make room. In each run another call of the truncation fails.
 #[test]
-fn failure_while_room_is_made_notifies_other_groups() {
+fn failed_truncation_notifies_other_groups() {
     let (calls, done) = make_room(u64::MAX);
     done.unwrap();
     let mut failed = 0;

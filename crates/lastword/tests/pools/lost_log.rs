@@ -1,4 +1,7 @@
-//! Pools that were closed cleanly and have lost their log.
+//! Pools whose log file is lost or damaged.
+//!
+//! After a clean shutdown the heap image is complete, so `without_log` opens the pool with a new
+//! log. Otherwise the log may hold transactions that the heap image misses, and opening is refused.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -18,8 +21,8 @@ fn log_of(path: &Path) -> PathBuf {
     path.with_extension("pool.log")
 }
 
-/// A pool of one object.
-fn made<D: Design>(closes: bool) -> (TempDir, PathBuf, Ptr<u64>) {
+/// Creates a pool of one object, then closes or abandons it.
+fn create<D: Design>(closes: bool) -> (TempDir, PathBuf, Ptr<u64>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
     let pool = Pool::<D>::create_as(&path, options()).unwrap();
@@ -34,7 +37,7 @@ fn made<D: Design>(closes: bool) -> (TempDir, PathBuf, Ptr<u64>) {
     (dir, path, object)
 }
 
-/// Each way to lose a log, with the reported reason; `None` where the log is missing.
+/// Loses or damages a log. Returns a test of the reported reason, or `None` if the log is missing.
 type Lose = fn(&Path) -> Option<fn(&LogMismatch) -> bool>;
 
 const WAYS: [Lose; 5] = [
@@ -56,7 +59,7 @@ const WAYS: [Lose; 5] = [
         Some(|why| matches!(why, LogMismatch::Length { found: 0, .. }))
     },
     |log| {
-        let (_dir, other, _) = made::<Decoupled>(true);
+        let (_dir, other, _) = create::<Decoupled>(true);
         fs::copy(log_of(&other), log).unwrap();
         Some(|why| matches!(why, LogMismatch::OtherPool { .. }))
     },
@@ -72,7 +75,8 @@ fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-fn is_told<D: Design>(path: &Path, why: Option<fn(&LogMismatch) -> bool>) {
+/// Expects that every entry point reports the lost log with its remedy and changes no file.
+fn assert_reported<D: Design>(path: &Path, why: Option<fn(&LogMismatch) -> bool>) {
     let before = files(path);
     let error = Pool::<D>::open_as(path, options()).unwrap_err();
     match (&error, why) {
@@ -90,20 +94,20 @@ fn is_told<D: Design>(path: &Path, why: Option<fn(&LogMismatch) -> bool>) {
     assert!(text.contains(&command), "{text}");
     assert!(report.findings.iter().all(|one| one.remedy().contains(&command)));
     assert_eq!(lastword::inspect(path).unwrap_err().to_string(), text);
-    // A dump needs no log.
+    // A dump reads the heap image alone.
     assert_eq!(HeapAtRest::load(path).unwrap().objects().count(), 1);
     let repair = lastword::repair(path).unwrap();
     assert!(repair.mended.is_empty() && !repair.after.opens());
-    assert!(files(path) == before, "nothing was written");
+    assert!(files(path) == before, "a refused call changed a file");
 }
 
-fn goes_on<D: Design>() {
+fn opens_without_log<D: Design>() {
     for (number, lose) in WAYS.into_iter().enumerate() {
         for repairs in [false, true] {
-            let (_dir, path, object) = made::<D>(true);
+            let (_dir, path, object) = create::<D>(true);
             let why = lose(&log_of(&path));
             let lost = fs::read(log_of(&path)).ok();
-            is_told::<D>(&path, why);
+            assert_reported::<D>(&path, why);
             let expected = CheckOptions::new().without_log(true);
             let report = lastword::check_with(&path, &expected).unwrap();
             assert!(report.opens() && report.severity() == Severity::Spare);
@@ -126,27 +130,27 @@ fn goes_on<D: Design>() {
             assert_eq!(pool.run(|tx| tx.get(object)).unwrap().value, 42);
             pool.run(|tx| tx.set(object, 43)).unwrap().ticket.wait().unwrap();
             pool.abandon();
-            // The new log is a log like any other.
+            // Recovery from the new log needs no option.
             let pool = Pool::<D>::open_as(&path, self::options()).unwrap();
             assert_eq!(pool.run(|tx| tx.get(object)).unwrap().value, 43);
             pool.close().unwrap();
             let kept = fs::read(path.with_extension("pool.log.lost")).ok();
-            assert!(kept == lost, "way {number}: what was there is kept");
+            assert!(kept == lost, "case {number}: the damaged log is not kept");
         }
     }
 }
 
 #[test]
 fn cleanly_closed_pool_without_log_opens_on_demand() {
-    goes_on::<Decoupled>();
-    goes_on::<Undo>();
-    goes_on::<Redo>();
-    goes_on::<Snapshot>();
+    opens_without_log::<Decoupled>();
+    opens_without_log::<Undo>();
+    opens_without_log::<Redo>();
+    opens_without_log::<Snapshot>();
 }
 
 fn is_refused<D: Design>() {
     for lose in WAYS {
-        let (_dir, path, _) = made::<D>(false);
+        let (_dir, path, _) = create::<D>(false);
         lose(&log_of(&path));
         let before = files(&path);
         let options = options().without_log(true);
@@ -165,7 +169,7 @@ fn is_refused<D: Design>() {
         let repair = lastword::repair_with(&path, &expected).unwrap();
         assert!(repair.mended.is_empty());
         assert!(HeapAtRest::load(&path).is_err());
-        assert!(files(&path) == before, "nothing was written");
+        assert!(files(&path) == before, "a refused call changed a file");
     }
 }
 
@@ -179,7 +183,7 @@ fn abandoned_pool_without_log_stays_refused() {
 
 #[test]
 fn log_of_newer_program_is_never_replaced() {
-    let (_dir, path, _) = made::<Decoupled>(true);
+    let (_dir, path, _) = create::<Decoupled>(true);
     let log = log_of(&path);
     let mut bytes = fs::read(&log).unwrap();
     bytes[8] = 9; // the version
@@ -194,18 +198,18 @@ fn log_of_newer_program_is_never_replaced() {
 
 #[test]
 fn earlier_lost_log_is_not_overwritten() {
-    let (_dir, path, _) = made::<Decoupled>(true);
+    let (_dir, path, _) = create::<Decoupled>(true);
     let kept = |number: &str| fs::read(path.with_extension(format!("pool.log.lost{number}"))).ok();
-    for turn in ["a", "b", "c"] {
-        fs::write(log_of(&path), turn).unwrap();
+    for content in ["a", "b", "c"] {
+        fs::write(log_of(&path), content).unwrap();
         Pool::open(&path, options().without_log(true)).unwrap().close().unwrap();
     }
     let all = ["", "1", "2"].map(kept);
-    assert_eq!(all, [b"a", b"b", b"c"].map(|turn| Some(turn.to_vec())));
+    assert_eq!(all, [b"a", b"b", b"c"].map(|content| Some(content.to_vec())));
 }
 
 #[test]
-fn option_leaves_sound_and_mapped_pools_as_they_are() {
+fn without_log_leaves_sound_pools_unchanged() {
     let emulated = lastword::Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     for medium in [lastword::Medium::File, emulated] {
         for closes in [false, true] {

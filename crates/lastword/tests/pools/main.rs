@@ -1,4 +1,6 @@
-//! Pools, as their users see them: one program, so that each design is compiled once for all of it.
+//! Tests of pools through the public interface.
+//!
+//! They share one test program, so that each design is compiled once for all of them.
 
 mod contention;
 mod cut;

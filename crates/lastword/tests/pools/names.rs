@@ -25,7 +25,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A pool in a directory of its own, which counts.
+/// A pool of one counter, in a directory of its own.
 pub(super) struct Counter<D: Design> {
     pub(super) dir: tempfile::TempDir,
     pub(super) path: PathBuf,
@@ -48,13 +48,13 @@ impl<D: Design> Counter<D> {
         Counter { dir, path, pool, count }
     }
 
-    /// Counts; returns the result of its ticket.
+    /// Increments the counter and waits for the ticket.
     pub(super) fn add(&self) -> Result<(), Error> {
         let count = self.count;
         self.pool.run(|tx| tx.update(count, |count| count + 1))?.ticket.wait()
     }
 
-    /// The pool's files that there are.
+    /// Returns the pool's files that exist. Mapped pools have no log file.
     fn files(&self) -> Vec<PathBuf> {
         let files = [self.path.clone(), with_suffix(&self.path, ".log")];
         files.into_iter().filter(|path| path.exists()).collect()
@@ -72,7 +72,8 @@ pub(super) fn counted<D: Design>(path: &Path, options: Options) -> u64 {
     count
 }
 
-/// Copies what the error says to these names.
+/// Copies each removed file from the descriptor that the error names into the directory `to`.
+/// Returns the number of files.
 fn rescue(error: &Error, to: &Path) -> usize {
     let Error::NameLost { files, .. } = error else { panic!("{error}") };
     let mut copied = 0;
@@ -86,7 +87,8 @@ fn rescue(error: &Error, to: &Path) -> usize {
     copied
 }
 
-/// Both files are removed: every call reports it, nothing stops, and all can be copied.
+/// All files are removed. Every later call reports it, the pool goes on, and copies of the files
+/// hold every transaction.
 fn removed<D: Design>(options: &Options) {
     let counter = Counter::<D>::new(options.clone());
     let files = counter.files();
@@ -98,7 +100,7 @@ fn removed<D: Design>(options: &Options) {
     let text = lost.to_string();
     assert!(text.contains("test.pool was removed") && text.contains("copy"), "{text}");
     assert!(matches!(counter.pool.bring_home(), Err(Error::NameLost { .. })));
-    // It goes on, and every ticket says so.
+    // The transactions take effect, although their tickets report the removal.
     for _ in 0..3 {
         assert!(matches!(counter.add(), Err(Error::NameLost { .. })));
     }
@@ -113,7 +115,7 @@ fn removed<D: Design>(options: &Options) {
     assert_eq!(counted::<D>(&path, options.clone()), 8);
 }
 
-/// One file is replaced by a copy: by renaming the copy over it, or after it was renamed itself.
+/// A copy replaces one of the files, first after the file was renamed, then by a rename over it.
 fn replaced<D: Design>(options: &Options) {
     for number in 0..2 {
         let counter = Counter::<D>::new(options.clone());
@@ -122,7 +124,7 @@ fn replaced<D: Design>(options: &Options) {
         let (copy, aside) = (with_suffix(&file, ".copy"), with_suffix(&file, ".aside"));
         fs::copy(&file, &copy).unwrap();
         fs::rename(&file, &aside).unwrap();
-        // Renamed: it has a name.
+        // A renamed file still has a name, so no data is at risk and no error is due.
         counter.pool.flush().unwrap();
         counter.add().unwrap();
         fs::rename(&copy, &file).unwrap();
@@ -130,11 +132,11 @@ fn replaced<D: Design>(options: &Options) {
         let Error::NameLost { files, closed: false } = &lost else { panic!("{lost}") };
         assert_eq!((files.len(), &files[0].path, files[0].how), (1, &file, LostName::Replaced));
         assert!(matches!(counter.add(), Err(Error::NameLost { .. })));
-        // The name is back, and all is well.
+        // The original file is back under its name, so the errors end.
         fs::rename(&aside, &file).unwrap();
         counter.add().unwrap();
         counter.pool.flush().unwrap();
-        // Over it.
+        // The copy is renamed over the file, which then has no name.
         fs::copy(&file, &copy).unwrap();
         fs::rename(&copy, &file).unwrap();
         let lost = counter.pool.flush().unwrap_err();
@@ -145,7 +147,7 @@ fn replaced<D: Design>(options: &Options) {
     }
 }
 
-/// Without a flush tickets find out by themselves.
+/// Tickets notice the removal themselves, without a flush: waiting, awaited and as callbacks.
 fn tickets<D: Design>(options: &Options) {
     let counter = Counter::<D>::new(options.clone());
     counter.files().iter().for_each(|file| fs::remove_file(file).unwrap());
@@ -153,8 +155,8 @@ fn tickets<D: Design>(options: &Options) {
     assert!(matches!(lost, Some(Error::NameLost { .. })), "{lost:?}");
     let count = counter.count;
     let done = counter.pool.run(|tx| tx.update(count, |count| count + 1)).unwrap();
-    let (told, ear) = mpsc::channel();
-    done.ticket.on_durable(move |outcome| drop(told.send(outcome))).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    done.ticket.on_durable(move |outcome| drop(sender.send(outcome))).unwrap();
     let mut awaited = Box::pin(done.ticket.into_future());
     let outcome = loop {
         match awaited.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -163,7 +165,7 @@ fn tickets<D: Design>(options: &Options) {
         }
     };
     drop(awaited);
-    for outcome in [outcome, ear.recv().unwrap()] {
+    for outcome in [outcome, receiver.recv().unwrap()] {
         assert!(matches!(outcome, Err(Error::NameLost { .. })), "{outcome:?}");
     }
     assert!(counter.pool.close().is_err());

@@ -1,4 +1,4 @@
-//! A pool of counters, each on a page of its own, and a shadow of fewer pages.
+//! Pool of counters, each on a page of its own, whose shadow holds fewer pages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;

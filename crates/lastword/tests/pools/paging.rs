@@ -1,4 +1,4 @@
-//! Pools that are larger than their shadow.
+//! Pools larger than their shadow, which evicts pages and reads them back from the heap image.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use medium::{Fault, Faults};
 use crate::pages::{APART, COUNTERS, counters, options, place};
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-/// Each on both kinds of media.
+/// Returns the options for a file and for a mapped medium.
 fn both(shadow: Shadow, pages: u64) -> [Options; 2] {
     [options(shadow, pages), options(shadow, pages).medium(EMULATED)]
 }
 
-/// Two workers move between counters; their sum stays.
+/// Two workers transfer units between counters. The counters' sum is invariant.
 fn moves<D: Design>(pool: &Pool<D>, array: Array<u64>, rounds: u64) {
     std::thread::scope(|scope| {
         for number in 0..2 {
@@ -31,7 +31,7 @@ fn moves<D: Design>(pool: &Pool<D>, array: Array<u64>, rounds: u64) {
                     let moved = worker.run(|tx| {
                         tx.update(array.at(from * APART)?, |n: u64| n.wrapping_sub(1))?;
                         tx.update(array.at(to * APART)?, |n: u64| n.wrapping_add(1))?;
-                        // Some are taken back after they have written.
+                        // An eighth of the transactions abort after their writes.
                         if seed % 8 == 0 { tx.abort("as asked") } else { Ok(()) }
                     });
                     assert!(matches!(moved, Ok(_) | Err(Error::Aborted { .. })), "{moved:?}");
@@ -46,7 +46,7 @@ fn all<D: Design>(pool: &Pool<D>, array: Array<u64>) -> Vec<u64> {
     (0..COUNTERS).map(read).collect()
 }
 
-fn goes_on<D: Design>(options: &Options) {
+fn keeps_everything<D: Design>(options: &Options) {
     let (_dir, path) = place();
     let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();
     let array = counters(&pool);
@@ -64,11 +64,11 @@ fn goes_on<D: Design>(options: &Options) {
     pool.flush().unwrap();
     pool.abandon();
     let pool = Pool::<D>::open_as(&path, options.clone()).unwrap();
-    assert!(all(&pool, array) == before, "what was acknowledged is there");
+    assert!(all(&pool, array) == before, "recovery lost acknowledged transactions");
     pool.check_heap().unwrap();
     pool.close().unwrap();
     let pool = Pool::open(&path, Options::new().medium(own(options))).unwrap();
-    assert!(all(&pool, array) == before, "and without a bound");
+    assert!(all(&pool, array) == before, "a full shadow shows other values");
 }
 
 fn own(options: &Options) -> Medium {
@@ -76,24 +76,24 @@ fn own(options: &Options) -> Medium {
 }
 
 #[test]
-fn a_pool_larger_than_its_page_table_holds_keeps_everything() {
+fn pool_larger_than_software_shadow_keeps_everything() {
     for options in both(Shadow::Software, 64) {
-        goes_on::<DecoupledSoftware>(&options);
-        goes_on::<DecoupledSoftware>(&options.background(false));
+        keeps_everything::<DecoupledSoftware>(&options);
+        keeps_everything::<DecoupledSoftware>(&options.background(false));
     }
 }
 
 #[test]
-fn a_pool_larger_than_its_copies_keeps_everything() {
+fn pool_larger_than_evicting_shadow_keeps_everything() {
     for options in both(Shadow::CopyOnWrite, 64) {
-        goes_on::<DecoupledEvicting>(&options);
-        goes_on::<DecoupledEvicting>(&options.background(false));
+        keeps_everything::<DecoupledEvicting>(&options);
+        keeps_everything::<DecoupledEvicting>(&options.background(false));
     }
 }
 
-/// A page that cannot be read ends the attempt that wants it, and the pool: no panic, no signal.
+/// An unreadable page ends the attempt that needs it and poisons the pool, without panic or signal.
 #[test]
-fn a_page_that_cannot_be_read_poisons_the_pool() {
+fn unreadable_page_poisons_the_pool() {
     let (_dir, path) = place();
     let options = options(Shadow::Software, 16).background(false);
     let pool = Pool::<DecoupledSoftware>::create_as(&path, options.clone()).unwrap();
@@ -124,7 +124,7 @@ fn a_page_that_cannot_be_read_poisons_the_pool() {
     assert!(refused > 0 && poisoned > 0, "{refused} refused, {poisoned} poisoned");
 }
 
-/// Writes a word of each of so many pages.
+/// Writes one word of each of the first `pages` pages.
 fn wide<D: Design>(pool: &Pool<D>, array: Array<u64>, pages: u64) -> Result<(), Error> {
     let done = pool.run(|tx| {
         for page in 0..pages {
@@ -136,7 +136,7 @@ fn wide<D: Design>(pool: &Pool<D>, array: Array<u64>, pages: u64) -> Result<(), 
 }
 
 #[test]
-fn a_transaction_that_writes_more_pages_than_there_are_frames_says_so() {
+fn transaction_over_all_frames_is_shadow_too_small() {
     let (_dir, path) = place();
     let options = options(Shadow::Software, 16);
     let pool = Pool::<DecoupledSoftware>::create_as(&path, options).unwrap();
@@ -144,14 +144,14 @@ fn a_transaction_that_writes_more_pages_than_there_are_frames_says_so() {
     for _ in 0..3 {
         let error = wide(&pool, array, 32).unwrap_err();
         assert!(matches!(error, Error::ShadowTooSmall { shadow_bytes: 65_536 }), "{error}");
-        assert!(all(&pool, array).iter().all(|n| *n == 0), "it had an effect");
+        assert!(all(&pool, array).iter().all(|n| *n == 0), "the failed transaction had an effect");
     }
     wide(&pool, array, 12).unwrap();
     assert_eq!(all(&pool, array).iter().sum::<u64>(), 12);
 }
 
 #[test]
-fn a_transaction_may_copy_more_than_the_bound_and_the_next_one_drops_it() {
+fn next_transaction_evicts_pages_over_the_bound() {
     let (_dir, path) = place();
     let options = options(Shadow::CopyOnWrite, 8).background(false);
     let pool = Pool::<DecoupledEvicting>::create_as(&path, options).unwrap();
@@ -165,10 +165,12 @@ fn a_transaction_may_copy_more_than_the_bound_and_the_next_one_drops_it() {
     assert_eq!(all(&pool, array).iter().sum::<u64>(), 201);
 }
 
-/// One body runs long while another worker writes all other pages: next to nothing is dropped and
-/// nobody waits for it for ever; when it has ended, the bound holds again.
+/// A long body runs while another worker writes all other pages.
+///
+/// Eviction waits for attempts in progress, so hardly any page is evicted meanwhile. The copies
+/// exceed the bound instead of blocking the writer, and the bound holds again after the body.
 #[test]
-fn a_body_that_runs_long_lifts_the_bound_and_stops_nobody() {
+fn long_body_lifts_shadow_bound_without_blocking() {
     let (_dir, path) = place();
     let pool = Pool::<DecoupledEvicting>::create_as(&path, options(Shadow::CopyOnWrite, 32));
     let pool = pool.unwrap();
@@ -177,7 +179,8 @@ fn a_body_that_runs_long_lifts_the_bound_and_stops_nobody() {
     let mut is_first = true;
     let write = |at: u64| pool.run(|tx| add_one(tx, array, at)).unwrap().value;
     let long = pool.run(|tx| {
-        // It holds nothing that others want, and they do their work once.
+        // The body reads a word that the writer leaves alone, so it does not conflict. A retry
+        // would not spawn the writer again.
         tx.get(array.at(0)?)?;
         if std::mem::take(&mut is_first) {
             std::thread::scope(|scope| {
@@ -188,10 +191,10 @@ fn a_body_that_runs_long_lifts_the_bound_and_stops_nobody() {
     });
     long.unwrap().ticket.wait().unwrap();
     let during = pool.metrics().evictions;
-    assert!(during < before + 64, "{before} {during}: copies were dropped meanwhile");
+    assert!(during < before + 64, "{before} {during}: pages were evicted during the body");
     write(1);
     let after = pool.metrics().evictions;
-    assert!(after > during + 128, "{during} {after}: the bound does not hold again");
+    assert!(after > during + 128, "{during} {after}: the bound is not restored");
     assert_eq!(all(&pool, array).iter().sum::<u64>(), COUNTERS);
     pool.check_heap().unwrap();
 }
@@ -201,7 +204,7 @@ fn add_one<T: Objects>(tx: &mut T, array: Array<u64>, at: u64) -> Result<(), Sto
 }
 
 #[test]
-fn a_shadow_is_asked_of_the_design_that_has_it() {
+fn shadow_of_another_design_is_refused() {
     let (_dir, path) = place();
     for (shadow, pages) in [(Shadow::Software, 64), (Shadow::CopyOnWrite, 64)] {
         let error = Pool::create(&path, options(shadow, pages)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Transactions that are begun, gone on with and ended by separate calls.
+//! Transactions in parts: separate calls begin, continue and end them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lastword::{
@@ -15,7 +15,7 @@ fn create<D: Design>(durability: Durability) -> (tempfile::TempDir, Pool<D>, Ptr
 }
 
 #[test]
-fn a_transaction_in_parts_is_all_or_nothing() {
+fn transaction_in_parts_is_atomic() {
     all_or_nothing::<Decoupled>();
     all_or_nothing::<Snapshot>();
     all_or_nothing::<Redo>();
@@ -35,10 +35,10 @@ fn all_or_nothing<D: Design>() {
         assert_eq!(pool.ticket(ticket.id()).unwrap().id(), ticket.id());
         let later = pool.ticket(TxId(pool.committed_id().0 + 1));
         assert!(matches!(later, Err(Error::NoSuchTransaction { .. })));
-        // Aborted, or left.
+        // A transaction in parts can end by `abort`, by an aborting access, or by a drop.
         let mut open = worker.begin(false).unwrap();
         open.tx().set(count, 8).unwrap();
-        assert!(open.abort().unwrap() >= ticket.id(), "what it has seen");
+        assert!(open.abort().unwrap() >= ticket.id(), "an abort returns the last ID that it read");
         let mut open = worker.begin(false).unwrap();
         open.tx().set(count, 8).unwrap();
         assert!(open.tx().abort::<()>("as asked").is_err());
@@ -46,7 +46,7 @@ fn all_or_nothing<D: Design>() {
         let mut open = worker.begin(false).unwrap();
         open.tx().set(count, 9).unwrap();
         drop(open);
-        // What an access was stopped by is what the commit says, however it was taken.
+        // The commit repeats the error that stopped an access, even if the program ignored it.
         let mut open = worker.begin(true).unwrap();
         assert_eq!(open.tx().set(count, 10), Err(Stop::ReadOnly));
         assert!(matches!(open.commit(), Err(Error::ReadOnly)));
@@ -56,17 +56,17 @@ fn all_or_nothing<D: Design>() {
     }
 }
 
-/// Whoever is in the other's way is told, and is through when it begins again.
+/// A conflict is reported at the access or at the commit, and the retried transaction succeeds.
 #[test]
-fn transactions_in_parts_that_meet_lose_nothing() {
-    that_meet::<Decoupled>(3000);
-    that_meet::<Snapshot>(100);
-    that_meet::<Redo>(100);
-    that_meet::<Undo>(100);
+fn conflicting_transactions_in_parts_lose_no_update() {
+    conflicting::<Decoupled>(3000);
+    conflicting::<Snapshot>(100);
+    conflicting::<Redo>(100);
+    conflicting::<Undo>(100);
 }
 
-/// So many by each of two workers.
-fn that_meet<D: Design>(each: u64) {
+/// Runs `each` increments of one counter on each of two workers.
+fn conflicting<D: Design>(each: u64) {
     let (_dir, pool, count) = create::<D>(Durability::Async);
     std::thread::scope(|scope| {
         for _ in 0..2 {

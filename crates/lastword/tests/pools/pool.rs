@@ -1,4 +1,4 @@
-//! What a program sees of a pool: transactions, errors, closing and opening again.
+//! The life of a pool: transactions, their errors and tickets, closing, recovery.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use lastword::{
 };
 use tempfile::TempDir;
 
-/// What opening the pool would show, if it is sound.
+/// Checks a pool without changing it and expects that it is sound.
 fn checked(path: &std::path::Path) -> Result<lastword::Checked, lastword::Error> {
     lastword::check(path)?.sound()
 }
@@ -26,7 +26,7 @@ fn options() -> Options {
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 
-/// Each medium that is to be had here, and each shadow.
+/// Options for each medium that every machine has, with both shadows of `decoupled`.
 fn media() -> [Options; 4] {
     [
         options(),
@@ -36,7 +36,7 @@ fn media() -> [Options; 4] {
     ]
 }
 
-/// A counter as the pool's root.
+/// Creates a counter as the pool's root.
 fn counter(pool: &Pool) -> Ptr<u64> {
     let made = pool.run(|tx| {
         let counter = tx.alloc(0_u64)?;
@@ -60,7 +60,7 @@ fn value(pool: &Pool) -> u64 {
 }
 
 #[test]
-fn what_is_closed_is_there_when_it_is_opened() {
+fn closed_pool_reopens_with_all_commits() {
     for options in media() {
         let (_dir, path) = place();
         let pool = Pool::create(&path, options.clone()).unwrap();
@@ -76,7 +76,7 @@ fn what_is_closed_is_there_when_it_is_opened() {
 }
 
 #[test]
-fn what_is_acknowledged_survives_abandonment_again_and_again() {
+fn acknowledged_writes_survive_repeated_abandonment() {
     for options in media() {
         let (_dir, path) = place();
         let pool = Pool::create(&path, options.clone()).unwrap();
@@ -106,7 +106,7 @@ fn what_is_acknowledged_survives_abandonment_again_and_again() {
 }
 
 #[test]
-fn without_background_threads_nothing_is_durable_before_somebody_waits() {
+fn without_background_threads_only_waiting_persists() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options().background(false)).unwrap();
     let counter = counter(&pool);
@@ -121,7 +121,7 @@ fn without_background_threads_nothing_is_durable_before_somebody_waits() {
 }
 
 #[test]
-fn what_is_brought_home_needs_no_replay() {
+fn reproduced_transactions_need_no_replay() {
     for options in media() {
         let (_dir, path) = place();
         let pool = Pool::create(&path, options.clone()).unwrap();
@@ -138,7 +138,7 @@ fn what_is_brought_home_needs_no_replay() {
 }
 
 #[test]
-fn a_log_goes_round_many_times() {
+fn log_that_wraps_often_recovers() {
     for options in media() {
         let (_dir, path) = place();
         let options = options.log_bytes(128 << 10);
@@ -201,7 +201,7 @@ fn many_workers_share_groups_and_lose_nothing() {
 }
 
 #[test]
-fn a_transaction_larger_than_the_log_is_refused_at_the_write_that_crosses_the_limit() {
+fn write_beyond_log_capacity_is_too_large() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options().log_bytes(128 << 10)).unwrap();
     let array = pool.run(|tx| Array::<u64>::create(tx, 8000)).unwrap().value;
@@ -216,8 +216,8 @@ fn a_transaction_larger_than_the_log_is_refused_at_the_write_that_crosses_the_li
     let Err(Error::TransactionTooLarge { words_max, .. }) = error else { panic!("{error:?}") };
     assert_eq!(written as usize + 1, words_max);
     let sum = pool.run(|tx| (0..8000).try_fold(0, |sum, i| Ok(sum + tx.get(array.at(i)?)?)));
-    assert_eq!(sum.unwrap().value, 0, "nothing of it stayed");
-    // What just fits is committed, and can be recovered.
+    assert_eq!(sum.unwrap().value, 0, "the refused transaction had an effect");
+    // A transaction of exactly `words_max` words commits and recovers.
     pool.run(|tx| (0..words_max as u64).try_for_each(|i| tx.set(array.at(i)?, 1)))
         .unwrap()
         .ticket
@@ -230,7 +230,7 @@ fn a_transaction_larger_than_the_log_is_refused_at_the_write_that_crosses_the_li
 }
 
 #[test]
-fn a_full_pool_says_how_large_it_is_and_keeps_what_it_has() {
+fn full_pool_names_its_size_and_keeps_objects() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options().bytes(512 << 10)).unwrap();
     let counter = counter(&pool);
@@ -246,7 +246,7 @@ fn a_full_pool_says_how_large_it_is_and_keeps_what_it_has() {
 }
 
 #[test]
-fn a_wild_pointer_is_an_error_and_changes_nothing() {
+fn wild_pointer_is_an_error_without_effect() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
     let counter = counter(&pool);
@@ -274,7 +274,7 @@ fn a_wild_pointer_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn a_body_that_swallows_its_error_cannot_commit() {
+fn body_that_swallows_an_error_cannot_commit() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
     let counter = counter(&pool);
@@ -289,7 +289,7 @@ fn a_body_that_swallows_its_error_cannot_commit() {
 }
 
 #[test]
-fn a_body_that_panics_is_rolled_back_and_the_worker_goes_on() {
+fn panicking_body_is_rolled_back() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
     let counter = counter(&pool);
@@ -325,7 +325,7 @@ fn waiting_or_running_inside_a_body_is_an_error() {
 }
 
 #[test]
-fn a_write_to_an_object_that_another_transaction_frees_meanwhile_is_refused() {
+fn write_to_concurrently_freed_object_is_refused() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
     let big: Ptr<[u64; 64]> = pool.run(|tx| tx.alloc([1; 64])).unwrap().value;
@@ -333,7 +333,7 @@ fn a_write_to_an_object_that_another_transaction_frees_meanwhile_is_refused() {
     let mut attempts = 0;
     let refused = one.run(|tx| {
         attempts += 1;
-        // The last words: another stripe than the header and the first word.
+        // The last word lies in another stripe than the header and the first word.
         tx.write(Addr::new(big.to_bits(), 504), 7)?;
         if attempts == 1 {
             std::thread::scope(|scope| {
@@ -341,7 +341,8 @@ fn a_write_to_an_object_that_another_transaction_frees_meanwhile_is_refused() {
                 freed.join().unwrap().unwrap();
             });
         }
-        tx.write(Addr::new(big.to_bits(), 0), 7) // where the free list has its link by now
+        // The free list keeps its link in the first word of a freed block.
+        tx.write(Addr::new(big.to_bits(), 0), 7)
     });
     assert!(matches!(refused, Err(Error::BadPointer { .. })), "{refused:?}");
     drop((one, two));
@@ -350,7 +351,7 @@ fn a_write_to_an_object_that_another_transaction_frees_meanwhile_is_refused() {
 }
 
 #[test]
-fn an_id_that_was_never_given_out_is_not_waited_for() {
+fn waiting_for_unassigned_id_is_an_error() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
     let id = pool.committed_id().next();
@@ -358,7 +359,7 @@ fn an_id_that_was_never_given_out_is_not_waited_for() {
 }
 
 #[test]
-fn an_aborted_transaction_tells_its_reason_and_what_it_saw() {
+fn abort_returns_its_reason_and_read_id() {
     #[derive(Debug, PartialEq, thiserror::Error)]
     #[error("only {0} are left")]
     struct Insufficient(u64);
@@ -395,13 +396,13 @@ fn abort_reason_is_shown_by_its_display() {
 }
 
 #[test]
-fn a_read_only_transaction_waits_for_what_it_saw() {
+fn read_only_ticket_waits_for_its_reads() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options().background(false)).unwrap();
     let counter = counter(&pool);
     let mut worker = pool.worker().unwrap();
     let read = worker.read(|tx| tx.get(counter)).unwrap();
-    assert!(!read.ticket.is_durable(), "what it saw can still be lost");
+    assert!(!read.ticket.is_durable(), "its reads are not durable yet");
     read.ticket.wait().unwrap();
     assert!(pool.durable_id() >= read.ticket.id());
     let error = worker.read(|tx| tx.set(counter, 1)).unwrap_err();
@@ -409,7 +410,7 @@ fn a_read_only_transaction_waits_for_what_it_saw() {
 }
 
 #[test]
-fn a_forgotten_or_dropped_worker_loses_nothing_and_holds_nothing_back() {
+fn forgotten_worker_does_not_delay_durability() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options().background(false)).unwrap();
     let counter = counter(&pool);
@@ -431,7 +432,7 @@ fn a_forgotten_or_dropped_worker_loses_nothing_and_holds_nothing_back() {
     assert_eq!(value(&pool), 102);
 }
 
-/// Polls a future on this thread, which sleeps until it is woken.
+/// Polls a future on this thread and parks between polls.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -451,7 +452,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_ticket_is_awaited_with_and_without_threads_of_the_pool() {
+fn ticket_is_awaited_with_and_without_background() {
     for background in [true, false] {
         for medium in [Medium::File, EMULATED] {
             let dir = tempfile::tempdir().unwrap();
@@ -465,30 +466,30 @@ fn a_ticket_is_awaited_with_and_without_threads_of_the_pool() {
             }
             let done = pool.run(|tx| tx.alloc(1_u64)).unwrap();
             let refused = pool.run(|_| Ok(block_on(done.ticket.into_future()).is_err()));
-            assert!(refused.unwrap().value, "a body never waits");
+            assert!(refused.unwrap().value, "a ticket is ready inside a body");
         }
     }
 }
 
-/// The pool ends in its own thread, which must not wait for itself.
+/// The callback drops the pool on the pool's own thread, which must not join itself.
 #[test]
-fn the_last_owner_of_a_pool_may_be_a_callback() {
+fn callback_may_drop_last_pool_handle() {
     for medium in [Medium::File, EMULATED] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("test.pool");
         let pool = std::sync::Arc::new(Pool::create(&path, options().medium(medium)).unwrap());
-        let (told, ear) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let owner = std::sync::Arc::clone(&pool);
         let ticket = pool.run(|tx| tx.alloc(7_u64)).unwrap().ticket;
         let drops = move |outcome: Result<(), Error>| {
             drop(owner);
-            told.send(outcome.is_ok()).unwrap();
+            sender.send(outcome.is_ok()).unwrap();
         };
         let id = ticket.id();
         ticket.on_durable(drops).unwrap();
         drop(pool);
-        assert!(ear.recv().unwrap());
-        // The files are closed when that thread ends.
+        assert!(receiver.recv().unwrap());
+        // That thread closes the files when it ends, which may be after the callback's message.
         let shown = loop {
             match checked(&path) {
                 Err(error) if error.to_string().contains("in use") => std::thread::yield_now(),
@@ -500,25 +501,25 @@ fn the_last_owner_of_a_pool_may_be_a_callback() {
 }
 
 #[test]
-fn a_callback_is_called_when_its_transaction_is_durable() {
+fn callback_runs_once_transaction_is_durable() {
     let dir = tempfile::tempdir().unwrap();
     let pool = Pool::create(dir.path().join("test.pool"), options()).unwrap();
-    let (told, ear) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     for n in 0..100_u64 {
-        let told = told.clone();
+        let sender = sender.clone();
         let done = pool.run(|tx| tx.alloc(n)).unwrap();
-        done.ticket.on_durable(move |outcome| told.send(outcome.is_ok()).unwrap()).unwrap();
+        done.ticket.on_durable(move |outcome| sender.send(outcome.is_ok()).unwrap()).unwrap();
     }
-    // Nobody waits in the pool: its own thread gets to it.
-    assert!(ear.iter().take(100).all(|durable| durable));
+    // No thread waits for a ticket, so the background thread runs all callbacks.
+    assert!(receiver.iter().take(100).all(|durable| durable));
 }
 
 #[test]
-fn a_write_to_an_array_that_another_transaction_frees_meanwhile_is_refused() {
+fn write_to_concurrently_freed_array_is_refused() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
     let array = pool.run(|tx| Array::<[u64; 32]>::create(tx, 300)).unwrap().value;
-    // From here on the array is known by its head, and no header of it is read.
+    // This write caches the array's head: later accesses read no block header.
     pool.run(|tx| tx.set(array.at(299)?, [1; 32])).unwrap().ticket.wait().unwrap();
     let (mut one, mut two) = (pool.worker().unwrap(), pool.worker().unwrap());
     let mut attempts = 0;
@@ -527,24 +528,28 @@ fn a_write_to_an_array_that_another_transaction_frees_meanwhile_is_refused() {
         tx.set(array.at(290)?, [2; 32])?;
         if attempts == 1 {
             std::thread::scope(|scope| {
-                // It clears the headers of one chunk: that of the block just written is in another.
+                // The free clears the headers of one chunk. The header of the block written above
+                // is in another chunk.
                 let freed = scope.spawn(|| two.run(|tx| array.free(tx)).map(drop));
                 freed.join().unwrap().unwrap();
             });
         }
-        tx.set(array.at(50)?, [2; 32]) // its header is cleared, and not looked at in this attempt
+        // The header of this block is cleared, but this attempt does not read it.
+        tx.set(array.at(50)?, [2; 32])
     });
     assert!(matches!(refused, Err(Error::BadPointer { .. })), "{refused:?}");
-    assert_eq!(attempts, 2, "the freeing is a conflict");
+    assert_eq!(attempts, 2, "the free did not conflict");
     drop((one, two));
     pool.close().unwrap();
     checked(&path).unwrap();
 }
 
-/// 16 MiB of records in rings of 64 KiB, and nobody persists: with a bound the worker helps itself
-/// to room, without one it goes on. The pages that were persisted go back to the system.
+/// A worker fills its ring of 64 KiB with 16 MiB of records, and no background thread persists.
+///
+/// With a bound the worker persists records itself to make room. Without one the ring grows, and
+/// pages of persisted records return to the kernel.
 #[test]
-fn a_worker_waits_for_a_full_ring_and_never_for_one_without_bound() {
+fn bounded_ring_blocks_and_unbounded_ring_grows() {
     const TRANSACTIONS: u64 = 400_000;
     for (options, waits) in [(options(), true), (options().unbounded(), false)] {
         let (_dir, path) = place();

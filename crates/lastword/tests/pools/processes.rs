@@ -1,4 +1,6 @@
-//! Processes that are stopped, or may have no more threads. Each test runs itself in a child.
+//! Processes that are stopped, and processes that may start no more threads.
+//!
+//! Each test runs itself in a child process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -17,13 +19,13 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// Set in the child, to the directory of its pool.
+/// Set in the child process: the directory of its pool.
 const CHILD: &str = "LASTWORD_TEST_PROCESS";
 
-/// What the child prints when it waits.
-const WAITS: &str = "it waits";
+/// Line that the child prints when its writer waits.
+const WAITS: &str = "the writer waits";
 
-/// More than the patience, whatever the child does before and after it is stopped.
+/// Length of the stop. It exceeds the patience alone, without the child's time before and after.
 const STOP: Timespec = Timespec { tv_sec: 1, tv_nsec: 500_000_000 };
 const PATIENCE: Duration = Duration::from_millis(1000);
 
@@ -36,14 +38,14 @@ fn child_dir() -> Option<PathBuf> {
     std::env::var_os(CHILD).map(PathBuf::from)
 }
 
-/// Runs this test alone, in a child.
+/// Starts a child process that runs only this test.
 fn child(program: &mut Command, test: &str, dir: &Path) -> Child {
     let program = program.args(["--exact", test, "--nocapture", "--test-threads=1"]);
     let program = program.env(CHILD, dir).current_dir(dir);
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// A writer waits for a reader that holds what the writer needs, until standard input has a line.
+/// Lets a writer wait for a reader until a line arrives on standard input.
 fn wait_for_a_reader(dir: &Path) {
     let options = options().patience(PATIENCE);
     let pool = Pool::<Snapshot>::create_as(dir.join("pool"), options).unwrap();
@@ -57,7 +59,7 @@ fn wait_for_a_reader(dir: &Path) {
             let writer = scope.spawn(move || {
                 let mut writer = pool.worker().unwrap();
                 sender.send(writer.run(|tx| tx.set(count, 1)).map(drop)).unwrap();
-                // The reader needs the version before that, so there is no room for another one.
+                // An object has at most two versions, and the reader keeps the older one in use.
                 writer.run(|tx| tx.set(count, 2)).map(drop)
             });
             written.recv().unwrap().unwrap();
@@ -73,31 +75,32 @@ fn wait_for_a_reader(dir: &Path) {
 }
 
 #[test]
-fn stopped_process_is_not_held_up() {
+fn stopped_process_keeps_its_patience() {
     if let Some(dir) = child_dir() {
         return wait_for_a_reader(&dir);
     }
     let dir = tempfile::tempdir().unwrap();
     let mut program = Command::new(std::env::current_exe().unwrap());
-    let mut child = child(&mut program, "processes::stopped_process_is_not_held_up", dir.path());
+    let mut child =
+        child(&mut program, "processes::stopped_process_keeps_its_patience", dir.path());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.by_ref().any(|line| line.contains(WAITS)), "it ended");
+    assert!(lines.by_ref().any(|line| line.contains(WAITS)), "the child ended early");
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::STOP).unwrap();
     let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
     assert!(status.stopped(), "{status:?}");
-    // The length of the stop is this test's input: nothing is to happen meanwhile.
+    // The length of the stop is the test's input. No event could end this wait earlier.
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
     let stop = Itimerspec { it_interval: Timespec::default(), it_value: STOP };
     let _ = timerfd_settime(&timer, TimerfdTimerFlags::empty(), &stop).unwrap();
-    assert_eq!(rustix::io::read(&timer, &mut [0; 8]).unwrap(), 8, "the timer expires");
+    assert_eq!(rustix::io::read(&timer, &mut [0; 8]).unwrap(), 8, "the timer did not expire");
     kill_process(pid, Signal::CONT).unwrap();
     child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
     let rest: Vec<String> = lines.collect();
     assert!(child.wait().unwrap().success(), "{}", rest.join("\n"));
 }
 
-/// Creates pools with threads of their own where none can start.
+/// Creates pools with background threads in a process that may start none.
 fn create_without_threads(dir: &Path) {
     let maximum = getrlimit(Resource::Nproc).maximum;
     setrlimit(Resource::Nproc, Rlimit { current: Some(1), maximum }).unwrap();
@@ -107,7 +110,7 @@ fn create_without_threads(dir: &Path) {
         assert!(matches!(refused, Error::Thread { .. }), "{}: {refused}", D::NAME);
         assert!(refused.to_string().contains("thread"), "{refused}");
         let options = options.clone().background(false);
-        // The files were made before the thread.
+        // A design may make its files before its thread, so the refused pool may exist.
         let pool = match path.exists() {
             true => Pool::<D>::open_as(&path, options.clone()).unwrap(),
             false => Pool::<D>::create_as(&path, options.clone()).unwrap(),
@@ -129,11 +132,12 @@ fn background_thread_that_cannot_start_is_an_error() {
     if let Some(dir) = child_dir() {
         return create_without_threads(&dir);
     }
-    // A limit of processes counts those of a user, and does not bind root.
+    // RLIMIT_NPROC counts all processes of a user and does not bind root, so the child runs as an
+    // unused user.
     let is_root = rustix::process::geteuid().is_root();
     if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
-        // Past the capture of the test's output: `.ci/run` lists these lines.
-        let reason = "it takes root and setpriv to make a user with a limit";
+        // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these lines.
+        let reason = "only root, with `setpriv`, can become a user with a limit";
         let _ = writeln!(std::io::stderr(), "skipped: {NAME}: {reason}");
         return;
     }

@@ -1,5 +1,7 @@
-//! Recovery, with the steps run by hand: what survives is exactly what was made durable, whatever
-//! was cut short, and recovering twice is recovering once.
+//! Recovery of `decoupled`, with the persist and reproduce steps run by hand.
+//!
+//! Invariants: exactly the durable prefix of the transactions survives, a torn end of the log is
+//! ignored, and recovery is idempotent.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use lastword::{Array, Error, Medium, Objects, Options, Pool, Shadow, TxId};
 use tempfile::TempDir;
 
-/// What opening the pool would show, if it is sound.
+/// Checks a pool without changing it and expects that it is sound.
 fn checked(path: &Path) -> Result<lastword::Checked, lastword::Error> {
     lastword::check(path)?.sound()
 }
@@ -28,7 +30,7 @@ struct Place {
     cells: Array<u64>,
 }
 
-/// A closed pool with some cells, all zero.
+/// Creates and closes a pool of zeroed cells.
 fn place(options: Options) -> Place {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("test.pool");
@@ -43,7 +45,7 @@ impl Place {
         Pool::open(&self.path, self.options.clone()).unwrap()
     }
 
-    /// One transaction that puts `n` into three cells.
+    /// Writes `n` to three cells and to the first one, in one transaction.
     fn put(&self, pool: &Pool, n: u64) -> TxId {
         let done = pool.run(|tx| {
             for i in 0..3 {
@@ -58,7 +60,7 @@ impl Place {
         pool.run(|tx| (0..CELLS).map(|i| tx.get(self.cells.at(i)?)).collect()).unwrap().value
     }
 
-    /// What the cells are after the first `n` transactions.
+    /// Returns the cells after the first `n` transactions.
     fn expected(n: u64) -> Vec<u64> {
         let mut cells = vec![0; CELLS as usize];
         for n in 1..=n {
@@ -70,14 +72,14 @@ impl Place {
         cells
     }
 
-    /// The file with the log, and where in it the log begins.
+    /// Returns the file that holds the log, and the log's offset in it.
     fn log(&self) -> (PathBuf, usize) {
         let own = self.path.with_extension("pool.log");
         if own.exists() { (own, 8192) } else { (self.path.clone(), 2 << 20) }
     }
 }
 
-/// Each medium that is to be had here, and each shadow.
+/// Options for each medium that every machine has, with both shadows of `decoupled`.
 fn media() -> [Options; 4] {
     [
         options(),
@@ -88,7 +90,7 @@ fn media() -> [Options; 4] {
 }
 
 #[test]
-fn exactly_the_durable_prefix_survives() {
+fn durable_prefix_survives_exactly() {
     for options in media() {
         for durable in [0, 1, 7, 40] {
             let place = place(options.clone());
@@ -111,20 +113,21 @@ fn exactly_the_durable_prefix_survives() {
             let pool = place.open();
             assert_eq!(place.cells(&pool), Place::expected(durable), "{durable} durable");
             assert_eq!(pool.committed_id(), id);
-            assert_eq!(place.put(&pool, durable + 1), id.next(), "lost IDs are drawn again");
+            assert_eq!(place.put(&pool, durable + 1), id.next(), "lost IDs are not assigned again");
         }
     }
 }
 
 #[test]
-fn a_torn_group_never_happened_and_neither_did_what_followed() {
+fn torn_group_and_later_groups_are_ignored() {
     for options in media() {
         let place = place(options);
         let pool = place.open();
         let mut ends = Vec::new();
         for n in 1..=6 {
             let id = place.put(&pool, n);
-            pool.wait_for(id).unwrap(); // a group each
+            // Each wait closes a group, so every transaction is a group of its own.
+            pool.wait_for(id).unwrap();
             ends.push(id);
         }
         pool.abandon();
@@ -145,7 +148,7 @@ fn a_torn_group_never_happened_and_neither_did_what_followed() {
                 torn[at + byte] ^= 0x10;
                 fs::write(&log, &torn).unwrap();
                 if group + 1 < groups.len() {
-                    // With whole groups behind it, this is no write cut short.
+                    // Whole groups follow, so this is damage and not an interrupted write.
                     let error = Pool::open(&place.path, place.options.clone()).unwrap_err();
                     assert!(matches!(error, Error::DamagedLog { .. }), "{error}");
                     assert!(matches!(checked(&place.path), Err(Error::DamagedLog { .. })));
@@ -175,7 +178,7 @@ fn a_torn_group_never_happened_and_neither_did_what_followed() {
                 assert_eq!(shown.transactions_to_replay, survived);
                 assert_eq!(shown.durable_id, pool.durable_id());
                 seen.push(shown.torn_end);
-                // Life goes on: what is written over the torn end is recovered in its turn.
+                // A new group overwrites the torn end, and recovery replays it.
                 let id = place.put(&pool, survived + 1);
                 pool.wait_for(id).unwrap();
                 pool.abandon();
@@ -183,7 +186,7 @@ fn a_torn_group_never_happened_and_neither_did_what_followed() {
                 assert_eq!(place.cells(&pool), Place::expected(survived + 1));
             }
         }
-        assert!(seen.contains(&true) && seen.contains(&false), "both kinds of end were seen");
+        assert!(seen.contains(&true) && seen.contains(&false), "only one kind of end was seen");
     }
 }
 
@@ -191,16 +194,17 @@ fn is_head(bytes: &[u8], at: usize) -> bool {
     bytes[at..].starts_with(b"LWGROUP3")
 }
 
-/// Several groups are under way at a time: the device may have written a later one and not the
-/// first. Nothing of them was acknowledged.
+/// Several groups are in flight at a time, and the device may write a later one before the first.
+/// If the first is lost, none of them was acknowledged, so recovery ignores them all.
 #[test]
-fn what_was_under_way_behind_a_lost_group_never_happened() {
+fn groups_in_flight_after_lost_group_are_ignored() {
     for options in media() {
         let place = place(options);
         let pool = place.open();
         for n in 1..=6 {
             let id = place.put(&pool, n);
-            pool.wait_for(id).unwrap(); // a group each
+            // Each wait closes a group, so every transaction is a group of its own.
+            pool.wait_for(id).unwrap();
         }
         pool.abandon();
         let (log, start) = place.log();
@@ -212,7 +216,8 @@ fn what_was_under_way_behind_a_lost_group_never_happened() {
             let mut bytes = saved_log.clone();
             bytes[groups[lost]..groups[lost] + 64].fill(0);
             for &later in &groups[lost + 1..] {
-                // As if nothing from the lost one on had been acknowledged when it was sealed.
+                // The group's distance to the last acknowledged one says that the lost group was
+                // still in flight when this one was written.
                 let units = (later - groups[lost]) as u32 / 64;
                 bytes[later + 60..later + 64].copy_from_slice(&units.to_le_bytes());
                 seal(&mut bytes[later..]);
@@ -223,7 +228,7 @@ fn what_was_under_way_behind_a_lost_group_never_happened() {
             assert_eq!(checked(&place.path).unwrap().transactions_to_replay, survived);
             let pool = place.open();
             assert_eq!(place.cells(&pool), Place::expected(survived), "lost group {lost}");
-            // IDs are drawn again, over what is still in the log.
+            // The next transaction gets the lost ID and overwrites the ignored groups.
             let id = place.put(&pool, survived + 1);
             pool.wait_for(id).unwrap();
             pool.abandon();
@@ -233,7 +238,7 @@ fn what_was_under_way_behind_a_lost_group_never_happened() {
 }
 
 #[test]
-fn a_crash_during_recovery_is_a_crash() {
+fn interrupted_recovery_is_repeated() {
     for options in media() {
         let place = place(options);
         let pool = place.open();
@@ -251,8 +256,8 @@ fn a_crash_during_recovery_is_a_crash() {
         let pool = place.open();
         assert_eq!(place.cells(&pool), Place::expected(30));
         pool.abandon();
-        // Recovery stopped after it brought the words home but before its superblock was written:
-        // old superblocks over the new heap, with the log's head old or one generation on.
+        // A crash between recovery's heap writes and its superblock leaves old superblocks with the
+        // new heap image. The log's head is the old one or one generation newer.
         let recovered = fs::read(&place.path).unwrap();
         let recovered_log = fs::read(&log).unwrap();
         for new_log_head in [false, true] {
@@ -272,14 +277,14 @@ fn a_crash_during_recovery_is_a_crash() {
 }
 
 #[test]
-fn an_old_lap_and_an_old_generation_are_never_taken_for_new() {
+fn earlier_wraps_and_generations_are_not_replayed() {
     for options in media() {
         let place = place(options);
         let mut n = 0;
         for generation in 0..6 {
             let pool = place.open();
             assert_eq!(place.cells(&pool), Place::expected(n), "generation {generation}");
-            // Enough groups that the log goes round; the last few are not durable.
+            // Over all generations these groups wrap the log. The last few are not durable.
             for _ in 0..50 {
                 n += 1;
                 let id = place.put(&pool, n);
@@ -294,9 +299,9 @@ fn an_old_lap_and_an_old_generation_are_never_taken_for_new() {
 }
 
 #[test]
-fn a_log_that_no_crash_leaves_is_refused() {
-    // A group whose checksum is right and whose IDs do not follow: here, the second group made
-    // first by cutting the first one out, with its own place and sequence as it should be.
+fn log_with_gap_in_ids_is_damaged() {
+    // The first group gets later IDs and a valid checksum. Its place and sequence are right, so it
+    // is no torn write, but its IDs do not follow those of the heap image.
     let place = place(options().medium(EMULATED));
     let pool = place.open();
     let id = place.put(&pool, 1);
@@ -315,7 +320,7 @@ fn a_log_that_no_crash_leaves_is_refused() {
     assert!(checked(&place.path).is_err());
 }
 
-/// Puts the right checksum into a group.
+/// Updates a group's checksum.
 fn seal(group: &mut [u8]) {
     let words = u32::from_le_bytes(group[16..20].try_into().unwrap()) as usize;
     group[56..60].fill(0);
@@ -325,7 +330,7 @@ fn seal(group: &mut [u8]) {
 }
 
 #[test]
-fn a_clean_pool_replays_nothing() {
+fn clean_pool_replays_nothing() {
     for options in media() {
         let place = place(options);
         let pool = place.open();
@@ -338,7 +343,7 @@ fn a_clean_pool_replays_nothing() {
 }
 
 #[test]
-fn checking_never_writes() {
+fn check_changes_no_file() {
     for options in media() {
         let place = place(options);
         let pool = place.open();

@@ -1,4 +1,6 @@
-//! `undo`, `redo`, `snapshot`: threads, bounds, designs that follow each other on one pool, damage.
+//! Designs with one log slot per worker: `undo`, `redo` and `snapshot`.
+//!
+//! The tests cover concurrent workers, the bounds of a slot, changes of design, and damage.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::FileExt;
@@ -11,7 +13,7 @@ use lastword::{
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 const ACCOUNTS: usize = 64;
-/// More than a slot has room for.
+/// Words of an array that exceeds a slot.
 const WORDS: u64 = 1 << 13;
 type Accounts = [u64; ACCOUNTS];
 
@@ -23,7 +25,8 @@ fn media() -> [Options; 3] {
     [options().medium(EMULATED), options().medium(Medium::PersistentCache), options()]
 }
 
-/// Moves units between accounts in all threads; answers how many transactions were acknowledged.
+/// Transfers units between accounts on three threads, `each` times per thread. The accounts' sum is
+/// zero in every transaction.
 fn transfers<D: Design>(pool: &Pool<D>, accounts: Ptr<Accounts>, each: u64) {
     std::thread::scope(|scope| {
         for thread in 0..3_u64 {
@@ -39,12 +42,12 @@ fn transfers<D: Design>(pool: &Pool<D>, accounts: Ptr<Accounts>, each: u64) {
                         all[to] = all[to].wrapping_add(1);
                         if step % 17 == 0 {
                             tx.set(accounts, all)?;
-                            return tx.abort("every so often");
+                            return tx.abort("requested by the test");
                         }
                         tx.set(accounts, all)
                     });
                     match done {
-                        Ok(done) => assert!(done.ticket.is_durable(), "durable on return"),
+                        Ok(done) => assert!(done.ticket.is_durable(), "the commit returned early"),
                         Err(error) => assert!(matches!(error, Error::Aborted { .. }), "{error}"),
                     }
                 }
@@ -83,7 +86,7 @@ fn threads_on<D: Design>(options: &Options, each: u64) {
 }
 
 #[test]
-fn threads_on_slots_leave_what_they_acknowledged() {
+fn concurrent_workers_on_slots_lose_nothing() {
     for (options, each) in media().into_iter().zip([4000, 4000, 60]) {
         threads_on::<Undo>(&options, each);
         threads_on::<Redo>(&options, each);
@@ -94,8 +97,8 @@ fn threads_on_slots_leave_what_they_acknowledged() {
     threads_on::<Snapshot>(&options().shadow(Shadow::CopyOnWrite), 60);
 }
 
-/// Counts, leaves the pool without closing it every other time.
-fn count<D: Design>(path: &Path, options: &Options, turn: u64) {
+/// Opens the pool with design `D`, adds 50 to its counter, and closes it in odd rounds only.
+fn count<D: Design>(path: &Path, options: &Options, round: u64) {
     let pool = Pool::<D>::open_as(path, options.clone()).unwrap();
     assert_eq!(pool.info().design, D::NAME);
     for step in 0..50 {
@@ -107,9 +110,9 @@ fn count<D: Design>(path: &Path, options: &Options, turn: u64) {
         });
         let count = count.unwrap();
         count.ticket.wait().unwrap();
-        assert_eq!(count.value, 50 * turn + step, "{}", D::NAME);
+        assert_eq!(count.value, 50 * round + step, "{}", D::NAME);
     }
-    if turn.is_multiple_of(2) {
+    if round.is_multiple_of(2) {
         pool.abandon()
     } else {
         pool.close().unwrap()
@@ -117,12 +120,12 @@ fn count<D: Design>(path: &Path, options: &Options, turn: u64) {
     let checked = lastword::check(path).unwrap().sound().unwrap();
     assert_eq!(
         (checked.info.design.as_str(), checked.needs_recovery),
-        (D::NAME, turn.is_multiple_of(2))
+        (D::NAME, round.is_multiple_of(2))
     );
 }
 
 #[test]
-fn a_pool_goes_on_under_any_design_whatever_left_it() {
+fn pool_opens_under_any_other_design() {
     for options in media() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
@@ -133,11 +136,12 @@ fn a_pool_goes_on_under_any_design_whatever_left_it() {
         });
         made.unwrap().ticket.wait().unwrap();
         pool.abandon();
-        // Each design after each other that may have left the pool, in order or not.
+        // The first 16 rounds repeat the order, and the others shift it, so that designs follow
+        // each other in more pairs, after clean shutdowns and after crashes.
         let designs = [count::<Undo>, count::<Decoupled>, count::<Redo>, count::<Snapshot>];
-        for turn in 0..32_u64 {
-            let design = (turn + turn / 4 * (turn / 16)) as usize % 4;
-            designs[design](&path, &options, turn);
+        for round in 0..32_u64 {
+            let design = (round + round / 4 * (round / 16)) as usize % 4;
+            designs[design](&path, &options, round);
         }
     }
 }
@@ -152,9 +156,9 @@ fn bounds<D: Design>(options: &Options) {
     let large = worker.run(|tx| (0..WORDS).try_for_each(|word| tx.set(at.at(word)?, word + 1)));
     assert!(matches!(large, Err(Error::SlotTooSmall { slots: 4, .. })), "{:?}", large.err());
     let after: Vec<u64> = (0..pool.design().words()).map(|i| pool.design().peek(i)).collect();
-    assert!(before == after, "{}: something is left", D::NAME);
+    assert!(before == after, "{}: the refused transaction had an effect", D::NAME);
     for step in 0..300 {
-        // Fills the slot many times.
+        // Together these transactions fill the slot many times.
         let done = worker.run(|tx| (0..128).try_for_each(|word| tx.set(at.at(word)?, word + step)));
         assert!(done.unwrap().ticket.is_durable());
     }
@@ -168,11 +172,11 @@ fn bounds<D: Design>(options: &Options) {
     assert!(matches!(refused, Error::TooManyWorkers { max: 4, .. }), "{refused}");
     assert!(refused.to_string().contains("a larger log"), "{refused}");
     drop(more);
-    assert!(pool.worker().is_ok(), "a slot is free again");
+    assert!(pool.worker().is_ok(), "no slot is free");
 }
 
 #[test]
-fn a_transaction_fits_into_a_slot_and_a_worker_has_one() {
+fn slots_bound_transactions_and_workers() {
     for options in media() {
         bounds::<Undo>(&options);
         bounds::<Redo>(&options);
@@ -180,7 +184,8 @@ fn a_transaction_fits_into_a_slot_and_a_worker_has_one() {
     }
 }
 
-/// Leaves a pool with records of several transactions, and then destroys the first of a slot.
+/// Abandons a pool with the records of several transactions, overwrites four bytes at offset `at`
+/// of its log, and returns the check's report.
 fn destroyed<D: Design>(at: u64) -> lastword::Report {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
@@ -199,10 +204,10 @@ fn destroyed<D: Design>(at: u64) -> lastword::Report {
 }
 
 #[test]
-fn a_record_that_is_gone_before_others_is_damage() {
+fn destroyed_record_before_others_is_damage() {
     let report = destroyed::<Redo>(8192 + 24);
     assert!(matches!(report.refusal, Some(Error::DamagedLog { .. })), "{:?}", report.refusal);
     assert!(report.findings.iter().any(|one| matches!(one.problem, Problem::LogGroup { .. })));
-    // The older copy of a head does not count; nor do records that are void.
+    // The same damage is harmless to `undo`, whose records are void after each commit.
     assert!(destroyed::<Undo>(8192 + 24).opens());
 }

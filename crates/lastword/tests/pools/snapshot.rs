@@ -1,4 +1,5 @@
-//! `snapshot`: what transactions see of each other, and what one that does not end holds up.
+//! Isolation and progress of `snapshot`: snapshots, conflicts, and the bounded memory and log
+//! behind a stalled transaction.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -22,7 +23,7 @@ struct Pair {
 type Pairs = [Ptr<Pair>; 4];
 
 fn options() -> Options {
-    // Slots of 56 KiB, for four workers.
+    // A log of 256 KiB has four slots of 56 KiB, one per worker.
     Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
 }
 
@@ -47,7 +48,7 @@ fn create(path: &Path, options: &Options) -> (Pool<Snapshot>, Pairs) {
 
 fn put(worker: &mut Worker<'_, Snapshot>, at: Ptr<Pair>, value: u64) -> Result<(), Error> {
     worker.run(|tx| tx.set(at, Pair { left: value, right: value })).map(|done| {
-        assert!(done.ticket.is_durable(), "durable on return");
+        assert!(done.ticket.is_durable(), "the commit returned early");
     })
 }
 
@@ -61,7 +62,7 @@ fn beside<R: Send>(meanwhile: impl FnOnce() -> R + Send) -> R {
 }
 
 #[test]
-fn a_transaction_reads_the_moment_at_which_it_began_whatever_others_commit() {
+fn reader_keeps_its_snapshot_during_commits() {
     for options in media() {
         let dir = tempfile::tempdir().unwrap();
         let (pool, pairs) = create(&dir.path().join("pool"), &options);
@@ -76,7 +77,7 @@ fn a_transaction_reads_the_moment_at_which_it_began_whatever_others_commit() {
             Ok((left, right))
         });
         assert_eq!(seen.unwrap().value, (1, 1));
-        // By its copy, as long as nobody has brought it home; then at home.
+        // The reader finds the new value in its copy first. A later commit moves it to the heap.
         assert_eq!(read(&mut reader, pairs[0]), Pair { left: 2, right: 2 });
         put(&mut writer, pairs[1], 3).unwrap();
         assert_eq!(read(&mut reader, pairs[0]), Pair { left: 2, right: 2 });
@@ -85,7 +86,7 @@ fn a_transaction_reads_the_moment_at_which_it_began_whatever_others_commit() {
 }
 
 #[test]
-fn of_two_that_write_the_same_object_the_second_is_run_again() {
+fn conflicting_writer_is_retried() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, pairs) = create(&dir.path().join("pool"), &options().medium(EMULATED));
     let (mut first, mut second) = (pool.worker().unwrap(), pool.worker().unwrap());
@@ -100,11 +101,11 @@ fn of_two_that_write_the_same_object_the_second_is_run_again() {
     });
     let _ = done.unwrap();
     assert_eq!((runs, first.conflicts()), (2, 1));
-    assert_eq!(read(&mut first, pairs[0]), Pair { left: 11, right: 10 }, "no update is lost");
+    assert_eq!(read(&mut first, pairs[0]), Pair { left: 11, right: 10 }, "an update is lost");
 }
 
 #[test]
-fn a_transaction_sees_its_own_writes_and_what_it_has_made() {
+fn transaction_reads_its_own_writes() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, pairs) = create(&dir.path().join("pool"), &options().medium(EMULATED));
     let mut worker = pool.worker().unwrap();
@@ -121,7 +122,7 @@ fn a_transaction_sees_its_own_writes_and_what_it_has_made() {
     assert_eq!(read(&mut worker, new), Pair { left: 8, right: 9 });
     let taken_back = worker.run(|tx| {
         tx.set(new, Pair { left: 0, right: 0 })?;
-        tx.abort::<()>("never mind")
+        tx.abort::<()>("requested by the test")
     });
     assert!(matches!(taken_back, Err(Error::Aborted { .. })));
     assert_eq!(read(&mut worker, new), Pair { left: 8, right: 9 });
@@ -129,7 +130,7 @@ fn a_transaction_sees_its_own_writes_and_what_it_has_made() {
 }
 
 #[test]
-fn one_that_does_not_end_holds_up_who_needs_its_memory_and_damages_nothing() {
+fn stalled_reader_leaves_others_readable_and_durable() {
     for options in media() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
@@ -140,7 +141,7 @@ fn one_that_does_not_end_holds_up_who_needs_its_memory_and_damages_nothing() {
         let seen = stalled.read(|tx| {
             let before = tx.get(pairs[0])?;
             beside(|| {
-                // What others write is durable and can be read, by them and by each other.
+                // The other workers' writes are durable, and each of them reads the other's.
                 put(&mut others[0], pairs[0], 7).unwrap();
                 put(&mut others[1], pairs[1], 8).unwrap();
                 assert_eq!(read(&mut others[1], pairs[0]).left, 7);
@@ -162,7 +163,7 @@ fn one_that_does_not_end_holds_up_who_needs_its_memory_and_damages_nothing() {
     }
 }
 
-/// Many objects: the blocks of an array, each of one element.
+/// An element that fills a block of its own, so that an array has many objects.
 type Block = [u64; 32];
 
 fn blocks(pool: &Pool<Snapshot>, count: u64) -> Array<Block> {
@@ -171,9 +172,9 @@ fn blocks(pool: &Pool<Snapshot>, count: u64) -> Array<Block> {
     array
 }
 
-/// Runs transactions, each with `objects` blocks of their own, while another does not end; answers
-/// how many there were, and how it ended.
-fn run_beside_a_stalled_one(
+/// Runs transactions, each on `objects` blocks of its own, while a stalled reader is open. Returns
+/// the number of commits and the error that ended them.
+fn run_beside_stalled_reader(
     pool: &Pool<Snapshot>,
     array: Array<Block>,
     objects: u64,
@@ -191,11 +192,11 @@ fn run_beside_a_stalled_one(
                     return (first / objects, error);
                 }
             }
-            panic!("nothing was full");
+            panic!("no transaction was held up");
         }))
     });
     let full = stuck.unwrap().value;
-    // With that one gone everything goes on.
+    // The failed transaction succeeds once the reader has ended.
     let first = full.0 * objects;
     let again = worker.run(|tx| (first..first + objects).try_for_each(|at| body(tx, array, at)));
     assert!(again.is_ok());
@@ -203,7 +204,7 @@ fn run_beside_a_stalled_one(
 }
 
 #[test]
-fn a_part_of_the_log_that_cannot_be_emptied_is_an_error_that_says_why() {
+fn full_log_slot_behind_stalled_reader_is_held_up() {
     for options in media() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
@@ -213,7 +214,7 @@ fn a_part_of_the_log_that_cannot_be_emptied_is_an_error_that_says_why() {
         let write = |tx: &mut Tx<'_, Snapshot>, array: Array<Block>, at| {
             tx.set(array.at(at)?, [at + 1; 32])
         };
-        let (done, error) = run_beside_a_stalled_one(&pool, array, 1, write);
+        let (done, error) = run_beside_stalled_reader(&pool, array, 1, write);
         assert!(matches!(error, Error::HeldUp { .. }), "{error}");
         assert!(error.to_string().contains("part of the log"), "{error}");
         assert!(done > 5, "{done}");
@@ -228,21 +229,21 @@ fn a_part_of_the_log_that_cannot_be_emptied_is_an_error_that_says_why() {
 }
 
 #[test]
-fn memory_for_copies_that_is_full_is_an_error_that_says_why() {
+fn full_copy_memory_behind_stalled_reader_is_held_up() {
     let dir = tempfile::tempdir().unwrap();
     let options = options().bytes(4 << 20).medium(EMULATED).patience(Duration::ZERO);
     let (pool, _) = create(&dir.path().join("pool"), &options);
     let array = blocks(&pool, 8192);
-    // Logs nothing, and needs a copy of each.
+    // A protected object needs a copy and no log space.
     let protect =
         |tx: &mut Tx<'_, Snapshot>, array: Array<Block>, at| tx.protect(array.at(at)?.addr());
-    let (_, error) = run_beside_a_stalled_one(&pool, array, 32, protect);
+    let (_, error) = run_beside_stalled_reader(&pool, array, 32, protect);
     assert!(matches!(error, Error::HeldUp { .. }), "{error}");
     assert!(error.to_string().contains("copies"), "{error}");
 }
 
 #[test]
-fn object_held_out_of_the_heap_is_a_clear_error() {
+fn third_version_behind_stalled_reader_is_held_up() {
     let dir = tempfile::tempdir().unwrap();
     let options = options().medium(EMULATED).patience(Duration::ZERO);
     let (pool, _) = create(&dir.path().join("pool"), &options);
@@ -250,7 +251,7 @@ fn object_held_out_of_the_heap_is_a_clear_error() {
     let write = |tx: &mut Tx<'_, Snapshot>, array: Array<Block>, at: u64| {
         tx.update(array.at(at % 2)?, |block| block.map(|word| word + 1))
     };
-    let (done, error) = run_beside_a_stalled_one(&pool, array, 1, write);
+    let (done, error) = run_beside_stalled_reader(&pool, array, 1, write);
     assert!(matches!(error, Error::HeldUp { .. }), "{error}");
     assert!(error.to_string().contains("not in the heap yet"), "{error}");
     assert_eq!(done, 2);
@@ -258,7 +259,7 @@ fn object_held_out_of_the_heap_is_a_clear_error() {
 }
 
 #[test]
-fn one_that_is_idle_holds_nobody_up_who_writes_ten_times_the_log() {
+fn idle_worker_does_not_block_log_truncation() {
     for options in media() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
@@ -281,7 +282,7 @@ fn one_that_is_idle_holds_nobody_up_who_writes_ten_times_the_log() {
     }
 }
 
-/// The last transactions that are not freed, after some more.
+/// Runs 20 more transactions. Returns the number of transactions whose records are still needed.
 fn behind(pool: &Pool<Snapshot>, busy: &mut Worker<'_, Snapshot>, at: Ptr<Pair>) -> u64 {
     for value in 0..20 {
         let _ = busy.run(|tx| tx.set(at, Pair { left: value, right: value })).unwrap();
@@ -290,10 +291,10 @@ fn behind(pool: &Pool<Snapshot>, busy: &mut Worker<'_, Snapshot>, at: Ptr<Pair>)
     pool.committed_id().0 - pool.reproduced_id().0
 }
 
-/// An idle worker's records are freed with the others', and those that an open transaction has kept
-/// when it is over.
+/// `recycle_every` bounds the records that truncation leaves, those of idle workers included. An
+/// open transaction keeps the records since its start, until it ends.
 #[test]
-fn the_log_is_freed_behind_as_many_records_as_were_asked_for() {
+fn log_is_truncated_every_recycle_interval() {
     for (options, members) in media().into_iter().flat_map(|it| [(it.clone(), 1), (it, 2)]) {
         let dir = tempfile::tempdir().unwrap();
         let options = options.recycle_every(3).group(members).background(false);
@@ -316,14 +317,14 @@ fn the_log_is_freed_behind_as_many_records_as_were_asked_for() {
                 pool.reproduced_id().0
             }))
         });
-        assert!(kept.unwrap().value <= began, "what is still needed was freed");
+        assert!(kept.unwrap().value <= began, "a record in use was truncated");
         let behind = behind(&pool, &mut busy, pairs[3]);
         assert!(behind <= most, "{behind} of {members}");
     }
 }
 
 #[test]
-fn workers_that_commit_at_the_same_time_share_records_and_lose_nothing() {
+fn concurrent_commits_share_log_records() {
     const WORKERS: usize = 12;
     const EACH: u64 = 40;
     let dir = tempfile::tempdir().unwrap();
@@ -332,12 +333,12 @@ fn workers_that_commit_at_the_same_time_share_records_and_lose_nothing() {
     let pool = Pool::<Snapshot>::create_as(&path, options.clone()).unwrap();
     let made = pool.run(|tx| (0..WORKERS).map(|_| tx.alloc(Pair { left: 0, right: 0 })).collect());
     let pairs: Vec<Ptr<Pair>> = made.unwrap().value;
-    // Each record is small: one block.
+    // Each record takes one block.
     let records = |pool: &Pool<Snapshot>| pool.metrics().log_bytes / 4096;
     let (mut rounds, first) = (0, records(&pool));
-    // Who commits meets others for sure, some time.
+    // Sharing depends on timing, so the rounds repeat until a record is shared.
     while records(&pool) - first == rounds * EACH * WORKERS as u64 {
-        assert!(rounds < 100, "nobody has shared a record");
+        assert!(rounds < 100, "no record was shared");
         rounds += 1;
         std::thread::scope(|scope| {
             for &at in &pairs {
@@ -350,13 +351,13 @@ fn workers_that_commit_at_the_same_time_share_records_and_lose_nothing() {
         });
     }
     let metrics = pool.metrics();
-    assert!(metrics.persist_barriers >= records(&pool), "one for each record, and truncation");
+    assert!(metrics.persist_barriers >= records(&pool), "a record without a barrier");
     assert!(metrics.log_payload_bytes < metrics.log_bytes);
     let last = pool.committed_id();
     pool.abandon();
     let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
-    // More where the log was emptied meanwhile: a record that stays may be counted twice.
-    assert!(pool.committed_id() >= last, "each transaction of a record counts");
+    // The count may exceed `last`: a record that truncation leaves may be counted twice.
+    assert!(pool.committed_id() >= last, "a shared record counts once");
     let mut worker = pool.worker().unwrap();
     let value = rounds * EACH;
     for at in pairs {
@@ -366,7 +367,7 @@ fn workers_that_commit_at_the_same_time_share_records_and_lose_nothing() {
 }
 
 #[test]
-fn whole_objects_are_logged_where_that_is_asked_for() {
+fn flush_diff_off_logs_whole_objects() {
     let logged = |diff| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
@@ -398,7 +399,7 @@ fn whole_objects_are_logged_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_logs_nothing_is_refused_but_where_it_is_measured() {
+fn unlogged_is_refused_on_durable_media() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     for medium in [Medium::File, Medium::PersistentCache] {
@@ -418,7 +419,7 @@ fn what_logs_nothing_is_refused_but_where_it_is_measured() {
 }
 
 #[test]
-fn a_worker_goes_on_with_what_the_last_one_of_its_number_has_left() {
+fn next_worker_inherits_versions_of_its_number() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, pairs) = create(&dir.path().join("pool"), &options().medium(EMULATED));
     let mut reader = pool.worker().unwrap();
@@ -435,22 +436,22 @@ fn a_worker_goes_on_with_what_the_last_one_of_its_number_has_left() {
 }
 
 #[test]
-fn whole_objects_that_are_more_than_a_part_of_the_log_are_refused() {
+fn whole_objects_over_a_slot_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let options = options().medium(EMULATED).flush_diff(false);
     let (pool, _) = create(&dir.path().join("pool"), &options);
     let array = blocks(&pool, 300);
     let mut worker = pool.worker().unwrap();
-    // A word of each: few words, and more than a slot of whole blocks.
+    // The transaction writes one word of each block, and the whole blocks exceed a slot.
     let written =
         worker.run(|tx| (0..300).try_for_each(|at| tx.write(array.at(at)?.addr(), at + 1)));
     assert!(matches!(written, Err(Error::SlotTooSmall { .. })), "{:?}", written.err());
     assert_eq!(pool.run(|tx| tx.get(array.at(7)?)).unwrap().value, [0; 32]);
 }
 
-/// Who has been held up once may need nothing of that for what it does next.
+/// A held-up worker still reads and writes objects that the stalled reader does not hold.
 #[test]
-fn a_worker_that_was_held_up_reads_and_writes_other_objects() {
+fn held_up_worker_can_use_other_objects() {
     let dir = tempfile::tempdir().unwrap();
     let options = options().medium(EMULATED).patience(Duration::ZERO);
     let (pool, pairs) = create(&dir.path().join("pool"), &options);
@@ -470,10 +471,10 @@ fn a_worker_that_was_held_up_reads_and_writes_other_objects() {
     put(&mut worker, pairs[0], 5).unwrap();
 }
 
-/// The memory of an array becomes free when its transaction ends, not in the middle of it: who
-/// began before reads the array as it was.
+/// The memory of a freed array becomes free when the transaction ends, and not in the middle of it.
+/// A reader that began earlier reads the array as it was.
 #[test]
-fn who_reads_an_array_meets_no_links_of_what_comes_to_lie_there() {
+fn reader_of_freed_array_sees_no_free_list_links() {
     for options in media() {
         let dir = tempfile::tempdir().unwrap();
         let (pool, _) = create(&dir.path().join("pool"), &options);
@@ -487,7 +488,7 @@ fn who_reads_an_array_meets_no_links_of_what_comes_to_lie_there() {
             beside(|| {
                 let freed = worker.run(|tx| {
                     words.free(tx)?;
-                    // Of a size that no slab is there for: it takes a chunk.
+                    // No slab has this size yet, so the allocation takes a whole chunk.
                     for _ in 0..64 {
                         tx.alloc([9_u64; 5])?;
                     }
@@ -504,13 +505,13 @@ fn who_reads_an_array_meets_no_links_of_what_comes_to_lie_there() {
         assert_eq!(found.unwrap().value, 7 * 257);
         pool.check_heap().unwrap();
         let again = worker.run(|tx| words.free(tx));
-        assert!(again.is_err(), "it was given back");
+        assert!(again.is_err(), "a freed array was freed again");
     }
 }
 
-/// What a transaction protects counts as written when it commits, even if it writes nothing.
+/// A protected object counts as written at the commit, even if the transaction writes nothing.
 #[test]
-fn who_began_before_cannot_write_what_another_has_only_protected_since() {
+fn write_conflicts_with_later_protect() {
     for options in [options().medium(EMULATED), options().medium(EMULATED).flush_diff(false)] {
         let dir = tempfile::tempdir().unwrap();
         let (pool, pairs) = create(&dir.path().join("pool"), &options);
@@ -532,8 +533,8 @@ fn who_began_before_cannot_write_what_another_has_only_protected_since() {
             tx.set(field!(pairs[1], Pair, left), before + 1)
         });
         let _ = done.unwrap();
-        assert_eq!(runs, 2, "the one that has protected it read it before it was written");
-        assert_eq!(pool.metrics().persist_barriers, before + 1, "to protect logs nothing");
+        assert_eq!(runs, 2, "the write did not conflict with the protect");
+        assert_eq!(pool.metrics().persist_barriers, before + 1, "a protect was logged");
         assert_eq!(read(&mut second, pairs[1]).left, 1);
     }
 }

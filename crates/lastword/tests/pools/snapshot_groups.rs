@@ -1,5 +1,7 @@
-//! `snapshot` with groups: what a worker and others see of transactions that are committed and not
-//! durable, and who ends a group.
+//! Group commit of `snapshot`: the visibility of transactions that are committed and not durable,
+//! and the events that end a group.
+//!
+//! A worker reads its own pending group. Other workers see the group only once it is durable.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -12,7 +14,7 @@ const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_p
 
 type Counters = [Ptr<u64>; 8];
 
-/// Groups of three that nobody ends but who is there.
+/// Groups of three, without a background thread that could end them.
 fn options() -> Options {
     let options = Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12);
     options.medium(EMULATED).group(3).background(false)
@@ -34,7 +36,7 @@ fn create(path: &Path, options: Options) -> (Pool<Snapshot>, Counters) {
     (pool, counters)
 }
 
-/// What a crash leaves of the counters.
+/// Abandons the pool, recovers it and returns the counters.
 fn after_a_crash(pool: Pool<Snapshot>, path: &Path) -> [u64; 8] {
     pool.abandon();
     let pool = Pool::<Snapshot>::open_as(path, Options::new()).unwrap();
@@ -64,7 +66,7 @@ fn read(worker: &mut Worker<'_, Snapshot>, at: Ptr<u64>) -> u64 {
 }
 
 #[test]
-fn a_group_is_durable_and_shown_when_it_is_full() {
+fn full_group_is_durable_and_visible() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let (pool, counters) = create(&path, options());
@@ -72,7 +74,7 @@ fn a_group_is_durable_and_shown_when_it_is_full() {
     let before = pool.metrics().persist_barriers;
     let first = add(&mut worker, counters[0]);
     let second = add(&mut worker, counters[0]);
-    assert_eq!(second.value, 2, "the worker sees what it has committed");
+    assert_eq!(second.value, 2, "the worker misses its own commit");
     assert!(!first.ticket.is_durable() && !second.ticket.is_durable());
     assert!(pool.durable_id() < first.ticket.id() && second.ticket.id() <= pool.committed_id());
     assert_eq!((read(&mut worker, counters[0]), read(&mut other, counters[0])), (2, 0));
@@ -81,23 +83,23 @@ fn a_group_is_durable_and_shown_when_it_is_full() {
     for done in [&first, &second, &third] {
         assert!(done.ticket.is_durable());
     }
-    assert_eq!(pool.metrics().persist_barriers, before + 1, "one for all of them");
-    let home = |at: Ptr<u64>| {
+    assert_eq!(pool.metrics().persist_barriers, before + 1, "one barrier per group");
+    let in_image = |at: Ptr<u64>| {
         let in_heap = at.to_bits() & ((1 << words::ADDRESS_BITS) - 1);
         pool.design().peek(in_heap as usize / 8)
     };
-    assert_eq!((home(counters[0]), home(counters[1])), (2, 1), "nobody needed what was there");
+    assert_eq!((in_image(counters[0]), in_image(counters[1])), (2, 1), "(heap image)");
     assert_eq!((read(&mut other, counters[0]), read(&mut other, counters[1])), (2, 1));
     let lost = add(&mut worker, counters[2]);
     assert!(!lost.ticket.is_durable());
-    // As a machine that stops: a worker that is dropped ends its group.
+    // A dropped worker would end its group, so both are forgotten, as by a crash.
     std::mem::forget(worker);
     std::mem::forget(other);
     assert_eq!(after_a_crash(pool, &path)[..3], [2, 1, 0]);
 }
 
 #[test]
-fn who_waits_ends_the_group() {
+fn waiting_thread_ends_the_group() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, counters) = create(&dir.path().join("pool"), options());
     let mut worker = pool.worker().unwrap();
@@ -107,7 +109,7 @@ fn who_waits_ends_the_group() {
         ("wait_for", |pool, done| pool.wait_for(done.ticket.id()).unwrap()),
         ("flush", |pool, _| pool.flush().unwrap()),
         ("bring_home", |pool, _| pool.bring_home().unwrap()),
-        ("hurry", |pool, done| pool.design().hurry(done.ticket.id())),
+        ("request", |pool, done| pool.design().hurry(done.ticket.id())),
         ("step", |pool, _| assert!(pool.design().step(0).unwrap())),
     ];
     for (name, end) in ends {
@@ -117,8 +119,8 @@ fn who_waits_ends_the_group() {
         end(&pool, done);
         assert!(ticket.is_durable(), "{name}");
     }
-    assert!(!pool.design().step(0).unwrap(), "there is no group");
-    // From another thread, while the worker is asleep.
+    assert!(!pool.design().step(0).unwrap(), "a group is left");
+    // Another thread ends the group while the worker runs no transaction.
     let done = add(&mut worker, counters[0]);
     let ticket = done.ticket;
     std::thread::scope(|scope| scope.spawn(|| ticket.wait().unwrap()).join().unwrap());
@@ -127,7 +129,7 @@ fn who_waits_ends_the_group() {
 }
 
 #[test]
-fn a_worker_that_goes_ends_its_group_and_one_that_comes_goes_on() {
+fn dropped_worker_ends_its_group() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let (pool, counters) = create(&path, options());
@@ -144,15 +146,15 @@ fn a_worker_that_goes_ends_its_group_and_one_that_comes_goes_on() {
 }
 
 #[test]
-fn who_wants_an_object_ends_the_group_that_has_it() {
+fn conflicting_access_ends_the_owning_group() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, counters) = create(&dir.path().join("pool"), options());
     let (mut first, mut second) = (pool.worker().unwrap(), pool.worker().unwrap());
     let ticket = add(&mut first, counters[0]).ticket;
-    assert_eq!(add(&mut second, counters[0]).value, 2, "no update is lost");
+    assert_eq!(add(&mut second, counters[0]).value, 2, "an update is lost");
     assert_eq!(second.conflicts(), 1);
     assert!(ticket.is_durable());
-    // Each has what the other wants.
+    // Each worker's group now owns an object that the other worker accesses.
     let _ = add(&mut first, counters[1]);
     let both = second.run(|tx| {
         for at in [counters[0], counters[1]] {
@@ -167,33 +169,31 @@ fn who_wants_an_object_ends_the_group_that_has_it() {
     assert_eq!((read(&mut second, counters[0]), read(&mut second, counters[1])), (13, 11));
 }
 
-/// The worker is inside a body, with its group in hand.
+/// A flush request meets a group whose worker runs another member. The group ends after that body.
 #[test]
-fn a_group_that_is_wanted_while_a_member_runs_ends_behind_it() {
+fn requested_group_ends_after_its_running_member() {
     for commits in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let (pool, counters) = create(&dir.path().join("pool"), options().group(100));
         let mut worker = pool.worker().unwrap();
         let ticket = add(&mut worker, counters[0]).ticket;
-        let (told, ear) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let ran = worker.run(|tx| {
             tx.set(counters[1], 5)?;
-            let told = told.clone();
-            // It has registered when this returns, and cannot be told yet.
-            ticket.on_durable(move |outcome| told.send(outcome.is_ok()).unwrap()).unwrap();
+            let sender = sender.clone();
+            ticket.on_durable(move |outcome| sender.send(outcome.is_ok()).unwrap()).unwrap();
             pool.design().hurry(ticket.id());
-            assert!(!ticket.is_durable() && ear.try_recv().is_err());
+            assert!(!ticket.is_durable() && receiver.try_recv().is_err());
             if commits { Ok(()) } else { tx.abort("as asked") }
         });
         assert_eq!(ran.is_ok(), commits);
         assert!(ticket.is_durable());
-        assert_eq!(ear.try_recv(), Ok(true));
+        assert_eq!(receiver.try_recv(), Ok(true));
         assert_eq!(read(&mut worker, counters[1]), if commits { 5 } else { 0 });
     }
 }
 
-/// Each worker sees its own transactions before those of the other: there is no one moment that
-/// both have seen.
+/// Each worker sees its own pending group and not the other's, so their views have no common order.
 #[test]
 fn two_workers_see_their_own_groups_first() {
     let dir = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ fn two_workers_see_their_own_groups_first() {
 }
 
 #[test]
-fn where_each_commit_is_waited_for_there_are_no_groups() {
+fn sync_durability_forms_no_groups() {
     let dir = tempfile::tempdir().unwrap();
     let options = options().durability(lastword::Durability::Sync);
     let (pool, counters) = create(&dir.path().join("pool"), options);
@@ -218,9 +218,10 @@ fn where_each_commit_is_waited_for_there_are_no_groups() {
     assert_eq!(read(&mut other, counters[0]), 1);
 }
 
-/// It has seen what no crash must take back once it is said to be durable.
+/// A panicked worker leaves its group pending, and the next worker of its number reads the group.
+/// That read's ticket must not be durable before the group is.
 #[test]
-fn a_worker_of_a_number_whose_last_one_panicked_waits_for_what_that_one_left() {
+fn next_worker_waits_for_group_of_panicked_one() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, counters) = create(&dir.path().join("pool"), options());
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -236,7 +237,7 @@ fn a_worker_of_a_number_whose_last_one_panicked_waits_for_what_that_one_left() {
 }
 
 #[test]
-fn a_member_that_is_taken_back_leaves_what_was_before_it() {
+fn aborted_member_keeps_earlier_members() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let (pool, counters) = create(&path, options().group(100));
@@ -271,7 +272,7 @@ fn a_member_that_is_taken_back_leaves_what_was_before_it() {
 }
 
 #[test]
-fn a_reader_goes_on_while_its_workers_group_is_ended_under_it() {
+fn running_reader_survives_end_of_its_group() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, counters) = create(&dir.path().join("pool"), options());
     let (mut worker, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
@@ -283,37 +284,37 @@ fn a_reader_goes_on_while_its_workers_group_is_ended_under_it() {
         if runs == 1 {
             pool.design().hurry(pool.committed_id());
             let meanwhile = || {
-                assert_eq!(read(&mut other, counters[0]), 1, "the group has ended");
+                assert_eq!(read(&mut other, counters[0]), 1, "the group has not ended");
                 assert_eq!(add(&mut other, counters[2]).value, 1);
             };
             std::thread::scope(|scope| scope.spawn(meanwhile).join().unwrap());
         }
         let after = tx.get(counters[0])?;
-        assert_eq!(after, before, "one moment");
+        assert_eq!(after, before, "the snapshot changed");
         tx.set(counters[1], after)?;
         Ok(after)
     });
-    assert_eq!((seen.unwrap().value, runs), (1, 2), "its group was of another moment");
+    assert_eq!((seen.unwrap().value, runs), (1, 2), "(value, runs)");
 }
 
 #[test]
-fn a_group_nobody_fills_or_waits_for_is_ended_by_the_pools_thread() {
+fn background_thread_ends_unawaited_group() {
     let dir = tempfile::tempdir().unwrap();
     let options = options().background(true).group_time(Duration::from_micros(100));
     let (pool, counters) = create(&dir.path().join("pool"), options);
     let mut worker = pool.worker().unwrap();
-    let (told, ear) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     for _ in 0..20 {
-        let told = told.clone();
+        let sender = sender.clone();
         let done = add(&mut worker, counters[0]);
-        done.ticket.on_durable(move |outcome| told.send(outcome.is_ok()).unwrap()).unwrap();
-        assert_eq!(ear.recv(), Ok(true));
+        done.ticket.on_durable(move |outcome| sender.send(outcome.is_ok()).unwrap()).unwrap();
+        assert_eq!(receiver.recv(), Ok(true));
         assert!(done.ticket.is_durable());
     }
 }
 
 #[test]
-fn groups_larger_than_a_slot_are_made_durable_in_parts_and_nothing_is_lost() {
+fn group_larger_than_slot_is_split() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let (pool, counters) = create(&path, options().group(u64::MAX));
@@ -345,43 +346,45 @@ fn groups_larger_than_a_slot_are_made_durable_in_parts_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_transaction_that_only_reads_waits_for_what_its_worker_has_committed() {
+fn read_only_ticket_waits_for_its_workers_group() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, counters) = create(&dir.path().join("pool"), options());
     let (mut worker, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
     let _ = add(&mut worker, counters[0]);
     let seen = worker.read(|tx| tx.get(counters[0])).unwrap();
     assert!(seen.value == 1 && !seen.ticket.is_durable());
-    // It has not seen that.
+    // Another worker's read does not see the pending group and depends on durable commits only.
     let unseen = other.read(|tx| tx.get(counters[0])).unwrap();
     assert!(unseen.value == 0 && unseen.ticket.is_durable());
     seen.ticket.wait().unwrap();
     assert_eq!(read(&mut other, counters[0]), 1);
 }
 
-/// A group that nobody ends does not keep other workers from emptying their logs.
+/// A pending group does not stop other workers from truncating their slots. The heap image may then
+/// hold transactions above the durable watermark, and the reproduced watermark must not count them.
 #[test]
-fn what_is_at_home_beside_a_group_that_is_not_durable_is_not_said_to_be() {
+fn reproduced_watermark_stays_below_durable_one() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, counters) = create(&dir.path().join("pool"), options());
     let (mut idle, mut worker) = (pool.worker().unwrap(), pool.worker().unwrap());
     let member = add(&mut idle, counters[0]);
     let before = pool.metrics().persist_barriers;
-    // Slots of 56 KiB, and records of 64 bytes or more: they are emptied on the way.
+    // A slot of 56 KiB holds fewer than 1000 records of 64 bytes, so the slot is truncated often.
     for _ in 0..4000 {
         let _ = add(&mut worker, counters[1]);
         assert!(pool.reproduced_id() <= pool.durable_id());
         assert!(pool.durable_id() <= pool.committed_id());
     }
-    assert!(pool.metrics().persist_barriers > before + 4000 / 3 + 1, "a slot was emptied");
+    assert!(pool.metrics().persist_barriers > before + 4000 / 3 + 1, "no slot was truncated");
     assert!(!member.ticket.is_durable());
     member.ticket.wait().unwrap();
     assert!(pool.durable_id() >= member.ticket.id());
 }
 
-/// Whether it spins or sleeps meanwhile no test can tell.
+/// A thread waits for a group whose member is running, and is notified when that member ends. The
+/// test does not observe whether the thread spins or sleeps meanwhile.
 #[test]
-fn who_waits_for_a_group_whose_member_is_running_is_told_when_that_is_over() {
+fn waiter_of_running_member_is_notified() {
     let dir = tempfile::tempdir().unwrap();
     let (pool, counters) = create(&dir.path().join("pool"), options());
     let (mut worker, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
@@ -418,7 +421,7 @@ fn group_of_a_forgotten_worker_is_an_error_of_close() {
         let forgets = || {
             let mut worker = pool.worker().unwrap();
             let _ = add(&mut worker, counters[0]);
-            // It takes the group of the first one with it.
+            // The open transaction keeps the group of the first one from ending.
             let mut open = worker.begin(false).unwrap();
             open.tx().set(counters[1], 999).unwrap();
             std::mem::forget(open);

@@ -1,4 +1,5 @@
-//! `Options::pause(ZERO)`: the thread behind persists first and reproduces little at a time.
+//! `Options::pause(ZERO)`: the background thread never pauses, persists first and reproduces in
+//! small steps.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -21,14 +22,15 @@ fn options() -> Options {
 }
 
 #[test]
-fn a_commit_is_durable_though_nobody_waits() {
+fn unawaited_commit_becomes_durable() {
     for medium in [Medium::File, EMULATED] {
         let (_dir, path) = place();
         let pool = Pool::create(&path, options().medium(medium)).unwrap();
         let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
         for _ in 0..5 {
             let id = pool.run(|tx| tx.update(count, |n| n + 1)).unwrap().ticket.id();
-            // Looks, and helps nobody: it ends when the thread behind has done it.
+            // Reading the watermark does not help the persist step, so only the background thread
+            // can end this loop.
             while pool.durable_id() < id {
                 std::thread::yield_now();
             }
@@ -37,20 +39,20 @@ fn a_commit_is_durable_though_nobody_waits() {
     }
 }
 
-/// Words of a worker's object: its record is more than half of a group.
+/// Words of a worker's object. Its record is more than half of a group.
 const WORDS: usize = 100;
 const TRANSACTIONS: u64 = 2000;
 
 type Block = [u64; WORDS];
 
-/// Words that LZ4 makes no smaller.
+/// Returns words that LZ4 cannot compress.
 fn block(number: u64) -> Block {
     std::array::from_fn(|i| (number + i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17))
 }
 
-/// Two workers write the log full several times between them; then the process is gone. All that
-/// somebody was told of is there, in one piece.
-fn laps<D: lastword::Design>(options: Options) {
+/// Two workers wrap the log several times before the pool is abandoned. Recovery restores their
+/// acknowledged transactions completely.
+fn wraps<D: lastword::Design>(options: Options) {
     let (_dir, path) = place();
     let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();
     let of_two: [Ptr<Block>; 2] =
@@ -79,17 +81,17 @@ fn laps<D: lastword::Design>(options: Options) {
 }
 
 #[test]
-fn a_small_log_goes_round_and_nothing_is_lost() {
-    laps::<lastword::Decoupled>(options());
-    laps::<lastword::Decoupled>(options().reproduce_threads(2));
-    laps::<lastword::Decoupled>(options().persist_threads(2));
-    laps::<lastword::Decoupled>(options().compress(true).shadow(Shadow::CopyOnWrite));
-    laps::<lastword::Decoupled>(options().medium(Medium::File));
-    laps::<DecoupledSoftware>(options().shadow(Shadow::Software).shadow_bytes(256 << 10));
+fn log_wraps_without_pause_lose_nothing() {
+    wraps::<lastword::Decoupled>(options());
+    wraps::<lastword::Decoupled>(options().reproduce_threads(2));
+    wraps::<lastword::Decoupled>(options().persist_threads(2));
+    wraps::<lastword::Decoupled>(options().compress(true).shadow(Shadow::CopyOnWrite));
+    wraps::<lastword::Decoupled>(options().medium(Medium::File));
+    wraps::<DecoupledSoftware>(options().shadow(Shadow::Software).shadow_bytes(256 << 10));
 }
 
 #[test]
-fn groups_are_small_and_combined_ones_as_large_as_they_were_asked_for() {
+fn groups_without_pause_are_small_unless_combined() {
     let barriers = |options: Options| {
         let (_dir, path) = place();
         let pool = Pool::create(&path, options).unwrap();
@@ -102,11 +104,12 @@ fn groups_are_small_and_combined_ones_as_large_as_they_were_asked_for() {
         pool.flush().unwrap();
         pool.metrics().persist_barriers - before
     };
-    // A record of 100 words takes 800 bytes and its head: four fit a group.
+    // A record of 100 words takes 800 bytes and its head, so at most four fit a group.
     assert!(barriers(options()) >= TRANSACTIONS / 4);
     let combined = barriers(options().group(100).group_time(Duration::MAX));
     assert!(combined < TRANSACTIONS / 10, "{combined}");
-    // Whoever waits for each persists it: the thread behind stays out of the way.
+    // In sync mode the worker persists each transaction, and the background thread adds few
+    // barriers of its own.
     let waited = barriers(options().durability(Durability::Sync));
     assert!((TRANSACTIONS..TRANSACTIONS * 3 / 2).contains(&waited), "{waited}");
 }

@@ -1,5 +1,7 @@
-//! Transactions and workers that a program forgets ([`std::mem::forget`]), on every design: nothing
-//! of them is committed, and nothing of them stays in the way.
+//! Transactions and workers that a program forgets ([`std::mem::forget`]), on every design.
+//!
+//! No destructor runs, so later calls have to clean up. Invariants: a forgotten transaction is
+//! never committed and never read, and it blocks neither its worker nor the pool.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::mem::forget;
@@ -13,10 +15,10 @@ use crate::{Suite, every_design};
 const BEFORE: u64 = 1;
 const FORGOTTEN: u64 = 999;
 
-/// Of a size class of its own, so it shares no ownership record with a small object.
+/// An object of another size class, so it shares no ownership record with a small one.
 type Large = [u64; 64];
 
-/// Two objects, durable where the design keeps anything.
+/// Two objects that are in the heap image if the design is durable.
 #[derive(Clone, Copy)]
 struct Pair {
     written: Ptr<u64>,
@@ -42,7 +44,7 @@ fn create<D: Design>(path: &Path, options: &Options) -> (Pool<D>, Pair) {
 fn write_and_forget<D: Design>(worker: &mut Worker<'_, D>, pair: Pair) {
     let mut open = worker.begin(false).unwrap();
     open.tx().set(pair.written, FORGOTTEN).unwrap();
-    // An object that only the forgotten transaction knows of.
+    // Only the forgotten transaction can reach this object.
     let new = open.tx().alloc(FORGOTTEN).unwrap();
     open.tx().set(new, FORGOTTEN + 1).unwrap();
     forget(open);
@@ -52,7 +54,7 @@ fn get<D: Design>(worker: &mut Worker<'_, D>, from: Ptr<u64>) -> u64 {
     worker.run(|tx| tx.get(from)).unwrap().value
 }
 
-/// What opening the pool shows of the pair.
+/// Opens the pool and returns the values of the pair.
 fn reopened<D: Design>(path: &Path, options: &Options) -> (u64, u64) {
     let pool = Pool::<D>::open_as(path, options.clone()).unwrap();
     let found = pool.run(|tx| {
@@ -66,7 +68,7 @@ fn reopened<D: Design>(path: &Path, options: &Options) -> (u64, u64) {
     found
 }
 
-/// The worker goes on after the transaction that was forgotten.
+/// The worker runs further transactions after the forgotten one.
 struct WorkerGoesOn;
 
 impl Suite for WorkerGoesOn {
@@ -85,7 +87,7 @@ impl Suite for WorkerGoesOn {
             Ok(found)
         });
         assert_eq!(done.unwrap().value, BEFORE, "{}", D::NAME);
-        // One that has only read, and one in parts.
+        // A forgotten read-only transaction, then a transaction in parts that commits.
         let mut open = worker.begin(true).unwrap();
         assert_eq!(open.tx().get(pair.written), Ok(BEFORE));
         forget(open);
@@ -107,7 +109,7 @@ fn forgotten_transaction_is_rolled_back_at_next_begin() {
     every_design(&WorkerGoesOn);
 }
 
-/// The worker is dropped, and its number is used again.
+/// The worker is dropped with its transaction open, and the next worker gets its number.
 struct WorkerIsDropped;
 
 impl Suite for WorkerIsDropped {
@@ -137,11 +139,11 @@ impl Suite for WorkerIsDropped {
 }
 
 #[test]
-fn dropped_worker_hands_no_dirty_words_on() {
+fn dropped_worker_leaves_no_dirty_words() {
     every_design(&WorkerIsDropped);
 }
 
-/// A reader meets the transaction while it is forgotten and not rolled back.
+/// Another thread reads the word before the forgotten transaction is rolled back.
 struct ReaderMeetsIt;
 
 impl Suite for ReaderMeetsIt {
@@ -153,7 +155,8 @@ impl Suite for ReaderMeetsIt {
         let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
         let mut worker = pool.worker().unwrap();
         let seen = std::thread::scope(|scope| {
-            // One thread begins it, another ends it.
+            // A transaction may end on another thread than it began on: this scope's thread
+            // begins it, and the test's thread rolls it back in `get` below.
             scope.spawn(|| write_and_forget(&mut worker, pair)).join().unwrap();
             let mut reader = pool.worker().unwrap();
             let mut open = reader.begin(true).unwrap();
@@ -166,7 +169,7 @@ impl Suite for ReaderMeetsIt {
     }
 }
 
-/// `serial` is one lock: a transaction that is open keeps all others from beginning.
+/// Whether the memory is `serial`, in which an open transaction blocks all others by one lock.
 fn waits_for_the_open_one<D: Design>() -> bool {
     std::any::type_name::<D>().contains("Serial")
 }
@@ -176,7 +179,7 @@ fn forgotten_transaction_is_never_read() {
     every_design(&ReaderMeetsIt);
 }
 
-/// The worker is forgotten, too, so nothing rolls the transaction back before the pool closes.
+/// The worker is forgotten too, so no call rolls the transaction back before the pool closes.
 struct WorkerIsForgotten;
 
 impl Suite for WorkerIsForgotten {
@@ -207,22 +210,21 @@ impl Suite for WorkerIsForgotten {
 }
 
 #[test]
-fn forgotten_worker_does_not_hold_close_back() {
+fn forgotten_worker_does_not_block_close() {
     every_design(&WorkerIsForgotten);
 }
 
-/// The thread that has forgotten a transaction may begin another when that one has ended, whichever
-/// thread has ended it.
-struct ThreadGoesOn;
+/// A thread that forgot a transaction may begin another once any thread has ended the first.
+struct ThreadBeginsAgain;
 
-impl Suite for ThreadGoesOn {
+impl Suite for ThreadBeginsAgain {
     fn run<D: Design>(&self, options: Options, _durability: Durability) {
         let dir = tempfile::tempdir().unwrap();
         let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
         let mut worker = pool.worker().unwrap();
         for ends_here in [true, false] {
             write_and_forget(&mut worker, pair);
-            // It is open, so this thread can begin no other, nor wait.
+            // The transaction is still open on this thread, so a second one is refused.
             let refused = pool.run(|tx| tx.get(pair.other)).map(drop);
             assert!(matches!(refused, Err(Error::InsideTransaction { .. })), "{refused:?}");
             let mut next = || drop(worker.run(|tx| tx.get(pair.other)).unwrap());
@@ -244,28 +246,28 @@ impl Suite for ThreadGoesOn {
 
 #[test]
 fn thread_that_forgot_a_transaction_can_begin_again() {
-    every_design(&ThreadGoesOn);
+    every_design(&ThreadBeginsAgain);
 }
 
-/// The transaction and its worker are forgotten when it has lost so often that it runs alone.
-struct GateStaysClosed;
+/// The transaction and its worker are forgotten while it holds the starvation lock.
+struct StarvationLockIsHeld;
 
-impl Suite for GateStaysClosed {
+impl Suite for StarvationLockIsHeld {
     fn run<D: Design>(&self, options: Options, _durability: Durability) {
         if !D::ROLLS_BACK || D::WORKERS_MAX < 2 || waits_for_the_open_one::<D>() {
             return;
         }
-        // This thread stays inside the transaction that it forgets.
-        std::thread::spawn(|| stays_closed::<D>(options)).join().unwrap();
+        // The thread that forgets the transaction stays inside it, so it must not be the test's.
+        std::thread::spawn(|| starvation_lock_is_held::<D>(options)).join().unwrap();
     }
 }
 
-fn stays_closed<D: Design>(options: Options) {
+fn starvation_lock_is_held<D: Design>(options: Options) {
     const ATTEMPTS_MAX: usize = 200;
     let dir = tempfile::tempdir().unwrap();
     let options = options.patience(Duration::from_millis(5));
     let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
-    // A word of its own for each conflict: what was lost once is reserved.
+    // Each attempt conflicts on a word of its own: a lost word is reserved for the transaction.
     let words = (0..ATTEMPTS_MAX).map(|_| pool.run(|tx| tx.alloc([0; 64])).unwrap().value);
     let words: Vec<Ptr<Large>> = words.collect();
     let mut worker = pool.worker().unwrap();
@@ -279,14 +281,14 @@ fn stays_closed<D: Design>(options: Options) {
         let rival = || drop(pool.run(|tx| tx.set(*word, [1; 64])).unwrap());
         std::thread::scope(|scope| scope.spawn(rival).join().unwrap());
         let lost = read.is_err() || open.tx().set(*word, [2; 64]).is_err();
-        // A read that is not checked before the commit.
+        // Some designs validate the read at commit only, so that commit may report the conflict.
         match lost {
             true => drop(open.abort().unwrap()),
             false => drop(open.commit().unwrap()),
         }
         None
     });
-    assert!(stopped.is_some(), "{}: the gate stays open", D::NAME);
+    assert!(stopped.is_some(), "{}: the starvation lock is never taken", D::NAME);
     forget(worker);
     let others = || [false, true].map(|_| pool.run(|tx| tx.set(pair.other, [2; 64])).map(drop));
     let ended = std::thread::scope(|scope| scope.spawn(others).join().unwrap());
@@ -296,8 +298,8 @@ fn stays_closed<D: Design>(options: Options) {
 }
 
 #[test]
-fn forgotten_worker_behind_closed_gate_is_an_error() {
-    every_design(&GateStaysClosed);
+fn forgotten_worker_in_starvation_lock_is_an_error() {
+    every_design(&StarvationLockIsHeld);
 }
 
 /// The transaction and its worker are forgotten, and others need what it holds.

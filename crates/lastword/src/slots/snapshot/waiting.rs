@@ -51,8 +51,8 @@ impl<'s> Waiting<'s> {
         if self.looks < SPINS {
             return Ok(());
         }
-        // Memory whose chunks change hands waits for groups, too. Other waits do not, so groups end
-        // rarely here.
+        // Only a wait for freed chunks depends on other workers' groups. Groups therefore end at
+        // few polls, so that other waits rarely cut them short.
         if self.looks.is_power_of_two() {
             self.core.end_all_groups()?;
         }
