@@ -188,14 +188,6 @@ impl Persist {
         }
     }
 
-    /// Returns the most words that a transaction may write so that its group can always be sent:
-    /// half the log, because a remainder too short at a log wrap is skipped.
-    pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
-        let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
-        let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);
-        record_words.min(lw_log::RECORD_WORDS_MAX) / 2
-    }
-
     /// Registers a worker with a ring of `ring_words`.
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
         let bytes = 8 * ring_words as u64;

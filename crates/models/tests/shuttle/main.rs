@@ -16,6 +16,8 @@ extern crate self as medium;
 mod around;
 mod generated;
 mod history;
+#[path = "../../../lastword/src/error/limit.rs"]
+mod limit;
 mod lists;
 mod machine;
 mod merging;
@@ -45,6 +47,7 @@ use options as storage;
 
 use around::{Error, Memory, cpu, signals, superblock};
 use generated::whole::{design, inside, pipeline, recover, reproduce, ticket};
+use limit::Limit;
 use options::Options;
 use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;
