@@ -1,8 +1,6 @@
 //! Who commits in parts is told that the disk has failed, and not that another was in the way.
 
-use lastword::{
-    Decoupled, Design, Durability, Error, Objects, Options, Pool, Redo, Snapshot, Undo,
-};
+use lastword::{Design, Durability, Error, Objects, Options, Pool};
 use medium::{Fault, Faults, System};
 
 /// Three transactions of one worker, after so many calls that do not fail. Answers whether a commit
@@ -42,8 +40,5 @@ fn of_each_call<D: Design>() {
 
 #[test]
 fn a_commit_in_parts_that_fails_is_no_conflict() {
-    of_each_call::<Decoupled>();
-    of_each_call::<Snapshot>();
-    of_each_call::<Redo>();
-    of_each_call::<Undo>();
+    every_durable!(of_each_call());
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use lastword::{Decoupled, Design, Error, Medium, MediumError, Pool, Redo, Snapshot, Undo};
+use lastword::{Decoupled, Design, Error, Medium, MediumError, Pool, Redo, Snapshot};
 
 use super::names::{Counter, EMULATED, counted, options, with_suffix};
 
@@ -42,10 +42,7 @@ fn cut_log<D: Design>(bytes: u64) {
 #[test]
 fn cut_log_is_reported_and_loses_nothing_silently() {
     for bytes in [0, 8192, 100_000] {
-        cut_log::<Decoupled>(bytes);
-        cut_log::<Snapshot>(bytes);
-        cut_log::<Undo>(bytes);
-        cut_log::<Redo>(bytes);
+        every_durable!(cut_log(bytes));
     }
 }
 
@@ -70,10 +67,7 @@ fn cut_heap<D: Design>() {
 
 #[test]
 fn cut_heap_is_reported_and_never_closed_cleanly() {
-    cut_heap::<Decoupled>();
-    cut_heap::<Snapshot>();
-    cut_heap::<Undo>();
-    cut_heap::<Redo>();
+    every_durable!(cut_heap());
 }
 
 #[test]
@@ -153,8 +147,5 @@ fn shortened_log<D: Design>() {
 
 #[test]
 fn log_cut_again_and_again_never_panics() {
-    shortened_log::<Decoupled>();
-    shortened_log::<Redo>();
-    shortened_log::<Snapshot>();
-    shortened_log::<Undo>();
+    every_durable!(shortened_log());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lastword::{
     CheckOptions, Decoupled, Design, Error, HeapAtRest, LogMismatch, Objects, Options, Pool,
-    Problem, Ptr, Redo, Severity, Snapshot, Undo,
+    Problem, Ptr, Severity,
 };
 use tempfile::TempDir;
 
@@ -135,10 +135,7 @@ fn goes_on<D: Design>() {
 
 #[test]
 fn cleanly_closed_pool_without_log_opens_on_demand() {
-    goes_on::<Decoupled>();
-    goes_on::<Undo>();
-    goes_on::<Redo>();
-    goes_on::<Snapshot>();
+    every_durable!(goes_on());
 }
 
 fn is_refused<D: Design>() {
@@ -168,10 +165,7 @@ fn is_refused<D: Design>() {
 
 #[test]
 fn abandoned_pool_without_log_stays_refused() {
-    is_refused::<Decoupled>();
-    is_refused::<Undo>();
-    is_refused::<Redo>();
-    is_refused::<Snapshot>();
+    every_durable!(is_refused());
 }
 
 #[test]
