@@ -99,12 +99,12 @@ extern "C" {
 #define LW_ENAME -22         /* a file of the pool was removed or replaced while it was open */
 
 /* Designs: how atomic durability is reached (docs/designs). */
-#define LW_DECOUPLED 0 /* run in memory, persist behind, reproduce later (DudeTM) */
-#define LW_SNAPSHOT 1  /* copies of objects; readers wait for nobody (Pisces) */
-#define LW_UNDO 2      /* in place; what words were is durable before each first write */
-#define LW_REDO 3      /* in a buffer; what words become is durable at commit */
-#define LW_VOLATILE 4  /* memory alone: nothing is kept, and no file is made */
-#define LW_PLAIN 5     /* memory alone: no isolation, nothing taken back; one worker */
+#define LW_DECOUPLED 0 /* Run in memory, persist in the background, reproduce later */
+#define LW_SNAPSHOT 1  /* Run on copies of objects; snapshot isolation; readers never wait */
+#define LW_UNDO 2      /* Run in place; old values are durable before words are overwritten */
+#define LW_REDO 3      /* Run in a buffer; new values are durable before words are overwritten */
+#define LW_VOLATILE 4  /* Transactional memory without durability */
+#define LW_PLAIN 5     /* Bare memory, no isolation, one worker */
 
 /* Media: what makes bytes durable. */
 #define LW_MEDIUM_DEFAULT 0   /* a file; of a pool that is there, its own */

@@ -1,21 +1,13 @@
-//! One `match` over the designs.
+//! Dispatch over the designs of the registry, without type erasure: one `match` for each call.
 
-use lastword::{Decoupled, Design, Plain, Pool, Redo, Snapshot, Undo, Volatile};
+use std::path::Path;
 
-/// Something that there is of each design.
+use lastword::{Design, DesignInfo, Error, Options, Pool, for_each_design};
+
+/// A value of each design's type.
 pub(crate) trait Each {
-    /// That of this one.
+    /// The type for this design.
     type Of<D: Design>;
-}
-
-/// That of any of them.
-pub(crate) enum Any<E: Each> {
-    Decoupled(E::Of<Decoupled>),
-    Snapshot(E::Of<Snapshot>),
-    Undo(E::Of<Undo>),
-    Redo(E::Of<Redo>),
-    Volatile(E::Of<Volatile>),
-    Plain(E::Of<Plain>),
 }
 
 /// Pools.
@@ -25,32 +17,84 @@ impl Each for Pools {
     type Of<D: Design> = Pool<D>;
 }
 
-/// Does the same for whatever design it is.
+macro_rules! any {
+    (
+        []
+        volatile { $($volatile:tt)* }
+        durable { $($durable:tt)* }
+        research { $($research:tt)* }
+    ) => {
+        any!($($durable)* $($volatile)*);
+    };
+    ($($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
+        /// A value for one of the designs that have a number in C.
+        pub(crate) enum Any<E: Each> {
+            $($variant(E::Of<$design>),)*
+        }
+
+        /// Creates or opens a pool of the design with this number; `None` when no design has it.
+        pub(crate) fn begin(
+            path: &Path,
+            options: Options,
+            number: u32,
+            is_new: bool,
+        ) -> Result<Option<Any<Pools>>, Error> {
+            Ok(Some(match number {
+                $($number => Any::$variant(match is_new {
+                    true => Pool::create_as(path, options)?,
+                    false => Pool::open_as(path, options)?,
+                }),)*
+                _ => return Ok(None),
+            }))
+        }
+    };
+}
+
+for_each_design!([any]);
+
+/// Returns the names of the designs' constants in C, with their numbers.
+pub fn constants() -> Vec<(String, u32)> {
+    let constant =
+        |design: &DesignInfo| Some((format!("LW_{}", design.name.to_uppercase()), design.number?));
+    DesignInfo::ALL.iter().filter_map(constant).collect()
+}
+
+/// The arms of [`on!`] and [`map!`].
+macro_rules! arms {
+    (
+        [$how:ident $any:expr, $it:ident => $work:expr]
+        volatile { $($volatile:tt)* }
+        durable { $($durable:tt)* }
+        research { $($research:tt)* }
+    ) => {
+        $crate::design::arms!($how $any, $it => $work; $($durable)* $($volatile)*)
+    };
+    (on $any:expr, $it:ident => $work:expr;
+     $($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
+        match $any {
+            $($crate::design::Any::$variant($it) => $work,)*
+        }
+    };
+    (map $any:expr, $it:ident => $work:expr;
+     $($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
+        match $any {
+            $($crate::design::Any::$variant($it) => $crate::design::Any::$variant($work),)*
+        }
+    };
+}
+
+/// Evaluates an expression with the value of any design.
 macro_rules! on {
     ($any:expr, $it:ident => $work:expr) => {
-        match $any {
-            $crate::design::Any::Decoupled($it) => $work,
-            $crate::design::Any::Snapshot($it) => $work,
-            $crate::design::Any::Undo($it) => $work,
-            $crate::design::Any::Redo($it) => $work,
-            $crate::design::Any::Volatile($it) => $work,
-            $crate::design::Any::Plain($it) => $work,
-        }
+        lastword::for_each_design!([$crate::design::arms] on $any, $it => $work)
     };
 }
 
-/// Makes another of one, for the same design.
+/// Makes a value of another type for the same design.
 macro_rules! map {
     ($any:expr, $it:ident => $work:expr) => {
-        match $any {
-            $crate::design::Any::Decoupled($it) => $crate::design::Any::Decoupled($work),
-            $crate::design::Any::Snapshot($it) => $crate::design::Any::Snapshot($work),
-            $crate::design::Any::Undo($it) => $crate::design::Any::Undo($work),
-            $crate::design::Any::Redo($it) => $crate::design::Any::Redo($work),
-            $crate::design::Any::Volatile($it) => $crate::design::Any::Volatile($work),
-            $crate::design::Any::Plain($it) => $crate::design::Any::Plain($work),
-        }
+        lastword::for_each_design!([$crate::design::arms] map $any, $it => $work)
     };
 }
 
-pub(crate) use {map, on};
+pub(crate) use {arms, map, on};

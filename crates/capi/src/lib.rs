@@ -5,7 +5,7 @@
 //! | `status` | numbers that say how a call ended, and their texts |
 //! | `options` | the struct of options, of any version |
 //! | `handle` | what a program holds: it is known when it was closed |
-//! | `design` | one `match` over the designs |
+//! | `design` | dispatch over the registry of designs, by one `match` |
 //! | `bytes` | bytes of objects, which have words |
 //! | `pool`, `worker` | the functions |
 //!
@@ -13,12 +13,13 @@
 //! ended into a number. Nothing unwinds into C: a panic is caught and is [`status::PANIC`].
 //!
 //! The header is written by hand and is the documentation; `tests/header.rs` compares it with what
-//! is here. docs: docs/guide/c.md.
+//! is here, and writes the designs' constants into it from the registry of designs.
+//! docs: docs/guide/c.md.
 #![allow(clippy::missing_safety_doc, reason = "the header says what each function asks for")]
 #![allow(clippy::missing_errors_doc, reason = "the header says it")]
 
 mod bytes;
-mod design;
+pub mod design;
 mod handle;
 pub mod options;
 pub mod pool;
