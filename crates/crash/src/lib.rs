@@ -22,7 +22,7 @@
 //! | `picker`, `search` | the explored executions: A (all), B (near four policies), C (random) |
 //! | `shrink`, `trace` | the report of a failing execution |
 //!
-//! A row in [`designs`] makes a design explorable. [`guided`] is tier D, in which a fuzzer's bytes
+//! Each durable design of the registry is explored: see [`designs`]. [`guided`] is tier D, in which a fuzzer's bytes
 //! are the choices. [`hostile`] tests corrupt files.
 
 pub mod designs;
