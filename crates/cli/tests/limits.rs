@@ -8,7 +8,11 @@ use std::process::{Command, Output};
 
 use common::{Room, text};
 
-const DESIGNS: [&str; 4] = ["decoupled", "snapshot", "undo", "redo"];
+/// The names of the durable designs.
+fn durable() -> impl Iterator<Item = &'static str> {
+    let durable = lastword::DesignInfo::ALL.iter().filter(|design| design.is_durable);
+    durable.map(|design| design.name)
+}
 
 /// A user without other processes, who owns the room; `None` where there can be none.
 fn user(room: &Room, test: &str) -> Option<u32> {
@@ -55,7 +59,7 @@ fn ended_well(output: &Output, case: &str) -> bool {
 fn bank_under_any_process_limit_ends() {
     let room = Room::new();
     let Some(user) = user(&room, "bank_under_any_process_limit_ends") else { return };
-    for design in DESIGNS {
+    for design in durable() {
         for medium in ["file", "emulated"] {
             let mut held = 0;
             for processes in 1..=12 {
