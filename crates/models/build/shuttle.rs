@@ -166,7 +166,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "an_acknowledgement_that_nobody_is_told_of",
-        file: "persist/help.rs",
+        file: "persist/waiters.rs",
         changes: &[("if turn == Turn::Awaited || step.is_err() {", "if step.is_err() {")],
         says: "deadlock",
         ..PIPELINE
@@ -258,7 +258,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a_listener_that_is_left_without_a_look",
-        file: "persist/progress.rs",
+        file: "persist/waiters.rs",
         changes: &[(
             "        if let Some(outcome) = self.outcome(id) {",
             "        if let Some(outcome) = self.outcome(id).filter(|_| id == 0) {",

@@ -8,19 +8,15 @@ use crate::mutant::{
 
 const WAKE: Mutant = Mutant {
     folders: &[Persist],
-    file: "persist/wake.rs",
+    file: "persist/waiters.rs",
     model: "waiting",
     check: "no_wake_up_is_lost",
     says: "deadlock",
     ..RING
 };
 
-const HELP: Mutant = Mutant {
-    file: "persist/help.rs",
-    model: "helping",
-    check: "helper_that_finds_step_busy_is_woken",
-    ..WAKE
-};
+const HELP: Mutant =
+    Mutant { model: "helping", check: "helper_that_finds_step_busy_is_woken", ..WAKE };
 
 const SLEEP: Mutant = Mutant {
     file: "persist/background.rs",
@@ -29,13 +25,11 @@ const SLEEP: Mutant = Mutant {
     ..WAKE
 };
 
-const PROGRESS: Mutant = Mutant { file: "persist/progress.rs", ..HELP };
-
 const NOTIFYING: Mutant = Mutant {
     model: "notifying",
     check: "listener_is_notified_once",
     says: "notified once",
-    ..PROGRESS
+    ..HELP
 };
 
 const RECYCLING: Mutant = Mutant {
@@ -104,8 +98,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "an_epoch_raised_relaxed",
         changes: &[(
-            "self.epoch.fetch_add(1, Ordering::Release)",
-            "self.epoch.fetch_add(1, Ordering::Relaxed)",
+            "Acquire loads above.
+        self.epoch.fetch_add(1, Ordering::Release)",
+            "Acquire loads above.
+        self.epoch.fetch_add(1, Ordering::Relaxed)",
         )],
         ..WAKE
     },
@@ -148,7 +144,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         {",
             "        {",
         )],
-        ..PROGRESS
+        ..HELP
     },
     Mutant {
         name: "a_turn_that_ends_without_its_fence",
@@ -157,17 +153,17 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         if self.waiting",
             "        if self.waiting",
         )],
-        ..PROGRESS
+        ..HELP
     },
     Mutant {
         name: "a_sleeper_that_does_not_look_again",
         changes: &[("if self.epoch.load(Ordering::Acquire) != epoch {", "if epoch == u64::MAX {")],
-        ..PROGRESS
+        ..HELP
     },
     Mutant {
         name: "a_turn_that_wakes_only_whom_it_has_served",
         changes: &[("            sleepers.extend(lists.sleepers.pop()); // one more", "")],
-        ..PROGRESS
+        ..HELP
     },
     Mutant {
         name: "a_clock_looked_at_without_the_locked_addition",
@@ -266,7 +262,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a_failure_that_nobody_is_told_of",
-        file: "persist/help.rs",
         changes: &[("    if turn == Turn::Awaited || step.is_err() {", "    if step.is_ok() {")],
         check: "failure_notifies_all_listeners",
         ..NOTIFYING

@@ -38,14 +38,12 @@ pub(crate) mod due;
 pub(crate) mod flights;
 pub(crate) mod frontier;
 pub(crate) mod grouping;
-pub(crate) mod help;
 pub(crate) mod line;
 pub(crate) mod listeners;
 pub(crate) mod merge;
-pub(crate) mod progress;
 pub(crate) mod queue;
 pub(crate) mod redo;
-pub(crate) mod wake;
+pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
@@ -62,17 +60,15 @@ use flights::Flights;
 use frontier::frontier;
 use grouping::{Fit, GATHERED_WORDS, Opened, Packer};
 pub(crate) use grouping::{Grouping, UNPAUSED_BYTES};
-pub(crate) use help::{Step, Turn, help_until, in_turn, take_turn};
 use line::{Job, Line};
 pub(crate) use listeners::Listeners;
 pub use listeners::{Listener, Registration};
 use merge::Merge;
-pub(crate) use progress::{InTurn, Progress};
 use queue::Flight;
 pub(crate) use queue::{Queue, Queued};
 pub(crate) use redo::UNBOUNDED_WORDS;
 use redo::given_back;
-pub(crate) use wake::Event;
+pub(crate) use waiters::{Event, InTurn, Progress, Step, Turn, help_until, in_turn, take_turn};
 
 /// A worker's slot, over real memory.
 pub(crate) type Slot = frontier::Slot<Memory>;
