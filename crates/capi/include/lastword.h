@@ -96,13 +96,13 @@ extern "C" {
 #define LW_ENOMEM -24        /* no memory for the pool; no committed transaction is lost */
 #define LW_EPLACE -25        /* the path cannot hold a pool: options.message has the reason */
 
-/* Designs: how transactions become atomic and durable (docs/designs). */
-#define LW_DECOUPLED 0 /* run in memory, persist in the background, reproduce later (DudeTM) */
-#define LW_SNAPSHOT 1  /* object copies; readers never wait (Pisces) */
-#define LW_UNDO 2      /* in place; logs a word's old value durably before its first write */
-#define LW_REDO 3      /* buffered; logs the new values durably at commit */
-#define LW_VOLATILE 4  /* memory alone, no file */
-#define LW_PLAIN 5     /* memory alone, no isolation, no roll-back, one worker */
+/* Designs: how atomic durability is reached (docs/designs). */
+#define LW_DECOUPLED 0 /* Run in memory, persist in the background, reproduce later */
+#define LW_SNAPSHOT 1  /* Run on copies of objects; snapshot isolation; readers never wait */
+#define LW_UNDO 2      /* Run in place; old values are durable before words are overwritten */
+#define LW_REDO 3      /* Run in a buffer; new values are durable before words are overwritten */
+#define LW_VOLATILE 4  /* Transactional memory without durability */
+#define LW_PLAIN 5     /* Bare memory, no isolation, one worker */
 
 /* Media: how bytes become durable. */
 #define LW_MEDIUM_DEFAULT 0   /* of a new pool LW_FILE (LW_DAX if there), else the pool's own */

@@ -1,24 +1,13 @@
-//! Dispatch from C handles to the generic types of each design.
-//!
-//! A handle has no type parameter, but pools and workers do. [`Any`] holds one of them, and the
-//! macros hold the only `match` over the designs.
+//! Dispatch over the designs of the registry, without type erasure: one `match` for each call.
 
-use lastword::{Decoupled, Design, Plain, Pool, Redo, Snapshot, Undo, Volatile};
+use std::path::Path;
+
+use lastword::{Design, DesignInfo, Error, Options, Pool, for_each_design};
 
 /// A type that exists for each design.
 pub(crate) trait Each {
     /// The type for design `D`.
     type Of<D: Design>;
-}
-
-/// A value of one of the designs.
-pub(crate) enum Any<E: Each> {
-    Decoupled(E::Of<Decoupled>),
-    Snapshot(E::Of<Snapshot>),
-    Undo(E::Of<Undo>),
-    Redo(E::Of<Redo>),
-    Volatile(E::Of<Volatile>),
-    Plain(E::Of<Plain>),
 }
 
 /// Selects [`Pool`]. A type cannot be passed without its parameter, so this marker stands for it.
@@ -28,32 +17,84 @@ impl Each for Pools {
     type Of<D: Design> = Pool<D>;
 }
 
-/// Evaluates an expression for the design of a value.
+macro_rules! any {
+    (
+        []
+        volatile { $($volatile:tt)* }
+        durable { $($durable:tt)* }
+        research { $($research:tt)* }
+    ) => {
+        any!($($durable)* $($volatile)*);
+    };
+    ($($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
+        /// A value for one of the designs that have a number in C.
+        pub(crate) enum Any<E: Each> {
+            $($variant(E::Of<$design>),)*
+        }
+
+        /// Creates or opens a pool of the design with this number; `None` when no design has it.
+        pub(crate) fn begin(
+            path: &Path,
+            options: Options,
+            number: u32,
+            is_new: bool,
+        ) -> Result<Option<Any<Pools>>, Error> {
+            Ok(Some(match number {
+                $($number => Any::$variant(match is_new {
+                    true => Pool::create_as(path, options)?,
+                    false => Pool::open_as(path, options)?,
+                }),)*
+                _ => return Ok(None),
+            }))
+        }
+    };
+}
+
+for_each_design!([any]);
+
+/// Returns the names of the designs' constants in C, with their numbers.
+pub fn constants() -> Vec<(String, u32)> {
+    let constant =
+        |design: &DesignInfo| Some((format!("LW_{}", design.name.to_uppercase()), design.number?));
+    DesignInfo::ALL.iter().filter_map(constant).collect()
+}
+
+/// The arms of [`on!`] and [`map!`].
+macro_rules! arms {
+    (
+        [$how:ident $any:expr, $it:ident => $work:expr]
+        volatile { $($volatile:tt)* }
+        durable { $($durable:tt)* }
+        research { $($research:tt)* }
+    ) => {
+        $crate::design::arms!($how $any, $it => $work; $($durable)* $($volatile)*)
+    };
+    (on $any:expr, $it:ident => $work:expr;
+     $($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
+        match $any {
+            $($crate::design::Any::$variant($it) => $work,)*
+        }
+    };
+    (map $any:expr, $it:ident => $work:expr;
+     $($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
+        match $any {
+            $($crate::design::Any::$variant($it) => $crate::design::Any::$variant($work),)*
+        }
+    };
+}
+
+/// Evaluates an expression with the value of any design.
 macro_rules! on {
     ($any:expr, $it:ident => $work:expr) => {
-        match $any {
-            $crate::design::Any::Decoupled($it) => $work,
-            $crate::design::Any::Snapshot($it) => $work,
-            $crate::design::Any::Undo($it) => $work,
-            $crate::design::Any::Redo($it) => $work,
-            $crate::design::Any::Volatile($it) => $work,
-            $crate::design::Any::Plain($it) => $work,
-        }
+        lastword::for_each_design!([$crate::design::arms] on $any, $it => $work)
     };
 }
 
 /// Converts a value into another one of the same design.
 macro_rules! map {
     ($any:expr, $it:ident => $work:expr) => {
-        match $any {
-            $crate::design::Any::Decoupled($it) => $crate::design::Any::Decoupled($work),
-            $crate::design::Any::Snapshot($it) => $crate::design::Any::Snapshot($work),
-            $crate::design::Any::Undo($it) => $crate::design::Any::Undo($work),
-            $crate::design::Any::Redo($it) => $crate::design::Any::Redo($work),
-            $crate::design::Any::Volatile($it) => $crate::design::Any::Volatile($work),
-            $crate::design::Any::Plain($it) => $crate::design::Any::Plain($work),
-        }
+        lastword::for_each_design!([$crate::design::arms] map $any, $it => $work)
     };
 }
 
-pub(crate) use {map, on};
+pub(crate) use {arms, map, on};

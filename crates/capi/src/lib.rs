@@ -5,7 +5,7 @@
 //! | `status` | status codes of calls, and their texts |
 //! | `options` | the struct of options, in every version |
 //! | `handle` | handles that detect their use after closing |
-//! | `design` | one `match` over the designs |
+//! | `design` | dispatch over the registry of designs, by one `match` |
 //! | `bytes` | byte access to objects, which consist of words |
 //! | `thread` | thread identity, and the end of threads that have workers |
 //! | `pool`, `worker` | the functions |
@@ -14,12 +14,13 @@
 //! result into a status. Nothing unwinds into C, since [`status::PANIC`] reports a caught panic.
 //!
 //! The header is written by hand and is the documentation of the functions. `tests/header.rs`
-//! compares it with this crate. The guide is docs/guide/c.md.
+//! compares it with this crate, and writes the designs' constants into it from the registry. The
+//! guide is docs/guide/c.md.
 #![allow(clippy::missing_safety_doc, reason = "the header has each function's requirements")]
 #![allow(clippy::missing_errors_doc, reason = "the header has each function's statuses")]
 
 mod bytes;
-mod design;
+pub mod design;
 mod handle;
 pub mod options;
 pub mod pool;

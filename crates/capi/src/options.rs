@@ -13,16 +13,6 @@ use lastword::{Durability, Medium, Options};
 
 use crate::{Status, guard, status};
 
-/// `LW_DECOUPLED` to `LW_PLAIN`.
-pub const DESIGNS: [(&str, u32); 6] = [
-    ("LW_DECOUPLED", 0),
-    ("LW_SNAPSHOT", 1),
-    ("LW_UNDO", 2),
-    ("LW_REDO", 3),
-    ("LW_VOLATILE", 4),
-    ("LW_PLAIN", 5),
-];
-
 /// `LW_MEDIUM_DEFAULT` to `LW_EMULATED`.
 pub const MEDIA: [(&str, u32); 5] = [
     ("LW_MEDIUM_DEFAULT", 0),

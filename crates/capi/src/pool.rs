@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use lastword::{Addr, Allocate, CheckOptions, Error, OBJECT_BYTES_MAX, Options, Pool, TxId, Words};
+use lastword::{Addr, Allocate, CheckOptions, Error, OBJECT_BYTES_MAX, TxId, Words};
 
 use crate::bytes::fill;
-use crate::design::{Any, Pools, on};
+use crate::design::{self, Any, Pools, on};
 use crate::handle::{Closed, Shell};
 use crate::options::lw_options;
 use crate::worker::{self, lw_worker};
@@ -61,7 +61,7 @@ unsafe fn start(
         report(problem);
         status::INVALID
     })?;
-    match any(path, options, given.design, is_new) {
+    match design::begin(path, options, given.design, is_new) {
         Ok(Some(pool)) => {
             let pool = CLOSED.open(Open { pool, workers: Mutex::default() }, 0);
             // SAFETY: `out` is not NULL, and the header requires a valid pointer.
@@ -77,30 +77,6 @@ unsafe fn start(
             Err(status::of(&error))
         }
     }
-}
-
-/// Creates or opens a pool of a design. Returns `None` for an unknown number.
-fn any(
-    path: &Path,
-    options: Options,
-    design: u32,
-    is_new: bool,
-) -> Result<Option<Any<Pools>>, Error> {
-    // The type of the pool follows from the arm.
-    macro_rules! pool {
-        () => {
-            if is_new { Pool::create_as(path, options)? } else { Pool::open_as(path, options)? }
-        };
-    }
-    Ok(Some(match design {
-        0 => Any::Decoupled(pool!()),
-        1 => Any::Snapshot(pool!()),
-        2 => Any::Undo(pool!()),
-        3 => Any::Redo(pool!()),
-        4 => Any::Volatile(pool!()),
-        5 => Any::Plain(pool!()),
-        _ => return Ok(None),
-    }))
 }
 
 /// Checks whether a pool opens with these options, and whether it is sound.

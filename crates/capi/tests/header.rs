@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lastword_c::{options, status, worker};
+use lastword::DesignInfo;
+use lastword_c::{design, options, status, worker};
 
 /// Most lines of the header.
 const LINES_MAX: usize = 250;
@@ -95,7 +96,9 @@ fn header_numbers_match_library() {
         })
         .collect();
     let statuses = status::ALL.iter().map(|(name, number)| (*name, i64::from(*number)));
-    let tables = [&options::DESIGNS[..], &options::MEDIA, &options::DURABILITIES].concat();
+    let designs = design::constants();
+    let designs = designs.iter().map(|(name, number)| (&**name, i64::from(*number)));
+    let tables = [&options::MEDIA[..], &options::DURABILITIES].concat();
     let tables = tables.iter().map(|(name, number)| (*name, i64::from(*number)));
     let part = |text: &str| text.parse().unwrap();
     let others = [
@@ -107,8 +110,37 @@ fn header_numbers_match_library() {
         ("LW_VERSION_MINOR", part(env!("CARGO_PKG_VERSION_MINOR"))),
         ("LW_VERSION_PATCH", part(env!("CARGO_PKG_VERSION_PATCH"))),
     ];
-    let expected: BTreeMap<&str, i64> = statuses.chain(tables).chain(others).collect();
+    let expected: BTreeMap<&str, i64> =
+        statuses.chain(designs).chain(tables).chain(others).collect();
     assert_eq!(defined, expected);
+}
+
+/// Returns the header with the constants of the designs, in the order of their numbers.
+fn with_designs(header: &str) -> String {
+    let mut designs: Vec<_> =
+        DesignInfo::ALL.iter().filter_map(|design| Some((design.number?, design))).collect();
+    designs.sort_by_key(|(number, _)| *number);
+    let name = |design: &DesignInfo| format!("LW_{}", design.name.to_uppercase());
+    let width = designs.iter().map(|(_, design)| name(design).len()).max().unwrap();
+    let lines = designs.iter().map(|(number, design)| {
+        let definition = format!("{} {number}", name(design));
+        format!("#define {definition:0$} /* {1} */\n", width + 2, design.about)
+    });
+    let begin = header.find("#define LW_DECOUPLED ").unwrap();
+    let end = begin + header[begin..].find("\n\n").unwrap() + 1;
+    format!("{}{}{}", &header[..begin], lines.collect::<String>(), &header[end..])
+}
+
+/// `UPDATE=1 cargo test -p lastword-capi --test header` writes them.
+#[test]
+fn design_constants_equal_the_registry() {
+    let (found, expected) = (header(), with_designs(&header()));
+    if found != expected && std::env::var_os("UPDATE").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/lastword.h");
+        std::fs::write(path, &expected).unwrap();
+        return;
+    }
+    assert!(found == expected, "run UPDATE=1 cargo test -p lastword-capi --test header");
 }
 
 #[test]

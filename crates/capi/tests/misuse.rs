@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 
+use lastword::DesignInfo;
 use lastword_c::options::{lw_options, lw_options_default};
 use lastword_c::pool::*;
 use lastword_c::status;
@@ -72,9 +73,14 @@ impl Setup {
     }
 }
 
+/// The numbers of all designs, and whether each is durable.
+fn designs() -> impl Iterator<Item = (u32, bool)> {
+    DesignInfo::ALL.iter().filter_map(|design| Some((design.number?, design.is_durable)))
+}
+
 #[test]
 fn written_words_and_bytes_are_read() {
-    for design in 0..6 {
+    for (design, is_durable) in designs() {
         let setup = Setup::new(design);
         let Setup { worker, object, pool, .. } = setup;
         let (mut id, mut durable, mut out) = (0, 0, [0_u8; 21]);
@@ -96,7 +102,6 @@ fn written_words_and_bytes_are_read() {
             assert_eq!(setup.word(32), u64::from_ne_bytes(*b"tu\0\0\0\0\0\0"));
             assert_eq!(setup.word(48), u64::from_ne_bytes(*b"\0\0abc\0\0\0"));
             let waited = lw_pool_wait(pool, id);
-            let is_durable = design < 4;
             assert_eq!(waited, if is_durable { 0 } else { status::NOT_DURABLE }, "design {design}");
             assert_eq!(lw_pool_durable(pool, &mut durable), 0);
             assert_eq!(durable >= id, is_durable, "design {design}: {durable} of {id}");
@@ -183,7 +188,7 @@ fn transaction_belongs_to_one_thread() {
 
 #[test]
 fn thread_that_ends_aborts_and_closes_its_workers() {
-    for design in 0..6 {
+    for (design, _) in designs() {
         let setup = Setup::new(design);
         let Setup { pool, worker, object, .. } = setup;
         // Numbers become free again, since no design has as many workers as these threads.
@@ -355,8 +360,8 @@ extern "C" fn swallows(worker: *mut lw_worker, _: *mut c_void) -> c_int {
 
 #[test]
 fn body_is_atomic() {
-    // `plain` rolls nothing back.
-    for design in 0..5 {
+    let rolls_back = DesignInfo::ALL.iter().filter(|design| design.rolls_back);
+    for design in rolls_back.filter_map(|design| design.number) {
         let setup = Setup::new(design);
         let Setup { worker, object, .. } = setup;
         let argument = object as *mut c_void;
@@ -378,7 +383,7 @@ fn body_is_atomic() {
 #[test]
 fn conflicts_lose_no_update() {
     const EACH: u64 = 2000;
-    for design in 0..4 {
+    for (design, _) in designs().filter(|(_, is_durable)| *is_durable) {
         let setup = Setup::new(design);
         let mut conflicts = 0;
         let object = setup.object;

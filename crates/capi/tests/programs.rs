@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use lastword::{Options, Pool};
+use lastword::{DesignInfo, Options, Pool};
 use workloads::{TatpHash, Workload};
 
 const C: [&str; 3] = ["bank", "hashmap", "durable"];
@@ -207,6 +207,16 @@ fn acknowledged_commits_of_c_program_survive_kill() {
     assert!(acknowledged.iter().all(|count| *count > 10), "{acknowledged:?}");
 }
 
+/// The numbers of the durable designs.
+fn designs() -> impl Iterator<Item = String> {
+    let durable = DesignInfo::ALL.iter().filter(|design| design.is_durable);
+    durable.filter_map(|design| Some(design.number?.to_string()))
+}
+
+fn designs_on(media: [&'static str; 3]) -> impl Iterator<Item = (String, &'static str)> {
+    designs().flat_map(move |design| media.map(|medium| (design.clone(), medium)))
+}
+
 /// Daemons and supervisors start programs like this. If a pool's file became descriptor 1, the
 /// program's output would overwrite the superblocks, the log heads or the heap image.
 #[test]
@@ -214,15 +224,14 @@ fn closed_standard_descriptors_stay_closed() {
     if !has("cc") {
         return;
     }
-    const DESIGNS: [&str; 4] = ["0", "1", "2", "3"];
     const MEDIA: [&str; 3] = ["1", "3", "4"];
     let workshop = Workshop::new();
     let program = workshop.build("tests/closed.c", &[]);
-    for (design, medium) in DESIGNS.iter().flat_map(|design| MEDIA.map(|medium| (design, medium))) {
+    for (design, medium) in designs_on(MEDIA) {
         let path = workshop.path(&format!("{design}-{medium}.pool"));
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" <&- >&- 2>&-"]).arg(&program).arg(&path);
-        run(command.args([design, medium]));
+        run(command.args([&*design, medium]));
         let found = lastword::check(&path).unwrap();
         assert!(found.is_sound(), "{found:?}");
     }
@@ -235,12 +244,9 @@ fn forked_child_cannot_touch_the_pool() {
     }
     let workshop = Workshop::new();
     let program = workshop.build("tests/forked.c", &[]);
-    for (design, medium) in ["0", "1", "2", "3"]
-        .iter()
-        .flat_map(|design| ["1", "3", "4"].map(|medium| (design, medium)))
-    {
+    for (design, medium) in designs_on(["1", "3", "4"]) {
         let path = workshop.path(&format!("{design}-{medium}.pool"));
-        run(Command::new(&program).arg(&path).args([design, medium]));
+        run(Command::new(&program).arg(&path).args([&*design, medium]));
         let found = lastword::check(&path).unwrap();
         assert!(found.is_sound(), "{found:?}");
     }
@@ -253,7 +259,7 @@ fn first_thread_that_ends_alone_closes_its_workers() {
     }
     let workshop = Workshop::new();
     let program = workshop.build("tests/first.c", &[]);
-    for design in ["0", "1", "2", "3"] {
+    for design in designs() {
         let path = workshop.path(&format!("{design}.pool"));
         run(Command::new(&program).arg(&path).arg(design));
         let found = lastword::check(&path).unwrap();

@@ -1,129 +1,147 @@
-//! The registry of designs and their variants, by command-line name.
+//! Names on the command line: the registry's designs, and variants of them.
 
 use std::ffi::OsStr;
+use std::fmt;
 
-use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::Arg;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, ValueEnum};
-use lastword::design::Mvcc;
-use lastword::{
-    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
-};
+use lastword::{Decoupled, Design, DesignInfo, Snapshot};
 use sim::design::ALL;
 
 use crate::erased::AnyDesign;
 use crate::failure::Failure;
 use crate::load::{DurabilityName, Load};
-use crate::shadow::{Paging, check_bound};
+use crate::shadow::check_bound;
 
-/// A design over the shadow that a load selects; only `decoupled` has several.
-trait Over: Design {
-    /// The design supports a bounded shadow.
-    const HAS_BOUNDED_SHADOWS: bool = false;
+/// A design with changes to a load.
+struct Variant {
+    name: &'static str,
+    about: &'static str,
+    /// The name of the design.
+    of: &'static str,
+    /// The variant is in no help text: only figures of papers use it.
+    is_hidden: bool,
+    change: fn(&mut Load),
+}
 
-    fn over(_load: &Load) -> AnyDesign {
-        AnyDesign::of::<Self>()
+const VARIANTS: [Variant; 7] = [
+    Variant {
+        name: "decoupled-sync",
+        about: "decoupled; a commit returns when it is durable",
+        of: <Decoupled as Design>::NAME,
+        is_hidden: false,
+        change: |load| load.durability = DurabilityName::Sync,
+    },
+    Variant {
+        name: "decoupled-unbounded",
+        about: "decoupled; rings grow without bound, so no worker waits for room",
+        of: <Decoupled as Design>::NAME,
+        is_hidden: false,
+        change: |load| load.unbounded = true,
+    },
+    Variant {
+        name: "decoupled-ideal",
+        about: "decoupled; the log is freed without reproduction",
+        of: <Decoupled as Design>::NAME,
+        is_hidden: true,
+        change: |load| load.ideal_reproduce = true,
+    },
+    Variant {
+        name: "snapshot-whole",
+        about: "snapshot; every written object is logged whole",
+        of: Snapshot::NAME,
+        is_hidden: true,
+        change: |load| load.whole_objects = true,
+    },
+    Variant {
+        name: "snapshot-eager",
+        about: "snapshot; a worker frees its log after every third transaction",
+        of: Snapshot::NAME,
+        is_hidden: true,
+        change: |load| load.recycle_every = 3,
+    },
+    Variant {
+        name: "snapshot-group",
+        about: "snapshot; up to three transactions of a worker commit as one group",
+        of: Snapshot::NAME,
+        is_hidden: true,
+        change: |load| load.grouping.group = Some(3),
+    },
+    Variant {
+        name: "snapshot-unlogged",
+        about: "snapshot; nothing is logged",
+        of: Snapshot::NAME,
+        is_hidden: true,
+        change: |load| load.unlogged = true,
+    },
+];
+
+/// A design of the registry or a variant, as the command line names it.
+#[derive(Clone, Copy)]
+pub(crate) struct DesignName {
+    design: &'static AnyDesign,
+    variant: Option<&'static Variant>,
+}
+
+impl DesignName {
+    /// Returns all names: each design, then its variants.
+    pub(crate) fn all() -> impl Iterator<Item = DesignName> {
+        let designs = AnyDesign::all().iter().filter(|design| design.bounded.is_none());
+        designs.flat_map(|design| {
+            let variants = VARIANTS.iter().filter(|variant| variant.of == design.name).map(Some);
+            [None].into_iter().chain(variants).map(|variant| DesignName { design, variant })
+        })
+    }
+
+    /// Returns the design or variant of this name.
+    pub(crate) fn by_name(name: &str) -> Option<DesignName> {
+        DesignName::all().find(|design| design.name() == name)
+    }
+
+    /// Returns the type-erased design, over the shadow that the load selects.
+    pub(crate) fn erased(self, load: &Load) -> &'static AnyDesign {
+        let bounded = load.paging().and_then(|shadow| self.design.bounded_by(shadow));
+        bounded.unwrap_or(self.design)
+    }
+
+    /// Returns the design's row in the registry.
+    pub(crate) fn info(self) -> &'static DesignInfo {
+        self.design
+    }
+
+    /// Returns whether the design has a pool.
+    pub(crate) fn is_durable(self) -> bool {
+        self.design.is_durable
+    }
+
+    /// Returns the command-line name; a variant's design has another name.
+    pub(crate) fn name(self) -> &'static str {
+        self.variant.map_or(self.design.name, |variant| variant.name)
+    }
+
+    /// Returns the load with this variant's changes.
+    pub(crate) fn adjust(self, load: &Load) -> Load {
+        let mut load = load.clone();
+        if let Some(variant) = self.variant {
+            (variant.change)(&mut load);
+        }
+        load
+    }
+
+    fn shown(self) -> PossibleValue {
+        let (about, is_hidden) = match self.variant {
+            Some(variant) => (variant.about, variant.is_hidden),
+            None => (self.design.about, self.design.number.is_none()),
+        };
+        PossibleValue::new(self.name()).help(about).hide(is_hidden)
     }
 }
 
-impl Over for Plain {}
-impl Over for Volatile {}
-impl Over for Undo {}
-impl Over for Redo {}
-impl Over for Mvcc {}
-impl Over for Snapshot {}
-impl Over for Decoupled {
-    const HAS_BOUNDED_SHADOWS: bool = true;
-
-    fn over(load: &Load) -> AnyDesign {
-        match load.paging() {
-            Paging::None => AnyDesign::of::<Decoupled>(),
-            Paging::Software => AnyDesign::of::<DecoupledSoftware>(),
-            Paging::Evicting => AnyDesign::of::<DecoupledEvicting>(),
-        }
+impl fmt::Debug for DesignName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name().fmt(f)
     }
-}
-
-/// One row a design: help text, variant, name, type, and the change to a load. Rows without a help
-/// text are hidden: only figures of papers use them.
-macro_rules! designs {
-    ($($(#[$hidden:meta])? $help:literal
-       $variant:ident $name:literal: $design:ty, $change:expr;)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-        pub(crate) enum DesignName {
-            $(#[doc = $help] #[value(name = $name)] $(#[$hidden])? $variant,)*
-        }
-
-        impl DesignName {
-            /// Returns the type-erased design, over the shadow that the load selects.
-            pub(crate) fn erased(self, load: &Load) -> AnyDesign {
-                let design = match self { $(DesignName::$variant => <$design>::over(load),)* };
-                AnyDesign { reopens: design.reopens && load.keeps(), ..design }
-            }
-
-            /// Returns whether the design supports a bounded shadow.
-            pub(crate) fn has_bounded_shadows(self) -> bool {
-                match self { $(DesignName::$variant => <$design>::HAS_BOUNDED_SHADOWS,)* }
-            }
-
-            /// Returns whether the design has a pool.
-            pub(crate) fn is_durable(self) -> bool {
-                match self { $(DesignName::$variant => <$design>::DURABLE,)* }
-            }
-
-            /// Returns the command-line name; a variant's design has another name.
-            pub(crate) fn name(self) -> &'static str {
-                match self { $(DesignName::$variant => $name,)* }
-            }
-
-            /// Returns the load with this variant's changes.
-            pub(crate) fn adjust(self, load: &Load) -> Load {
-                let mut load = load.clone();
-                let change: fn(&mut Load) = match self {
-                    $(DesignName::$variant => $change,)*
-                };
-                change(&mut load);
-                load
-            }
-        }
-    };
-}
-
-designs! {
-    "Bare memory, no isolation, one worker"
-    Plain "plain": Plain, |_| ();
-    "Transactional memory without durability"
-    Volatile "volatile": Volatile, |_| ();
-    "Run in memory, persist in the background, reproduce later"
-    Decoupled "decoupled": Decoupled, |_| ();
-    "decoupled; a commit returns when it is durable"
-    DecoupledSync "decoupled-sync": Decoupled, |load| load.durability = DurabilityName::Sync;
-    "decoupled; rings grow without bound, so no worker waits for room"
-    DecoupledUnbounded "decoupled-unbounded": Decoupled, |load| load.unbounded = true;
-    #[value(hide = true)]
-    "decoupled; the log is freed without reproduction"
-    DecoupledIdeal "decoupled-ideal": Decoupled, |load| load.ideal_reproduce = true;
-    "Run on copies of objects; snapshot isolation; readers never wait"
-    Snapshot "snapshot": Snapshot, |_| ();
-    #[value(hide = true)]
-    "snapshot; every written object is logged whole"
-    SnapshotWhole "snapshot-whole": Snapshot, |load| load.whole_objects = true;
-    #[value(hide = true)]
-    "snapshot; a worker frees its log after every third transaction"
-    SnapshotEager "snapshot-eager": Snapshot, |load| load.recycle_every = 3;
-    #[value(hide = true)]
-    "snapshot; up to three transactions of a worker commit as one group"
-    SnapshotGroup "snapshot-group": Snapshot, |load| load.grouping.group = Some(3);
-    #[value(hide = true)]
-    "snapshot; nothing is logged"
-    SnapshotUnlogged "snapshot-unlogged": Snapshot, |load| load.unlogged = true;
-    "Run in place; old values are durable before words are overwritten"
-    Undo "undo": Undo, |_| ();
-    "Run in a buffer; new values are durable before words are overwritten"
-    Redo "redo": Redo, |_| ();
-    #[value(hide = true)]
-    "Version lists in memory"
-    Mvcc "mvcc": Mvcc, |_| ();
 }
 
 impl Load {
@@ -134,7 +152,7 @@ impl Load {
     pub(crate) fn check_shadow(&self, design: DesignName) -> Result<(), Failure> {
         check_bound(self.shadow, self.shadow_bytes)?;
         match self.bounded_by() {
-            Some(option) if !design.has_bounded_shadows() => {
+            Some(option) if self.paging().and_then(|s| design.design.bounded_by(s)).is_none() => {
                 Err(Failure::NoBound { design: design.name(), option })
             }
             _ => Ok(()),
@@ -142,7 +160,7 @@ impl Load {
     }
 }
 
-/// Reads a name; who asks here for a design of the simulated machine is told where it is.
+/// Parses a name. The error for a design of the simulated machine says how to run it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DesignParser;
 
@@ -155,9 +173,13 @@ impl TypedValueParser for DesignParser {
         arg: Option<&Arg>,
         value: &OsStr,
     ) -> Result<DesignName, clap::Error> {
-        let is_known = DesignName::value_variants().iter().any(|design| value == design.name());
-        if is_known || ALL.iter().all(|simulated| value != simulated.name) {
-            return EnumValueParser::new().parse_ref(command, arg, value);
+        if let Some(design) = value.to_str().and_then(DesignName::by_name) {
+            return Ok(design);
+        }
+        if ALL.iter().all(|simulated| value != simulated.name) {
+            let known = PossibleValuesParser::new(DesignName::all().map(DesignName::shown));
+            let error = known.parse_ref(command, arg, value).err();
+            return Err(error.expect("the name is not known"));
         }
         let (name, arg) = (value.display(), arg.map_or_else(String::new, Arg::to_string));
         let problem = format!(
@@ -168,8 +190,7 @@ impl TypedValueParser for DesignParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let all = DesignName::value_variants().iter();
-        Some(Box::new(all.filter_map(DesignName::to_possible_value)))
+        Some(Box::new(DesignName::all().map(DesignName::shown)))
     }
 }
 
@@ -178,10 +199,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn design_names_match_their_value_names() {
-        for design in DesignName::value_variants() {
-            let shown = design.to_possible_value().unwrap();
-            assert_eq!(shown.get_name(), design.name());
+    fn every_design_of_the_registry_has_a_name() {
+        for design in DesignInfo::ALL {
+            let name = DesignName::by_name(design.name).unwrap();
+            assert_eq!(name.shown().is_hide_set(), design.number.is_none(), "{}", design.name);
         }
+    }
+
+    #[test]
+    fn every_variant_belongs_to_a_design() {
+        let named = DesignName::all().filter(|design| design.variant.is_some()).count();
+        assert_eq!(named, VARIANTS.len());
     }
 }

@@ -7,38 +7,25 @@
 //! | [`workloads::AnyWorkload`] | workload |
 //! | the timed loop, with a workload of a paper on software | pair |
 
-use std::path::Path;
-
-use lastword::{AnyPool, Design, Error, Options, Pool, Worker};
+use lastword::{AnyPool, Design, Erase, Error, Pool, Worker};
 use words::AnyError;
 use workloads::AnyClient;
 
 use crate::driver::{Shared, Task, TimedLoop, run_client};
 use crate::typed::ByType;
 
-/// A type-erased design: its properties, and how to create or open its pools.
-pub(crate) struct AnyDesign {
-    pub(crate) is_durable: bool,
-    /// Durable transactions survive reopening the pool.
-    pub(crate) reopens: bool,
-    pub(crate) workers_max: usize,
-    pub(crate) rolls_back: bool,
-    pub(crate) create: Begin,
-    pub(crate) open: Begin,
-}
+/// A design of the registry, with pools for measurements.
+pub(crate) type AnyDesign = lastword::AnyDesign<ToTimed>;
 
-type Begin = fn(&Path, Options) -> Result<Box<dyn Timed>, Error>;
+/// Erases the design of a pool to [`Timed`].
+#[derive(Debug)]
+pub(crate) struct ToTimed;
 
-impl AnyDesign {
-    pub(crate) fn of<D: Design>() -> AnyDesign {
-        AnyDesign {
-            is_durable: D::DURABLE,
-            reopens: D::DURABLE,
-            workers_max: D::WORKERS_MAX,
-            rolls_back: D::ROLLS_BACK,
-            create: |path, options| Ok(Box::new(Pool::<D>::create_as(path, options)?)),
-            open: |path, options| Ok(Box::new(Pool::<D>::open_as(path, options)?)),
-        }
+impl Erase for ToTimed {
+    type Pool = dyn Timed;
+
+    fn erase<D: Design>(pool: Pool<D>) -> Box<dyn Timed> {
+        Box::new(pool)
     }
 }
 

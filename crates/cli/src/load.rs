@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lastword::{Durability, Options};
+use lastword::{Durability, Options, Shadow};
 
 use crate::grouping::Grouping;
 use crate::latency::Sampling;
@@ -15,7 +15,7 @@ use crate::quantity::{
     at_least_one, nanoseconds, not_negative, positive, seconds, size, step_threads, workers, zipf,
 };
 use crate::report::format::Output;
-use crate::shadow::{Paging, ShadowName};
+use crate::shadow::ShadowName;
 
 /// How much of it, on what. `run` and `compare` have these in common.
 #[derive(Clone, Debug, Args)]
@@ -173,22 +173,21 @@ impl SampleName {
 }
 
 impl Load {
-    /// How its shadow is kept within a bound.
-    pub(crate) fn paging(&self) -> Paging {
+    /// Returns the shadow, if it is bounded.
+    pub(crate) fn paging(&self) -> Option<Shadow> {
         match (self.shadow, self.shadow_bytes) {
-            (ShadowName::Software, _) => Paging::Software,
-            (ShadowName::Cow, Some(_)) => Paging::Evicting,
-            (ShadowName::Full | ShadowName::Cow, _) => Paging::None,
+            (ShadowName::Software, _) => Some(Shadow::Software),
+            (ShadowName::Cow, Some(_)) => Some(Shadow::CopyOnWrite),
+            (ShadowName::Full | ShadowName::Cow, _) => None,
         }
     }
 
     /// What of the command line puts a bound on its shadow.
     pub(crate) fn bounded_by(&self) -> Option<&'static str> {
-        match self.paging() {
-            Paging::None => None,
-            Paging::Software => Some("--shadow software"),
-            Paging::Evicting => Some("--shadow-bytes"),
-        }
+        self.paging().map(|shadow| match shadow {
+            Shadow::Software => "--shadow software",
+            Shadow::CopyOnWrite | Shadow::Full => "--shadow-bytes",
+        })
     }
 
     /// The options with the shadow that was asked for.

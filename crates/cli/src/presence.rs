@@ -89,8 +89,8 @@ pub(crate) fn crash_and_check(
     positions: &[Position<AnyClient>],
 ) -> Result<Losses, Error> {
     let tails = run_tails(&ready, positions)?;
-    let Ready { design, pool, workload, options, place, .. } = ready;
-    if !design.reopens {
+    let Ready { design, reopens, pool, workload, options, place, .. } = ready;
+    if !reopens {
         let everything = TxId(u64::MAX);
         return damage_is_loss(check(&*pool, &workload, positions, &tails, everything));
     }
@@ -98,7 +98,7 @@ pub(crate) fn crash_and_check(
     let kind = workload.kind();
     pool.abandon();
     let reopened = || {
-        let pool = (design.open)(place.path(), options)?;
+        let pool = design.open(place.path(), options)?;
         let recovered = pool.committed_id();
         let mut worker = pool.any_worker()?;
         let opened = kind.open(&mut Erased::any(&mut worker.erased())).map_err(own)?;

@@ -54,7 +54,9 @@ impl Place {
 
 /// A pool that is ready for a measurement. The pool is dropped before its files are removed.
 pub(crate) struct Ready {
-    pub(crate) design: AnyDesign,
+    pub(crate) design: &'static AnyDesign,
+    /// Durable transactions survive reopening the pool.
+    pub(crate) reopens: bool,
     pub(crate) pool: Box<dyn Timed>,
     pub(crate) workload: AnyWorkload,
     /// Number of this run on this pool.
@@ -68,7 +70,7 @@ pub(crate) struct Ready {
 /// reproduced, and the background is idle.
 pub(crate) fn ready(
     kind: Kind,
-    design: AnyDesign,
+    design: &'static AnyDesign,
     load: &Load,
     place: Place,
 ) -> Result<Ready, Failure> {
@@ -89,14 +91,15 @@ pub(crate) fn ready(
         return Err(Failure::SmallHeap { workload: kind.name, needed });
     }
     let pool = match exists {
-        true => (design.open)(place.path(), options.clone())?,
-        false => (design.create)(place.path(), options.clone())?,
+        true => design.open(place.path(), options.clone())?,
+        false => design.create(place.path(), options.clone())?,
     };
     let (workload, run) = fill(kind, &*pool, load, place.path())?;
     if design.is_durable {
         pool.bring_home()?;
     }
-    Ok(Ready { design, pool, workload, run, options, place })
+    let reopens = design.is_durable && load.keeps();
+    Ok(Ready { design, reopens, pool, workload, run, options, place })
 }
 
 /// Loads the workload and assigns the number of this run.

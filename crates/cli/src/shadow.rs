@@ -46,11 +46,3 @@ pub(crate) fn check_bound(shadow: ShadowName, bytes: Option<u64>) -> Result<(), 
         _ => Ok(()),
     }
 }
-
-/// Paging of a bounded shadow; each is a type parameter of `decoupled`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paging {
-    None,
-    Software,
-    Evicting,
-}

@@ -9,7 +9,11 @@ use std::process::{Command, Output};
 
 use common::{Room, text};
 
-const DESIGNS: [&str; 4] = ["decoupled", "snapshot", "undo", "redo"];
+/// The names of the durable designs.
+fn durable() -> impl Iterator<Item = &'static str> {
+    let durable = lastword::DesignInfo::ALL.iter().filter(|design| design.is_durable);
+    durable.map(|design| design.name)
+}
 
 /// Gives the directory to a user without other processes. Returns `None` if that is not possible.
 fn user(room: &Room, test: &str) -> Option<u32> {
@@ -56,7 +60,7 @@ fn ended_well(output: &Output, case: &str) -> bool {
 fn bank_under_any_process_limit_ends() {
     let room = Room::new();
     let Some(user) = user(&room, "bank_under_any_process_limit_ends") else { return };
-    for design in DESIGNS {
+    for design in durable() {
         for medium in ["file", "emulated"] {
             let mut held = 0;
             for processes in 1..=12 {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lastword::{Durability, Medium, Options, Shadow};
+use lastword::{AnyDesign, Durability, LogFormat, Medium, Options, Shadow};
 use medium::recording::Model;
 use thiserror::Error;
 
@@ -127,18 +127,22 @@ impl Case {
     }
 
     /// Returns the pool's options under a design, except for its system.
-    pub(crate) fn options(&self, design: &str, Sizes { heap_bytes, log_bytes }: Sizes) -> Options {
+    pub(crate) fn options(
+        &self,
+        design: &AnyDesign,
+        Sizes { heap_bytes, log_bytes }: Sizes,
+    ) -> Options {
         let durability = if self.sync { Durability::Sync } else { Durability::Async };
-        let log_bytes = match design {
+        let log_bytes = match design.log {
             // A smaller log has slots too small for the larger scenarios.
-            "undo" | "redo" | "snapshot" => log_bytes.max(256 << 10),
-            _ => log_bytes,
+            LogFormat::Slots { .. } => log_bytes.max(256 << 10),
+            LogFormat::Groups | LogFormat::None => log_bytes,
         };
-        let options = match design {
-            "decoupled-software" => bounded(Shadow::Software, heap_bytes).observed(),
-            "decoupled-evicting" => bounded(Shadow::CopyOnWrite, heap_bytes),
-            _ if self.cow => Options::new().shadow(Shadow::CopyOnWrite),
-            _ => Options::new(),
+        let options = match design.bounded {
+            Some(Shadow::Software) => bounded(Shadow::Software, heap_bytes).observed(),
+            Some(shadow) => bounded(shadow, heap_bytes),
+            None if self.cow => Options::new().shadow(Shadow::CopyOnWrite),
+            None => Options::new(),
         };
         options
             .bytes(heap_bytes)

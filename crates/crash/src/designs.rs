@@ -1,52 +1,23 @@
-//! The table of crash-tested designs; a row is all that a design needs.
+//! The crash-tested designs: every type of every durable design in the registry.
 
-use std::path::Path;
+use lastword::perform::Serial;
+use lastword::{AnyDesign, Decoupled};
 
-use lastword::{AnyPool, Design, Error, Options, Pool};
-use lastword::{
-    Decoupled, DecoupledEvicting, DecoupledSoftware, Redo, Snapshot, Undo, perform::Serial,
-};
+/// `decoupled` over the memory that runs one transaction at a time: what differs from `decoupled`
+/// is a fault of the transactional memory.
+static SERIAL: AnyDesign = AnyDesign::new::<Decoupled<Serial>>("decoupled-serial", None);
 
-/// A design, with the functions that create or open a pool of it.
-#[derive(Debug)]
-pub(crate) struct AnyDesign {
-    pub(crate) name: &'static str,
-    pub(crate) create: Begin,
-    pub(crate) open: Begin,
+/// Returns the designs, in the registry's order.
+pub(crate) fn all() -> impl Iterator<Item = &'static AnyDesign> {
+    <AnyDesign>::all().iter().chain([&SERIAL]).filter(|design| design.is_durable)
 }
 
-type Begin = fn(&Path, Options) -> Result<Box<dyn AnyPool>, Error>;
-
-impl AnyDesign {
-    const fn of<D: Design>(name: &'static str) -> AnyDesign {
-        AnyDesign {
-            name,
-            create: |path, options| Ok(Box::new(Pool::<D>::create_as(path, options)?)),
-            open: |path, options| Ok(Box::new(Pool::<D>::open_as(path, options)?)),
-        }
-    }
-
-    /// Returns the design of this name; `None` when no design has it.
-    pub(crate) fn by_name(name: &str) -> Option<&'static AnyDesign> {
-        DESIGNS.iter().find(|design| design.name == name)
-    }
+/// Returns the design of this name; `None` when no durable design has it.
+pub(crate) fn by_name(name: &str) -> Option<&'static AnyDesign> {
+    all().find(|design| design.type_name == name)
 }
 
-macro_rules! designs {
-    ($($name:literal: $design:ty,)*) => {
-        /// The names of all durable designs.
-        pub const NAMES: &[&str] = &[$($name),*];
-
-        const DESIGNS: &[AnyDesign] = &[$(AnyDesign::of::<$design>($name)),*];
-    };
-}
-
-designs! {
-    "decoupled": Decoupled,
-    "decoupled-serial": Decoupled<Serial>,
-    "decoupled-software": DecoupledSoftware,
-    "decoupled-evicting": DecoupledEvicting,
-    "undo": Undo,
-    "redo": Redo,
-    "snapshot": Snapshot,
+/// Returns the names of the designs.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    all().map(|design| design.type_name)
 }

@@ -6,13 +6,13 @@ mod noting;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use lastword::{AnyPool, Error, MediumError};
+use lastword::{AnyDesign, AnyPool, Error, LogFormat, MediumError};
 use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
 use noting::Noting;
 
 use crate::case::Sizes;
-use crate::designs::{self, AnyDesign};
+use crate::designs;
 use crate::oracle::{Left, States, Words};
 use crate::picker::Shared;
 use crate::workload::Scenario;
@@ -81,8 +81,8 @@ impl workload::Visitor for Prepare<'_> {
         if case.create {
             return Ok(Prepared { design, image: recorder.image(), start: None });
         }
-        let options = case.options(design.name, Sizes::of::<S>()).system(recorder.system());
-        let pool = (design.create)(Path::new(PATH), options)?;
+        let options = case.options(design, Sizes::of::<S>()).system(recorder.system());
+        let pool = design.create(Path::new(PATH), options)?;
         S::load(&mut pool.any_worker()?.erased())?;
         let start = Some((pool.committed_id().0, words_of(&*pool)));
         pool.close()?;
@@ -95,7 +95,7 @@ impl workload::Visitor for Prepare<'_> {
 impl Prepared {
     /// Prepares a case; `None` when it names an unknown design or workload.
     pub fn new(case: &Case) -> Option<Result<Prepared, Error>> {
-        workload::by_name(&case.workload, Prepare(case, AnyDesign::by_name(&case.design)?))
+        workload::by_name(&case.workload, Prepare(case, designs::by_name(&case.design)?))
     }
 
     /// Runs one execution; returns its report, and the picker with the choices made.
@@ -213,9 +213,10 @@ impl Execution<'_> {
 
     /// Picks any design for the next boot: it must recover the state that the last one left.
     fn switch(&mut self) {
-        let name = designs::NAMES[self.picker.pick(designs::NAMES.len())];
-        self.picker.log(format_args!("under {name}"));
-        self.design = AnyDesign::by_name(name).expect("the name is in the table");
+        let mut designs = designs::all();
+        let design = designs.nth(self.picker.pick(designs::all().count()));
+        self.design = design.expect("the picker stays below the count");
+        self.picker.log(format_args!("under {}", self.design.type_name));
     }
 
     fn check_end(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
@@ -294,11 +295,11 @@ impl Execution<'_> {
     /// Opens the pool, or creates it.
     fn open<S: Scenario>(&mut self, after_crash: bool) -> Result<Opened, Violation> {
         let options =
-            || self.case.options(self.design.name, Sizes::of::<S>()).system(self.recorder.system());
+            || self.case.options(self.design, Sizes::of::<S>()).system(self.recorder.system());
         let (made, design, path) = (self.made, self.design, Path::new(PATH));
         self.faults = self.recorder.faults();
-        let opened = catch_unwind(AssertUnwindSafe(|| match (design.open)(path, options()) {
-            Err(error) if is_missing(&error) && !made => (design.create)(path, options()),
+        let opened = catch_unwind(AssertUnwindSafe(|| match design.open(path, options()) {
+            Err(error) if is_missing(&error) && !made => design.create(path, options()),
             opened => opened,
         }));
         let pool = match opened {
@@ -401,7 +402,7 @@ impl Execution<'_> {
 
     /// Returns whether a worker's transactions become durable in groups.
     fn is_grouped(&self) -> bool {
-        self.case.group > 0 && self.design.name == "snapshot"
+        self.case.group > 0 && self.design.log == LogFormat::Slots { grouped: true }
     }
 
     /// Returns whether each of several workers has its own groups.

@@ -22,8 +22,8 @@
 //! | `picker`, `search` | the explored executions: A (all), B (near four policies), C (random) |
 //! | `shrink`, `trace` | the report of a failing execution |
 //!
-//! A row in [`designs`] makes a design explorable. [`guided`] is tier D, in which a fuzzer's bytes
-//! are the choices. [`hostile`] tests corrupt files.
+//! Each durable design of the registry is explored: see [`designs`]. [`guided`] is tier D, in which
+//! a fuzzer's bytes are the choices. [`hostile`] tests corrupt files.
 
 pub mod designs;
 pub mod guided;

@@ -145,11 +145,11 @@ fn small() -> impl Iterator<Item = &'static str> {
 #[test]
 fn every_design_and_workload_survives_random_crashes() {
     let options = ["", "sync=1", "cow=1", "create=1 kills=1", "kills=2 garbage=1"];
-    for design in designs::NAMES {
+    for design in designs::names() {
         for workload in small() {
             let case = format!("design={design} workload={workload} transactions=8 moves=24");
             // All together take a minute; `lastword crash explore` goes further.
-            let executions = if FIRST.contains(design) { 12 } else { 3 };
+            let executions = if FIRST.contains(&design) { 12 } else { 3 };
             at_random(&case, MEDIA, &options, executions);
         }
     }
@@ -159,7 +159,7 @@ fn every_design_and_workload_survives_random_crashes() {
 /// slot of so small a log does not hold the loading transaction.
 #[test]
 fn tpcc_survives_random_crashes() {
-    for design in designs::NAMES.iter().filter(|name| name.starts_with("decoupled")) {
+    for design in designs::names().filter(|name| name.starts_with("decoupled")) {
         for workload in ["tpcc-hash", "tpcc-btree"] {
             let case = format!("design={design} workload={workload} transactions=8 moves=24");
             at_random(&case, &["file", "memory"], &["", "kills=2 garbage=1"], 12);

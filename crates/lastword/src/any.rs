@@ -3,29 +3,16 @@
 //! Code behind these traits is compiled once, not once for each design. An access of an erased
 //! transaction is a virtual call and costs some nanoseconds more.
 
+use std::ops::Deref;
+use std::path::Path;
+
 use words::{Allocate, Stop, TxId};
 
-use crate::{Design, Erased, Error, Info, Metrics, Pool, Worker};
+use crate::Design;
+use crate::registry::DesignInfo;
+use crate::{Erased, Error, Info, Metrics, Options, Pool, Shadow, Worker};
 
-/// A [`Pool`] of any design.
-///
-/// # Example
-/// ```
-/// use lastword::{AnyPool, Objects, Options, Pool, Undo, Volatile};
-///
-/// fn pool_of(design: &str, path: &std::path::Path) -> Result<Box<dyn AnyPool>, lastword::Error> {
-///     Ok(match design {
-///         "undo" => Box::new(Pool::<Undo>::create_as(path, Options::new())?),
-///         _ => Box::new(Pool::<Volatile>::create_as(path, Options::new())?),
-///     })
-/// }
-///
-/// let dir = tempfile::tempdir()?;
-/// let pool = pool_of("undo", &dir.path().join("pool"))?;
-/// pool.any_worker()?.run_any(false, &mut |tx| tx.set_root(0))?;
-/// pool.close()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// A [`Pool`] of any design. [`AnyDesign`] creates and opens them.
 pub trait AnyPool: Send + Sync {
     /// As [`Pool::worker`].
     ///
@@ -208,5 +195,142 @@ impl<D: Design> AnyWorker for Worker<'_, D> {
             tx.abort(reason)
         });
         aborted.map(|done| done.value)
+    }
+}
+
+/// Erases the design of a pool.
+pub trait Erase: 'static {
+    /// The pool without its design, such as `dyn AnyPool`.
+    type Pool: ?Sized;
+
+    /// Erases the design.
+    fn erase<D: Design>(pool: Pool<D>) -> Box<Self::Pool>;
+}
+
+/// Erases the design of a pool to [`AnyPool`].
+#[derive(Debug)]
+pub struct ToAnyPool;
+
+impl Erase for ToAnyPool {
+    type Pool = dyn AnyPool;
+
+    fn erase<D: Design>(pool: Pool<D>) -> Box<dyn AnyPool> {
+        Box::new(pool)
+    }
+}
+
+/// A design that is chosen at run time: its properties, and how to create or open its pools.
+///
+/// ```
+/// use lastword::{AnyDesign, Options};
+///
+/// let dir = tempfile::tempdir()?;
+/// let design: &AnyDesign = AnyDesign::by_name("undo").expect("the registry has this name");
+/// let pool = design.create(&dir.path().join("pool"), Options::new())?;
+/// pool.any_worker()?.run_any(false, &mut |tx| tx.set_root(0))?;
+/// pool.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct AnyDesign<E: Erase = ToAnyPool> {
+    /// The name: [`DesignInfo::name`], or that of another type of the design.
+    pub type_name: &'static str,
+    /// The shadow for which a pool with a bound uses this type; `None` for a design's first type.
+    pub bounded: Option<Shadow>,
+    info: &'static DesignInfo,
+    create: Begin<E>,
+    open: Begin<E>,
+}
+
+type Begin<E> = fn(&Path, Options) -> Result<Box<<E as Erase>::Pool>, Error>;
+
+macro_rules! types {
+    (
+        []
+        volatile { $($volatile:tt)* }
+        durable { $($durable:tt)* }
+        research { $($research:tt)* }
+    ) => {
+        types!($($volatile)* $($durable)* $($research)*);
+    };
+    ($($variant:ident $(= $number:literal)?: $design:ty { $($fact:tt)* }
+       [$($name:literal: $type:ty, $bounded:expr;)*])*) => {
+        impl<E: Erase> AnyDesign<E> {
+            const ALL: &'static [AnyDesign<E>] = &[$(
+                AnyDesign::new::<$design>(<$design as Design>::NAME, None),
+                $(AnyDesign::new::<$type>($name, $bounded),)*
+            )*];
+        }
+    };
+}
+
+crate::for_each_design!([types]);
+
+impl<E: Erase> AnyDesign<E> {
+    /// Returns the design of this type under a name. `bounded`: as [`AnyDesign::bounded`].
+    ///
+    /// # Panics
+    /// If the registry has no row for [`Design::NAME`].
+    pub const fn new<D: Design>(type_name: &'static str, bounded: Option<Shadow>) -> AnyDesign<E> {
+        AnyDesign {
+            type_name,
+            bounded,
+            info: DesignInfo::of::<D>(),
+            create: |path, options| Ok(E::erase(Pool::<D>::create_as(path, options)?)),
+            open: |path, options| Ok(E::erase(Pool::<D>::open_as(path, options)?)),
+        }
+    }
+
+    /// Returns all designs and all their types. A design's first type precedes its others.
+    // Inlined, and the list a constant: a program that names its designs contains no other ones.
+    #[inline]
+    pub fn all() -> &'static [AnyDesign<E>] {
+        AnyDesign::<E>::ALL
+    }
+
+    /// Returns the design of this name; `None` when no type has it.
+    #[inline]
+    pub fn by_name(name: &str) -> Option<&'static AnyDesign<E>> {
+        AnyDesign::<E>::ALL.iter().find(|design| design.type_name == name)
+    }
+
+    /// Returns the design of a type: the first, if the registry has several.
+    ///
+    /// # Panics
+    /// If the type is not in the registry.
+    #[inline]
+    pub fn of<D: Design>() -> &'static AnyDesign<E> {
+        AnyDesign::by_name(D::NAME).expect("every design has a row")
+    }
+
+    /// Returns the type for pools with this bounded shadow; `None` when the design has none.
+    #[inline]
+    pub fn bounded_by(&self, shadow: Shadow) -> Option<&'static AnyDesign<E>> {
+        let mut types = AnyDesign::<E>::ALL.iter().filter(|other| other.name == self.name);
+        types.find(|other| other.bounded == Some(shadow))
+    }
+
+    /// As [`Pool::create_as`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create(&self, path: &Path, options: Options) -> Result<Box<E::Pool>, Error> {
+        (self.create)(path, options)
+    }
+
+    /// As [`Pool::open_as`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self, path: &Path, options: Options) -> Result<Box<E::Pool>, Error> {
+        (self.open)(path, options)
+    }
+}
+
+impl<E: Erase> Deref for AnyDesign<E> {
+    type Target = DesignInfo;
+
+    fn deref(&self) -> &DesignInfo {
+        self.info
     }
 }

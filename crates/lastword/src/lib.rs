@@ -76,6 +76,7 @@ mod pipeline_tests;
 mod poison;
 mod pool;
 mod recover;
+mod registry;
 mod reproduce;
 mod shadow;
 mod slots;
@@ -87,10 +88,9 @@ mod tx;
 mod versions;
 mod worker;
 
-pub use any::{AnyBody, AnyPool, AnyWorker};
-pub use design::{
-    Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Plain, Redo, Snapshot, Undo, Volatile,
-};
+pub use any::{AnyBody, AnyDesign, AnyPool, AnyWorker, Erase, ToAnyPool};
+pub use design::Design;
+pub use design::exported::*;
 pub use error::{CutFile, Error, Limit, LogMismatch, LostFile};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
@@ -101,6 +101,7 @@ pub use metrics::Metrics;
 pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
 pub use pool::{Pool, Shape};
+pub use registry::{DesignInfo, Isolation, LogFormat, Promise};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};
 pub use superblock::printable;
 pub use ticket::{Durable, Ticket};

@@ -13,11 +13,10 @@ mod forgotten;
 
 use std::path::Path;
 
-use lastword::design::Mvcc;
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
-    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Erased, ErasedTx,
-    Error, Medium, Objects, Options, Plain, Pool, Redo, Shadow, Snapshot, Stop, TxId, Undo,
+    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, DesignInfo, Durability, Erased,
+    ErasedTx, Error, LogFormat, Medium, Objects, Options, Pool, Promise, Shadow, Stop, TxId,
     Volatile, Worker,
 };
 use workloads::{AnyClient, AnyWorkload, Kind};
@@ -34,27 +33,50 @@ fn options() -> Options {
     Options::new().bytes(16 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
 }
 
+/// Calls `one_design` for the type of each design in the registry.
+macro_rules! registered {
+    (
+        [$suite:ident]
+        volatile { $($volatile:tt)* }
+        durable { $($durable:tt)* }
+        research { $($research:tt)* }
+    ) => {
+        registered!($suite: $($volatile)* $($durable)* $($research)*);
+    };
+    ($suite:ident: $($name:ident $(= $number:literal)?: $design:ty
+        { $($fact:tt)* } [$($types:tt)*])*) => {
+        $(one_design::<$design>($suite, |options| options);)*
+    };
+}
+
 /// Runs `suite` on every combination of design, medium, transactional memory and durability.
 fn every_design(suite: &impl Suite) {
-    let volatile = Durability::Async;
-    suite.run::<Plain>(options(), volatile);
-    suite.run::<Volatile<Stm>>(options(), volatile);
-    suite.run::<Volatile<Serial>>(options(), volatile);
-    suite.run::<Mvcc>(options(), volatile);
+    lastword::for_each_design!([registered] suite);
+    one_design::<Volatile<Serial>>(suite, |options| options);
+    one_design::<Decoupled<Serial>>(suite, |options| options.background(false));
+    paged(suite);
+}
+
+/// A design on every kind of medium.
+fn one_design<D: Design>(suite: &impl Suite, change: impl Fn(Options) -> Options) {
+    let design = DesignInfo::of::<D>();
+    if !design.is_durable {
+        return suite.run::<D>(change(options()), Durability::Async);
+    }
+    let durabilities = match design.durability {
+        // Durable on return, whatever is asked for.
+        Promise::OnReturn | Promise::Never => &[Durability::Async][..],
+        Promise::InBackground => &[Durability::Async, Durability::Sync],
+    };
     let mapped = options().medium(Medium::PersistentCache).shadow(Shadow::CopyOnWrite);
     for options in [options(), options().medium(EMULATED), mapped] {
-        for durability in [Durability::Async, Durability::Sync] {
-            let options = options.clone().durability(durability);
-            suite.run::<Decoupled<Stm>>(options.clone(), durability);
-            suite.run::<Decoupled<Serial>>(options.background(false), durability);
+        for durability in durabilities {
+            suite.run::<D>(change(options.clone().durability(*durability)), *durability);
         }
-        // These commits are durable when they return, in both durability modes.
-        suite.run::<Undo>(options.clone(), Durability::Async);
-        suite.run::<Redo>(options.clone(), Durability::Async);
-        suite.run::<Snapshot>(options, Durability::Async);
     }
-    suite.run::<Snapshot>(options().medium(EMULATED).group(3), Durability::Async);
-    paged(suite);
+    if design.log == (LogFormat::Slots { grouped: true }) {
+        suite.run::<D>(change(options().medium(EMULATED).group(3)), Durability::Async);
+    }
 }
 
 /// Runs `suite` with shadows smaller than the heap: 64 pages and 1 MiB.
@@ -141,7 +163,7 @@ impl Suite for Consistency {
         let workers = D::WORKERS_MAX.min(3);
         let parameters = workloads::Options { scale: SCALE, workers, ..Default::default() };
         // In designs with one log slot per worker, loading is one transaction that fills a slot.
-        let slots = [Undo::NAME, Redo::NAME, Snapshot::NAME].contains(&D::NAME);
+        let slots = matches!(DesignInfo::of::<D>().log, LogFormat::Slots { .. });
         let log_bytes = if slots { 16 << 20 } else { 256 << 10 };
         let options = options.bytes(kind.heap_bytes(&parameters)).log_bytes(log_bytes);
         let pool = Pool::<D>::create_as(&path, options.clone()).unwrap();

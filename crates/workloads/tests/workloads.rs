@@ -4,6 +4,9 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use common::{SMALL, addresses, check, is_present, load, loaded, open, run, run_one};
 use words::mock::Mock;
 use words::{Allocate, AnyError, Erased, ErasedTx, Objects, Ptr, Stop, Transact, Words};
@@ -294,17 +297,42 @@ impl Visitor for NameOf {
 
 #[test]
 fn every_workload_is_found_by_name() {
-    let names = "empty bank hashtable btree btree-16 btree-32 btree-update session-store \
-                 tatp-hash tatp-btree tatp-mix tpcc-hash tpcc-btree tpcc-btree-32 tpcc-rows \
-                 chains chains-sparse list kmeans ssca2 vacation records records-20 ycsb-a ycsb-b \
-                 ycsb-c ycsb-d ycsb-e ycsb-f writes scatter rbt cq pc sps vector swap hashmap \
-                 btreemap rbtreemap ycsb-put echo rbtree rbtree-zipf bptree bptree-zipf hash \
-                 hash-zipf sps-1 memcached";
-    assert_eq!(NAMES.join(" "), names);
     for name in NAMES {
         let (found, about) = by_name(name, NameOf).unwrap();
         assert_eq!(found, name);
         assert!(!about.is_empty());
     }
     assert_eq!(by_name("Bank", NameOf), None);
+}
+
+/// Returns the names in a cell, such as "`btree`, `ycsb-a` to `ycsb-f`".
+fn names(cell: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let parts: Vec<&str> = cell.split('`').collect();
+    for at in (1..parts.len()).step_by(2).filter(|&at| !parts[at].starts_with('-')) {
+        names.insert(parts[at].to_owned());
+        if at > 1 && parts[at - 1] == " to " {
+            let (stem, last) = parts[at].split_at(parts[at].len() - 1);
+            let first = parts[at - 2].strip_prefix(stem).unwrap();
+            let range = first.chars().next().unwrap()..=last.chars().next().unwrap();
+            names.extend(range.map(|letter| format!("{stem}{letter}")));
+        }
+    }
+    names
+}
+
+#[test]
+fn workload_tables_equal_the_list() {
+    let all: BTreeSet<String> = NAMES.into_iter().map(str::to_owned).collect();
+    for (file, begin, column) in [
+        ("crates/workloads/src/lib.rs", "//! | name | transaction |", 1),
+        ("docs/reference/command-line.md", "| from | names |", 2),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+        let text = std::fs::read_to_string(path).unwrap();
+        let rows = text.lines().skip_while(|line| !line.starts_with(begin)).skip(2);
+        let cells = rows.map_while(|line| line.split('|').nth(column));
+        let found: BTreeSet<String> = cells.flat_map(names).collect();
+        assert_eq!(found, all, "{file}");
+    }
 }

@@ -44,7 +44,7 @@ pub(crate) struct CrashKill {
 pub(crate) struct CrashExplore {
     /// Design of atomic durability
     #[arg(long, value_name = "D", default_value = "decoupled")]
-    #[arg(value_parser = PossibleValuesParser::new(::crash::designs::NAMES))]
+    #[arg(value_parser = PossibleValuesParser::new(::crash::designs::names()))]
     pub(crate) design: String,
     /// Workload to run
     #[arg(long, value_name = "W", default_value = "cells")]

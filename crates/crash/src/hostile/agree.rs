@@ -15,29 +15,24 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use lastword::{Addr, CheckOptions, Error, Medium, Options, Report};
+use lastword::{Addr, AnyDesign, CheckOptions, Error, Medium, Options, Report};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use super::seal;
-use crate::designs::AnyDesign;
+use crate::designs;
 
-const DESIGNS: [&str; 4] = ["decoupled", "undo", "redo", "snapshot"];
 const LAYOUT: (&str, u64) = ("ledger", 3);
-/// Replacements of a name's first bytes.
-const NAMES: [&[u8]; 16] = [
+/// Replacements of a name's first bytes, besides the names of designs.
+const NAMES: [&[u8]; 12] = [
     b"ledger",
     b"",
     b"ledger\0x",
     b"\xff\xfe",
     b"led\xc3",
     b"a layout name that has 32 bytes.",
-    b"decoupled",
     b"decoupled-ideal",
-    b"undo",
-    b"redo",
-    b"snapshot",
     b"file",
     b"dax",
     b"persistent_cache",
@@ -88,7 +83,7 @@ impl Place {
         let dir = in_memory.or_else(|_| tempfile::tempdir()).expect("a temporary directory");
         let mut place = Place { dir, sound: Vec::new() };
         let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-        for design in DESIGNS {
+        for design in all() {
             for medium in [Medium::File, emulated] {
                 for clean in [false, true] {
                     let sound = place.make(design, medium, clean);
@@ -119,15 +114,14 @@ impl Place {
         }
     }
 
-    fn make(&self, design: &str, medium: Medium, clean: bool) -> Sound {
+    fn make(&self, design: &'static AnyDesign, medium: Medium, clean: bool) -> Sound {
         let works = "a small pool can be made and filled";
         self.write(&[None, None]);
         let path = &self.files()[0];
-        let design = AnyDesign::by_name(design).expect("the design is in the table");
-        (design.create)(path, options(Some(medium))).expect(works).close().expect(works);
+        design.create(path, options(Some(medium))).expect(works).close().expect(works);
         let early = self.read();
         for turn in 0..3_u64 {
-            let pool = (design.open)(path, options(None)).expect(works);
+            let pool = design.open(path, options(None)).expect(works);
             let mut worker = pool.any_worker().expect(works);
             for n in 0..6 {
                 let body = worker.run_any(false, &mut |tx| {
@@ -162,15 +156,24 @@ pub fn run(seed: u64, edits: u64) -> Tally {
         place.write(&files);
         let (repairs, without_log) = (draw.below(2) == 0, draw.below(2) == 0);
         let context = format!("seed {seed}, edit {edit} of {}: {done:?}", sound.design.name);
-        let opens = DESIGNS[draw.below(DESIGNS.len())];
+        let opens = draw.design();
         compare(&place, opens, repairs, without_log, &context, &mut tally);
     }
     tally
 }
 
+/// The durable designs, each by its first type.
+fn all() -> impl Iterator<Item = &'static AnyDesign> {
+    designs::all().filter(|design| design.type_name == design.name)
+}
+
 struct Draw<'a>(&'a mut Xoshiro256PlusPlus);
 
 impl Draw<'_> {
+    fn design(&mut self) -> &'static AnyDesign {
+        all().nth(self.below(all().count())).expect("the place is below the count")
+    }
+
     fn below(&mut self, end: usize) -> usize {
         (self.0.next_u64() % end as u64) as usize
     }
@@ -209,7 +212,9 @@ impl Draw<'_> {
                 let Some(bytes) = &mut files[0] else { return "nothing" };
                 let (first, words) = PLACES[self.below(PLACES.len())];
                 let mut name = [0; 32];
-                let new = NAMES[self.below(NAMES.len())];
+                let designs = all().map(|design| design.name.as_bytes());
+                let names: Vec<&[u8]> = NAMES.into_iter().chain(designs).collect();
+                let new = names[self.below(names.len())];
                 name[..new.len()].copy_from_slice(new);
                 let word = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("8 bytes"));
                 let name: Vec<u64> = name.chunks(8).take(words).map(word).collect();
@@ -297,7 +302,7 @@ fn refusal(report: &Report) -> Option<String> {
 
 fn compare(
     place: &Place,
-    design: &str,
+    design: &AnyDesign,
     repairs: bool,
     without_log: bool,
     context: &str,
@@ -330,8 +335,7 @@ fn compare(
         renewed &= repair.left.iter().any(|(one, _)| one.problem.name() == "log_lost");
     }
     let before = place.read();
-    let design = AnyDesign::by_name(design).expect("the design is in the table");
-    let opened = (design.open)(path, options);
+    let opened = design.open(path, options);
     assert_eq!(text(&opened), refused, "open and check: {context}");
     match opened {
         Ok(pool) => {

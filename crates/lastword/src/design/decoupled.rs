@@ -34,7 +34,7 @@ use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
 use crate::storage::{Begun, Opened, Storage};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::{Error, Medium, Options};
+use crate::{Error, Limit, Medium, Options};
 
 /// Bound on the transactions of a group; no workload reaches it.
 const GROUP_MAX: u64 = 1 << 40;
@@ -108,7 +108,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
             false => None,
         };
-        let words_max = Persist::words_max(superblock.log_bytes, options.ring_words());
+        let words_max = Limit::words_max(superblock.log_bytes, options.ring_words());
         Ok((Decoupled { inner, background, options: options.clone(), words_max }, shape))
     }
 

@@ -40,6 +40,12 @@ use words::{Stop, TxId};
 pub use crate::persist::{Listener, Registration};
 pub use crate::slots::{Redo, Snapshot, Undo};
 
+/// The designs that the crate exports at its root.
+pub(crate) mod exported {
+    pub use super::{Decoupled, DecoupledEvicting, DecoupledSoftware};
+    pub use super::{Plain, Redo, Snapshot, Undo, Volatile};
+}
+
 use crate::metrics::Metrics;
 use crate::pool::Shape;
 use crate::{Error, Options};

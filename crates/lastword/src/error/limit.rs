@@ -1,7 +1,5 @@
 //! Limits on the size of a transaction.
 
-use crate::persist::Persist;
-
 /// The limit on a transaction's size under `decoupled`, which selects the option that raises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,9 +14,17 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// Returns the most words that a transaction may write so that its group can always be sent:
+    /// half the log, because a remainder too short at a log wrap is skipped.
+    pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
+        let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
+        let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);
+        record_words.min(lw_log::RECORD_WORDS_MAX) / 2
+    }
+
     /// Returns the limit that applies with this log and ring.
     pub(crate) fn of(log_bytes: u64, ring_bytes: u64) -> Limit {
-        let words = |log_bytes, ring_bytes| Persist::words_max(log_bytes, ring_bytes as usize / 8);
+        let words = |log_bytes, ring_bytes| Limit::words_max(log_bytes, ring_bytes as usize / 8);
         // Beyond every real log and ring, so it removes that limit from the comparison.
         let much = 1 << 48;
         let bound = words(log_bytes, ring_bytes);

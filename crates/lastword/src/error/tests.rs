@@ -1,13 +1,12 @@
 //! Tests of the limit that an error reports.
 
 use super::*;
-use crate::persist::Persist;
 
 #[test]
 fn default_transaction_limit_is_the_ring() {
     let (log, ring) = (64 << 20, 16 << 20);
     assert_eq!(Limit::of(log, ring), Limit::Ring);
-    let bytes = 8 * Persist::words_max(log, ring as usize / 8) as u64;
+    let bytes = 8 * Limit::words_max(log, ring as usize / 8) as u64;
     assert!((8 << 20) - bytes < 4096, "{bytes}");
     let text = Limit::Ring.advice(log, ring);
     assert!(text.contains("more `ring_entries` than 1048576"), "{text}");

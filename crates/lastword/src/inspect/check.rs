@@ -19,9 +19,9 @@ use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
 use crate::shadow::ShadowHeap;
 use crate::storage::{Storage, Survey, heap, replay};
-use crate::superblock::{Superblock, name};
+use crate::superblock::Superblock;
 use crate::sync::Arc;
-use crate::{Decoupled, Design, Error, Medium};
+use crate::{DesignInfo, Error, LogFormat, Medium};
 
 /// The files of a pool, and the findings about them.
 pub(super) struct Examined {
@@ -177,7 +177,9 @@ impl Examined {
 
 /// Determines the loss at the place where the replay stopped.
 fn damage(superblock: &Superblock, log: &LogReader) -> Result<Problem, Error> {
-    if name(&superblock.design) != <Decoupled as Design>::NAME {
+    // A slot shows no ID that follows an unreadable record; a group's head has its IDs.
+    let design = DesignInfo::in_superblock(superblock);
+    if design.is_none_or(|design| design.log != LogFormat::Groups) {
         return Ok(Problem::LogGroup { needed_after: TxId(superblock.reproduced) });
     }
     let identity = recover::identity(superblock);

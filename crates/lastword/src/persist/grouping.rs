@@ -137,7 +137,7 @@ impl Packer {
         let mut last = TxId(first.0 - 1);
         for (id, runs) in gathered.transactions() {
             // An upper bound of this transaction's words. Alone it always fits: see
-            // `Persist::words_max`.
+            // `Limit::words_max`.
             let fits = self.combiner.words_max() + most_words(runs) <= fit.payload_words_max;
             if id > first && !fits {
                 self.close(first, last, grouping, fit, &memory, out);

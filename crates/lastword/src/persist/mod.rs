@@ -37,14 +37,12 @@ pub(crate) mod background;
 pub(crate) mod due;
 pub(crate) mod frontier;
 pub(crate) mod grouping;
-pub(crate) mod help;
 pub(crate) mod in_flight;
 pub(crate) mod listeners;
 pub(crate) mod merge;
-pub(crate) mod progress;
 pub(crate) mod queue;
 pub(crate) mod redo;
-pub(crate) mod wake;
+pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
@@ -60,17 +58,15 @@ pub(crate) use background::{Background, Bells, NAP, Others, Steps, Waiting};
 use frontier::frontier;
 use grouping::{Fit, GATHERED_WORDS, Opened, Packer};
 pub(crate) use grouping::{Grouping, UNPAUSED_BYTES};
-pub(crate) use help::{Step, Turn, help_until, in_turn, take_turn};
 use in_flight::{InFlight, Job, Packing};
 pub(crate) use listeners::Listeners;
 pub use listeners::{Listener, Registration};
 use merge::Merge;
-pub(crate) use progress::{InTurn, Progress};
 use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
 pub(crate) use redo::UNBOUNDED_WORDS;
 use redo::given_back;
-pub(crate) use wake::Event;
+pub(crate) use waiters::{Event, InTurn, Progress, Step, Turn, help_until, in_turn, take_turn};
 
 /// A worker's slot, over real memory.
 pub(crate) type Slot = frontier::Slot<Memory>;
@@ -184,14 +180,6 @@ impl Persist {
             more: Event::default(),
             meter: Meter::default(),
         }
-    }
-
-    /// Returns the most words that a transaction may write so that its group can always be sent:
-    /// half the log, because a remainder too short at a log wrap is skipped.
-    pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
-        let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
-        let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);
-        record_words.min(lw_log::RECORD_WORDS_MAX) / 2
     }
 
     /// Registers a worker with a ring of `ring_words`.

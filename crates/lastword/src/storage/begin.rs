@@ -11,10 +11,11 @@ use medium::{HomeMedium, ReadLog};
 use words::TxId;
 
 use super::{Opened, Storage};
+use crate::Error;
+use crate::recover::Replayed;
 use crate::recover::decide::Action;
-use crate::recover::{self, Replayed};
+use crate::registry::{DesignInfo, Replay};
 use crate::superblock::{LogHead, Superblock, name, padded};
-use crate::{Decoupled, Design, Error, Redo, Snapshot, Undo, slots};
 
 /// A pool that is ready for transactions.
 pub(crate) struct Begun<W> {
@@ -25,26 +26,13 @@ pub(crate) struct Begun<W> {
     pub(crate) last: TxId,
 }
 
-/// A recovery procedure with the signature of [`replay`].
-type Replay =
-    fn(&Superblock, &dyn ReadLog, &mut dyn HomeMedium, &std::path::Path) -> Result<Replayed, Error>;
-
-/// The recovery procedure of each durable design.
-const RULES: [(&str, Replay); 4] = [
-    (<Decoupled as Design>::NAME, recover::replay),
-    (Undo::NAME, slots::take_back),
-    (Redo::NAME, slots::replay),
-    (Snapshot::NAME, slots::replay),
-];
-
 /// Whether this program can recover the log of this design.
 pub(super) fn is_known(superblock: &Superblock) -> bool {
     rules(superblock).is_some()
 }
 
 fn rules(superblock: &Superblock) -> Option<Replay> {
-    let rules = RULES.iter().find(|(design, _)| padded(design) == Some(superblock.design));
-    rules.map(|(_, replay)| *replay)
+    DesignInfo::in_superblock(superblock)?.recovery
 }
 
 /// Applies the transactions in the log to the heap image, by the rules of the design that wrote

@@ -1,8 +1,6 @@
 //! Commits of transactions in parts report a failed disk as an error, and not as a conflict.
 
-use lastword::{
-    Decoupled, Design, Durability, Error, Objects, Options, Pool, Redo, Snapshot, Undo,
-};
+use lastword::{Design, Durability, Error, Objects, Options, Pool};
 use medium::{Fault, Faults, System};
 
 /// Runs three transactions of one worker while the `nth` call fails. Returns whether a commit
@@ -44,8 +42,5 @@ fn of_each_call<D: Design>() {
 
 #[test]
 fn failed_commit_in_parts_is_no_conflict() {
-    of_each_call::<Decoupled>();
-    of_each_call::<Snapshot>();
-    of_each_call::<Redo>();
-    of_each_call::<Undo>();
+    every_durable!(of_each_call());
 }

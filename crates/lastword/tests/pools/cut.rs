@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use lastword::{
-    Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot, TxId, Undo,
+    Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot, TxId,
 };
 
 use super::names::{Counter, EMULATED, counted, options, with_suffix};
@@ -61,10 +61,7 @@ fn cut_log<D: Design>(bytes: u64) {
 #[test]
 fn cut_log_is_reported_and_loses_nothing_silently() {
     for bytes in [0, 8192, 100_000] {
-        cut_log::<Decoupled>(bytes);
-        cut_log::<Snapshot>(bytes);
-        cut_log::<Undo>(bytes);
-        cut_log::<Redo>(bytes);
+        every_durable!(cut_log(bytes));
     }
 }
 
@@ -92,10 +89,7 @@ fn cut_heap<D: Design>() {
 
 #[test]
 fn cut_heap_is_reported_and_never_closed_cleanly() {
-    cut_heap::<Decoupled>();
-    cut_heap::<Snapshot>();
-    cut_heap::<Undo>();
-    cut_heap::<Redo>();
+    every_durable!(cut_heap());
 }
 
 /// A callback cuts the heap's file: it runs while `close` makes its transaction durable, after the
@@ -285,9 +279,6 @@ fn shortened_log<D: Design>(cuts: fn(u32) -> bool) {
 fn log_cut_again_and_again_never_panics() {
     let all: [fn(u32) -> bool; 3] = [|_| true, |number| number % 2 == 0, |number| number % 2 == 1];
     for cuts in all {
-        shortened_log::<Decoupled>(cuts);
-        shortened_log::<Redo>(cuts);
-        shortened_log::<Snapshot>(cuts);
-        shortened_log::<Undo>(cuts);
+        every_durable!(shortened_log(cuts));
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lastword::{
     CheckOptions, Decoupled, Design, Error, HeapAtRest, LogMismatch, Objects, Options, Pool,
-    Problem, Ptr, Redo, Severity, Snapshot, Undo,
+    Problem, Ptr, Severity,
 };
 use tempfile::TempDir;
 
@@ -142,10 +142,7 @@ fn opens_without_log<D: Design>() {
 
 #[test]
 fn cleanly_closed_pool_without_log_opens_on_demand() {
-    opens_without_log::<Decoupled>();
-    opens_without_log::<Undo>();
-    opens_without_log::<Redo>();
-    opens_without_log::<Snapshot>();
+    every_durable!(opens_without_log());
 }
 
 fn is_refused<D: Design>() {
@@ -175,10 +172,7 @@ fn is_refused<D: Design>() {
 
 #[test]
 fn abandoned_pool_without_log_stays_refused() {
-    is_refused::<Decoupled>();
-    is_refused::<Undo>();
-    is_refused::<Redo>();
-    is_refused::<Snapshot>();
+    every_durable!(is_refused());
 }
 
 #[test]

@@ -2,6 +2,21 @@
 //!
 //! They share one test program, so that each design is compiled once for all of them.
 
+/// Calls a function for the type of each durable design: `every_durable!(works(1, 2));`.
+macro_rules! every_durable {
+    ($function:ident $arguments:tt) => {
+        lastword::for_each_design!([every_durable] $function $arguments);
+    };
+    (
+        [$function:ident $arguments:tt]
+        volatile { $($volatile:tt)* }
+        durable { $($name:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])* }
+        research { $($research:tt)* }
+    ) => {
+        $($function::<$design> $arguments;)*
+    };
+}
+
 mod contention;
 mod cut;
 mod damaged;

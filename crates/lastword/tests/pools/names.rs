@@ -8,8 +8,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
 
 use lastword::{
-    Decoupled, Design, Durability, Error, LostName, Medium, Objects, Options, Pool, Ptr, Redo,
-    Snapshot, Undo,
+    Decoupled, Design, Durability, Error, LostName, Medium, Objects, Options, Pool, Ptr, Snapshot,
 };
 
 pub(super) const EMULATED: Medium =
@@ -182,28 +181,31 @@ fn each(test: impl Fn(&Options)) {
     }
 }
 
+fn each_removed<D: Design>() {
+    each(removed::<D>);
+}
+
+fn each_replaced<D: Design>() {
+    each(replaced::<D>);
+}
+
+fn each_tickets<D: Design>() {
+    each(tickets::<D>);
+}
+
 #[test]
 fn removed_files_are_reported_and_can_be_copied() {
-    each(removed::<Decoupled>);
-    each(removed::<Snapshot>);
-    each(removed::<Undo>);
-    each(removed::<Redo>);
+    every_durable!(each_removed());
 }
 
 #[test]
 fn replaced_files_are_reported_and_renamed_ones_are_not() {
-    each(replaced::<Decoupled>);
-    each(replaced::<Snapshot>);
-    each(replaced::<Undo>);
-    each(replaced::<Redo>);
+    every_durable!(each_replaced());
 }
 
 #[test]
 fn tickets_report_removed_files_without_a_flush() {
-    each(tickets::<Decoupled>);
-    each(tickets::<Snapshot>);
-    each(tickets::<Undo>);
-    each(tickets::<Redo>);
+    every_durable!(each_tickets());
     tickets::<Snapshot>(&options(Medium::File).group(4));
     tickets::<Decoupled>(&options(Medium::File).group(4));
 }

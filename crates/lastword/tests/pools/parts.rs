@@ -16,10 +16,7 @@ fn create<D: Design>(durability: Durability) -> (tempfile::TempDir, Pool<D>, Ptr
 
 #[test]
 fn transaction_in_parts_is_atomic() {
-    all_or_nothing::<Decoupled>();
-    all_or_nothing::<Snapshot>();
-    all_or_nothing::<Redo>();
-    all_or_nothing::<Undo>();
+    every_durable!(all_or_nothing());
 }
 
 fn all_or_nothing<D: Design>() {

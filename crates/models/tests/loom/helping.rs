@@ -1,6 +1,6 @@
 //! Combining and helping, with a miniature persist step.
 
-use super::persist::help::{Turn, help_until, take_turn};
+use super::persist::waiters::{Turn, help_until, take_turn};
 use super::persist::{Progress, Step};
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};

@@ -2,7 +2,7 @@
 //! transaction's outcome, whatever happens between its check and its registration. All are notified
 //! of a failure, in a step or outside of any (a shadow page that cannot be read).
 
-use super::persist::help::{Turn, help_until, take_turn};
+use super::persist::waiters::{Turn, help_until, take_turn};
 use super::persist::{Listener, Progress, Registration, Step};
 use crate::Error;
 use crate::explore::explore;

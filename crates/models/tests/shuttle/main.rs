@@ -20,6 +20,8 @@ mod design;
 mod history;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
+#[path = "../../../lastword/src/error/limit.rs"]
+mod limit;
 mod lists;
 mod machine;
 mod merging;
@@ -57,6 +59,7 @@ use options as slots;
 use options as storage;
 
 use around::{Error, Memory, cpu, signals, superblock};
+use limit::Limit;
 use options::Options;
 use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;

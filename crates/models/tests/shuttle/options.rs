@@ -268,7 +268,7 @@ pub struct Evicting;
 pub struct Shape;
 
 impl Shape {
-    pub(crate) fn of(_: &Storage, _: &Options) -> Shape {
+    pub(crate) fn of<D>(_: &Storage, _: &Options) -> Shape {
         Shape
     }
 

@@ -1,4 +1,15 @@
-//! The durable watermark and its waiters: sleeping threads, tasks, callbacks.
+//! Waiters: threads, tasks and callbacks that wait for the durable watermark, and threads that wait
+//! for a step or an event.
+//!
+//! | waits for | type | a waiting thread |
+//! |---|---|---|
+//! | a durable ID, room, the end of a step | [`Progress`], [`help_until`] | runs the step |
+//! | work, or another thread's work | [`Event`] | sleeps |
+//!
+//! All follow one rule: a waiter reads an epoch before the state; a thread that changes the state
+//! raises the epoch afterwards. The waiter sleeps only while the epoch has not moved.
+//!
+//! # The durable watermark
 //!
 //! Threads wait here for commits to become durable. A step stores its effects, frees its lock, and
 //! then *ends*: it moves the epoch, notifies the waiters it has served, and wakes one more thread.
@@ -39,10 +50,31 @@
 //!
 //! No other code can store a failure: the field is private, and an `InTurn` exists only while a
 //! step runs.
+//!
+//! # Helping
+//!
+//! One thread at a time runs a step, and every waiting thread helps with it. A thread that waits
+//! for an outcome runs the step itself if it is free, so progress needs no background thread (flat
+//! combining).
+//!
+//! ```text
+//!   a thread that waits                  the thread in the step
+//!   1 epoch                              a lock
+//!   2 is my condition true?              b process the queued work
+//!   3 try the step: done, or busy        c unlock
+//!   4 busy: sleep on that epoch          d end: the epoch moves, sleepers wake
+//! ```
+//!
+//! The step that a sleeper found busy may have looked before the sleeper's record was published. So
+//! the end of a step wakes that sleeper, or another one, to try again.
+//!
+//! The sleeper cannot miss d: d comes after c, which comes after 3, and 1 came before. With 1 after
+//! 3, c and d could fall between the two. Without other work the sleep would then never end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, planted, relax};
@@ -51,7 +83,8 @@ use super::listeners::{Listener, Listeners, Registration};
 use crate::Error;
 use crate::poison::{OnPanic, Poison};
 use crate::sync::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock, thread,
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence_unless, lock, thread,
+    try_lock,
 };
 
 /// The durable watermark, failure state and waiters of a pool.
@@ -137,7 +170,7 @@ impl Progress {
     }
 
     /// Returns the guard of a step that begins.
-    pub(super) fn turn(&self) -> InTurn<'_> {
+    fn turn(&self) -> InTurn<'_> {
         InTurn(self)
     }
 
@@ -293,7 +326,7 @@ impl InTurn<'_> {
 
     /// Drops the guard without a notification. The step has not panicked, and its thread notifies
     /// if other threads may be waiting.
-    pub(super) fn disarm(self) {
+    fn disarm(self) {
         std::mem::forget(self);
     }
 }
@@ -319,6 +352,195 @@ impl<T> PartialOrd for For<T> {
 impl<T> Ord for For<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.id.cmp(&other.id)
+    }
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Some work was done.
+    Done,
+    /// One step's worth of work was done, and more is waiting.
+    More,
+    /// No work was available.
+    Nothing,
+    /// Another thread holds the step.
+    Busy,
+    /// A group waits until one in flight is acknowledged.
+    Deep,
+    /// The log is full until a batch is reproduced.
+    LogFull,
+    /// Other threads do the remaining work, and notify when it is over.
+    Working,
+}
+
+impl Step {
+    /// Combines the results of sending a group and of acknowledging groups in flight. `turn` is the
+    /// turn of the send.
+    pub(crate) fn of_both(sent: Step, acknowledged: Step, turn: Turn) -> Step {
+        match (sent, acknowledged) {
+            (Step::More, _) => Step::More,
+            // The acknowledgement made room for a group that waits for it.
+            (Step::Deep, Step::Done) => Step::More,
+            (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
+            (Step::Done, _) | (_, Step::Done) => Step::Done,
+            (Step::Working, _) => Step::Busy,
+            // Another thread is sending. That is soon over and ends without a notification, so the
+            // caller must not sleep on it.
+            (Step::Busy, Step::Nothing) if turn == Turn::Passing => Step::Nothing,
+            (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
+            (sent, _) => sent,
+        }
+    }
+}
+
+/// Whether threads sleep until the step ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// A thread that finds the step taken sleeps.
+    Awaited,
+    /// A thread that finds the step taken has other work, sleeps on another event, or tries again.
+    /// Only a failure notifies. Work after the step has [its own notification](in_turn).
+    Passing,
+}
+
+/// Runs a step on `state`, unless another thread holds it, and wakes the sleepers at its end.
+///
+/// # Errors
+/// The step's.
+pub(crate) fn take_turn<T, E>(
+    state: &Mutex<T>,
+    progress: &Progress,
+    turn: Turn,
+    step: impl FnOnce(&mut T, &InTurn<'_>) -> Result<Step, E>,
+) -> Result<Step, E> {
+    let in_turn = progress.turn(); // dropped after the lock
+    let Some(mut state) = try_lock(state) else {
+        in_turn.disarm();
+        return Ok(Step::Busy);
+    };
+    let step = step(&mut state, &in_turn);
+    let state = planted(Mutant::StepNotifiesBeforeUnlock).then_some(state);
+    in_turn.disarm();
+    // After the unlock, and whatever the result: see the module.
+    if notifies(turn, &step) {
+        progress.turn_is_over();
+    }
+    drop(state);
+    step
+}
+
+/// Whether the end of a step with this result notifies.
+fn notifies<E>(turn: Turn, step: &Result<Step, E>) -> bool {
+    if planted(Mutant::OnlyWorkNotifies) {
+        return matches!(step, Ok(Step::Done));
+    }
+    if planted(Mutant::FailureNotNotified) {
+        return step.is_ok();
+    }
+    turn == Turn::Awaited && !planted(Mutant::StepNotifiesOfFailureAlone) || step.is_err()
+}
+
+/// Runs a part of a step that holds no lock of its own, and wakes the sleepers at its end.
+///
+/// # Errors
+/// The part's.
+pub(crate) fn in_turn<R, E>(
+    progress: &Progress,
+    turn: Turn,
+    part: impl FnOnce(&InTurn<'_>) -> Result<R, E>,
+) -> Result<R, E> {
+    let in_turn = progress.turn();
+    let done = part(&in_turn);
+    in_turn.disarm();
+    if turn == Turn::Awaited || done.is_err() {
+        progress.turn_is_over();
+    }
+    done
+}
+
+/// Helps until `done` returns a value, at the latest when `id` is durable (0: another condition).
+/// Runs `step`, and sleeps while another thread runs it.
+///
+/// # Errors
+/// The step's.
+pub(crate) fn help_until<R, E>(
+    progress: &Progress,
+    id: u64,
+    mut done: impl FnMut() -> Option<R>,
+    mut step: impl FnMut() -> Result<Step, E>,
+) -> Result<R, E> {
+    loop {
+        let epoch = progress.epoch();
+        if let Some(value) = done() {
+            return Ok(value);
+        }
+        match step()? {
+            Step::Busy if planted(Mutant::EpochReadAfterStep) => {
+                progress.sleep(progress.epoch(), id);
+            }
+            Step::Busy => progress.sleep(epoch, id),
+            // A worker has an ID and has not published its record yet: it needs its core.
+            Step::Nothing => thread::yield_now(),
+            // Other threads pack earlier groups, and nothing is in flight: they need their core.
+            Step::Deep => thread::yield_now(),
+            Step::Done | Step::More | Step::LogFull => {}
+            Step::Working => unreachable!("`Step::of_both` reports `Working` as `Busy`"),
+        }
+    }
+}
+
+/// A recurring event.
+#[derive(Debug, Default)]
+pub(crate) struct Event {
+    epoch: AtomicU64,
+    waiters: AtomicUsize,
+    mutex: Mutex<()>,
+    condvar: Condvar,
+}
+
+impl Event {
+    /// Returns the epoch for [`wait`](Event::wait). Read it before the state that is waited for.
+    pub(crate) fn epoch(&self) -> u64 {
+        // Acquire: the waiter checks the state after this.
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until the event has happened since `epoch` was read, or for `longest`.
+    pub(crate) fn wait(&self, epoch: u64, longest: Option<Duration>) {
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        // SeqCst fence: either the notifier sees this waiter, or this waiter sees the new epoch.
+        // Pairs with the fence in `notify`; without both, each could miss the other's store.
+        fence_unless(Mutant::NoFenceInEventWait, Ordering::SeqCst);
+        let mut guard = lock(&self.mutex);
+        while self.epoch.load(Ordering::Acquire) == epoch {
+            match longest {
+                None => {
+                    guard =
+                        self.condvar.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
+                }
+                Some(longest) => {
+                    let _ = self.condvar.wait_timeout(guard, longest);
+                    break;
+                }
+            }
+        }
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Wakes all waiters.
+    pub(crate) fn notify(&self) {
+        // Release: a waiter that sees the epoch sees the state. Pairs with the Acquire loads above.
+        self.epoch.fetch_add(1, relax(Ordering::Release, Mutant::EventEpochRaisedRelaxed));
+        fence_unless(Mutant::NoFenceInEventNotify, Ordering::SeqCst);
+        if self.waiters.load(Ordering::Relaxed) > 0 {
+            // A waiter holds this lock from its last check of the epoch until it sleeps. Taking the
+            // lock therefore waits until the notification can reach it.
+            if !planted(Mutant::EventNotifiesWithoutLock) {
+                drop(lock(&self.mutex));
+            }
+            self.condvar.notify_all();
+        }
     }
 }
 
