@@ -229,6 +229,7 @@ impl Pipeline {
         if planted(Mutant::CleanBeforeHome) {
             self.reproduce.close().map_err(|error| self.persist.progress.fail(error.into()))?;
         }
+        self.persist.progress.check()?;
         self.bring_home(clock)?;
         // The clean mark skips replay, so check its condition whatever happened before.
         let (reproduced, assigned) = (self.reproduce.reproduced().0, clock.load(Ordering::Acquire));

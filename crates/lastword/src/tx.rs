@@ -7,6 +7,7 @@
 //!
 //! An invalid access ends the attempt, and no access reaches outside the pool.
 
+pub(crate) mod end;
 mod live;
 
 use std::any::Any;
@@ -14,11 +15,11 @@ use std::fmt;
 
 use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, planted};
-use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
+use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, Words};
 
+use self::end::Stage;
 use crate::design::{At, Decoupled, Design};
 use crate::pool::Shape;
-use crate::{Error, Limit};
 
 /// Words of an object's header, which precedes the object.
 const HEADER_WORDS: u64 = HEADER_BYTES / 8;
@@ -123,20 +124,8 @@ pub struct Tx<'t, D: Design = Decoupled> {
     /// The refused address. With [`Stop::Full`], its offset is the requested size in bytes.
     wild: Addr,
     reason: Option<Reason>,
-    /// Dropping the transaction rolls back unless this is `Over`.
+    /// Dropping the transaction rolls back if this is `Open`.
     stage: Stage,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Open,
-    /// In its commit. If it is dropped in this stage, the commit panicked, and the design must make
-    /// the following roll-back harmless.
-    Committing,
-    /// In its roll-back. If it is dropped in this stage, the roll-back panicked and is not
-    /// repeated.
-    RollingBack,
-    Over,
 }
 
 impl<'t, D: Design> Tx<'t, D> {
@@ -214,70 +203,6 @@ impl<'t, D: Design> Tx<'t, D> {
             heap.give_back(&mut Metadata(self), run).map_err(|stop| self.end(stop))?;
         }
         Ok(())
-    }
-
-    /// Commits. After a conflict, dropping the transaction rolls it back.
-    #[inline]
-    pub(crate) fn commit(&mut self) -> Result<TxId, Stop> {
-        self.stage = Stage::Committing;
-        let committed = self.design.commit(self.local);
-        // A conflict leaves the transaction open, so that `drop` rolls it back.
-        self.stage = if committed.is_ok() { Stage::Over } else { Stage::Open };
-        committed
-    }
-
-    /// Whether a commit or roll-back is running. During `drop` this means that it panicked.
-    #[inline]
-    pub(crate) fn is_ending(&self) -> bool {
-        matches!(self.stage, Stage::Committing | Stage::RollingBack)
-    }
-
-    /// Rolls back. Returns the last ID that the transaction may have seen.
-    pub(crate) fn roll_back(&mut self) -> TxId {
-        self.stage = Stage::RollingBack;
-        let seen = self.design.roll_back(self.local);
-        self.stage = Stage::Over;
-        seen
-    }
-
-    /// Rolls back unless the transaction has ended.
-    #[inline]
-    pub(crate) fn roll_back_if_open(&mut self) {
-        // In a forked child the heap may belong to the parent, which continues this transaction.
-        if matches!(self.stage, Stage::Open | Stage::Committing) && !self.shape.is_forked() {
-            self.roll_back();
-        }
-    }
-
-    /// Rolls back and returns the error for the program.
-    #[cold]
-    pub(crate) fn fail(&mut self, stop: Stop) -> Error {
-        // Before the roll-back, which clears the write set.
-        let too_large = self.design.why_too_large(self.local);
-        let seen = self.roll_back();
-        let info = self.shape.info();
-        match (stop, self.reason.take()) {
-            (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
-            (Stop::Full, _) => Error::Full {
-                wanted_bytes: self.wild.offset,
-                heap_bytes: info.heap_bytes,
-                log_bytes: info.log_bytes,
-            },
-            (Stop::TooLarge, _) if let Some(error) = too_large => error,
-            (Stop::TooLarge, _) => {
-                let (log_bytes, ring_bytes) = (info.log_bytes, info.ring_bytes);
-                let (words_max, limit) =
-                    (self.design.words_max(), Limit::of(log_bytes, ring_bytes));
-                Error::TransactionTooLarge { limit, words_max, log_bytes, ring_bytes }
-            }
-            (Stop::BadSize, _) => Error::BadSize,
-            (Stop::BadValue, _) => Error::BadValue,
-            (Stop::ReadOnly, _) => Error::ReadOnly,
-            (Stop::BadPointer, _) => {
-                Error::BadPointer { object: self.wild.object, offset: self.wild.offset }
-            }
-            (stop, _) => Error::Stopped { stop },
-        }
     }
 
     /// Ends the attempt: every later access returns the same stop.
@@ -390,13 +315,6 @@ impl<'t, D: Design> Tx<'t, D> {
         let words = bytes.div_ceil(8).min(words::OBJECT_BYTES_MAX / 8);
         let end = index.saturating_add(words as u64);
         (end <= self.bound).then_some((index as usize, words))
-    }
-}
-
-impl<D: Design> Drop for Tx<'_, D> {
-    #[inline]
-    fn drop(&mut self) {
-        self.roll_back_if_open();
     }
 }
 

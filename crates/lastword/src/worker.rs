@@ -15,6 +15,7 @@ use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::{Closed, Fortune, Turn};
 use crate::tx::Known;
+use crate::tx::end::Ending;
 use crate::{Error, Pool, Ticket, Tx};
 
 /// A thread's handle to a pool, with its log ring and its statistics.
@@ -74,7 +75,7 @@ impl<D: Design> WorkerState<D> {
         // Release the starvation lock first: a panic below must not leave it closed for all
         // workers.
         pool.design().gate().leave(self.number);
-        pool.design().roll_back(&mut self.local);
+        Ending::run(pool.design(), &mut self.local, "roll-back", D::roll_back);
         self.phase = Phase::Over;
         self.fortune.reset();
         self.mark.ended();
@@ -203,41 +204,45 @@ impl<'p, D: Design> Worker<'p, D> {
         let state = self.ready()?;
         let inside = Inside::enter(if read_only { "read" } else { "run" }, &state.mark)?;
         let waits = !(read_only && D::READS_PASS);
+        let run = Run(state);
+        let state = &mut *run.0;
         // Outside the loop: a starving transaction keeps its place in the queue across retries.
         let mut turn = None;
         if waits {
             pass(pool, &mut state.local, &mut state.fortune, &mut turn)?;
         }
-        let (value, id) = loop {
+        let done = loop {
             match attempt(pool, state, &mut body, read_only) {
-                Ok(done) => break done,
-                Err(Some(error)) => {
-                    state.fortune.reset();
-                    drop((turn, inside));
-                    return Err(pool.settle(error));
-                }
                 Err(None) => {
                     state.conflicts += 1;
                     state.fortune.give_way();
-                    if let Err(error) = pass(pool, &mut state.local, &mut state.fortune, &mut turn)
-                    {
-                        state.fortune.reset();
-                        return Err(error);
-                    }
+                    pass(pool, &mut state.local, &mut state.fortune, &mut turn)?;
                 }
+                Err(Some(error)) => break Err(error),
+                Ok(done) => break Ok(done),
             }
         };
-        state.fortune.reset();
-        // Before the wait below, which is refused inside a transaction and would keep the
+        // Before the waits below, which are refused inside a transaction and would keep the
         // starvation lock for as long as the device takes.
-        drop(turn);
-        drop(inside);
+        drop((run, turn, inside));
+        let (value, id) = done.map_err(|error| pool.settle(error))?;
         let covers_reads = !read_only || !planted(Mutant::ReadNotCovered);
         let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
         if pool.durability == Durability::Sync && D::DURABLE {
             ticket.wait()?;
         }
         Ok(Committed { value, ticket })
+    }
+}
+
+/// A run of one body, over all of its attempts. Its end resets the counts of conflicts, also by an
+/// error or a panic of the body: the worker's next transaction has not lost any.
+struct Run<'w, D: Design>(&'w mut WorkerState<D>);
+
+impl<D: Design> Drop for Run<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.fortune.reset();
     }
 }
 
@@ -306,8 +311,8 @@ struct Running<'t, D: Design> {
 
 impl<D: Design> Drop for Running<'_, D> {
     /// Rolls back. If that panics, or the commit panicked before, the worker stays in phase
-    /// `Ending` and runs no other transaction: the state of its locks and writes is unknown. Only
-    /// `drop` writes the phase, so a commit that returns does not pay for it.
+    /// `Ending` and runs no other transaction, since the state of its locks and writes is unknown.
+    /// Only `drop` writes the phase, so a commit that returns does not pay for it.
     #[inline]
     fn drop(&mut self) {
         *self.phase = Phase::Ending;
@@ -364,7 +369,7 @@ impl<D: Design> Transact for Worker<'_, D> {
 }
 
 #[cfg(test)]
-mod panics;
+pub(crate) mod panics;
 
 #[cfg(test)]
 mod tests {

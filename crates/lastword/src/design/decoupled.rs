@@ -394,6 +394,10 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         seen
     }
 
+    fn end_panicked(&self, _local: &mut Local<T, S>, step: &'static str) {
+        self.inner.pipeline.persist.progress.fail(Error::StepPanicked { step });
+    }
+
     fn committed_id(&self) -> TxId {
         // Acquire: the caller may wait for this ID, and the record must be published by then.
         TxId(self.inner.memory.clock().load(Ordering::Acquire))

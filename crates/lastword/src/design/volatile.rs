@@ -7,6 +7,7 @@ use words::{Stop, TxId};
 
 use super::{At, Design};
 use crate::perform::{Gate, NoRedo, Obstacle, Stm, Tm};
+use crate::poison::Poison;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::Ordering;
@@ -16,14 +17,7 @@ use crate::{Error, Options};
 pub struct Volatile<T: Tm = Stm> {
     memory: T,
     shadow: ShadowHeap,
-}
-
-#[cfg(test)]
-impl<T: Tm> Volatile<T> {
-    /// The transactional memory.
-    pub(crate) fn memory(&self) -> &T {
-        &self.memory
-    }
+    poison: Poison,
 }
 
 impl<T: Tm> Design for Volatile<T> {
@@ -35,7 +29,7 @@ impl<T: Tm> Design for Volatile<T> {
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         let (shadow, shape) = Shape::in_memory(options)?;
         let memory = T::sized(shadow.heap().len(), options.ownership_records)?;
-        Ok((Volatile { memory, shadow }, shape))
+        Ok((Volatile { memory, shadow, poison: Poison::default() }, shape))
     }
 
     fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
@@ -61,7 +55,13 @@ impl<T: Tm> Design for Volatile<T> {
     }
 
     #[inline]
+    fn check(&self) -> Result<(), Error> {
+        self.poison.check()
+    }
+
+    #[inline]
     fn begin(&self, local: &mut T::Attempt, read_only: bool) -> Result<(), Error> {
+        self.poison.check()?;
         match read_only {
             false => self.memory.begin(local),
             true => self.memory.begin_read(local),
@@ -123,6 +123,10 @@ impl<T: Tm> Design for Volatile<T> {
 
     fn roll_back(&self, local: &mut T::Attempt) -> TxId {
         self.memory.roll_back(local, self.shadow.heap(), &mut NoRedo)
+    }
+
+    fn end_panicked(&self, _local: &mut T::Attempt, step: &'static str) {
+        self.poison.put(Error::StepPanicked { step });
     }
 
     fn committed_id(&self) -> TxId {

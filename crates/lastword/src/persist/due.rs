@@ -53,7 +53,7 @@ impl Persist {
         }
         // The thread that holds the lock has work to do, so the group does not wait.
         let sending = try_lock(&self.sending)?;
-        let idle = sending.line.is_empty() && self.flights.is_empty();
+        let idle = sending.packing.is_empty() && self.in_flight.is_empty();
         let waits = idle && !sending.pending.is_empty() && !self.is_due(&sending).1;
         let rest = sending.opened.rest(&self.grouping);
         let waiting = waits.then(|| Waiting { last: sending.pending.last().0, rest });
@@ -65,15 +65,15 @@ impl Persist {
     }
 
     /// Whether the medium accepts the pending group, and the group is worth a write of its own.
-    pub(super) fn may_fly(&self, sending: &Sending, full: bool) -> bool {
+    pub(super) fn may_send(&self, sending: &Sending, full: bool) -> bool {
         if self.is_memory() {
             return true;
         }
-        let (count, oldest) = self.flights.oldest();
-        let Sending { pending, line, .. } = sending;
-        let Some(oldest) = oldest.or(line.first()) else { return true };
+        let (count, oldest) = self.in_flight.oldest();
+        let Sending { pending, packing, .. } = sending;
+        let Some(oldest) = oldest.or(packing.first()) else { return true };
         let few = pending.last().0 + 1 - oldest <= EAGER_TRANSACTIONS;
-        (full || few) && count + line.len() < self.medium.depth()
+        (full || few) && count + packing.len() < self.medium.depth()
     }
 
     /// Whether queued writes fit in memory with a group that ends at `plain_end`. The limit is

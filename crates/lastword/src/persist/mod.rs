@@ -35,11 +35,10 @@
 
 pub(crate) mod background;
 pub(crate) mod due;
-pub(crate) mod flights;
 pub(crate) mod frontier;
 pub(crate) mod grouping;
 pub(crate) mod help;
-pub(crate) mod line;
+pub(crate) mod in_flight;
 pub(crate) mod listeners;
 pub(crate) mod merge;
 pub(crate) mod progress;
@@ -58,17 +57,16 @@ use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, NAP, Others, Steps, Waiting};
-use flights::Flights;
 use frontier::frontier;
 use grouping::{Fit, GATHERED_WORDS, Opened, Packer};
 pub(crate) use grouping::{Grouping, UNPAUSED_BYTES};
 pub(crate) use help::{Step, Turn, help_until, in_turn, take_turn};
-use line::{Job, Line};
+use in_flight::{InFlight, Job, Packing};
 pub(crate) use listeners::Listeners;
 pub use listeners::{Listener, Registration};
 use merge::Merge;
 pub(crate) use progress::{InTurn, Progress};
-use queue::Flight;
+use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
 pub(crate) use redo::UNBOUNDED_WORDS;
 use redo::given_back;
@@ -90,7 +88,7 @@ pub(crate) struct Persist {
     medium: Arc<dyn LogMedium>,
     sending: Mutex<Sending>,
     /// Groups in flight.
-    flights: Flights,
+    in_flight: InFlight,
     /// Held while groups are acknowledged.
     acknowledging: Mutex<()>,
     pub(crate) queue: Queue,
@@ -120,7 +118,7 @@ struct Sending {
     opened: Opened,
     merge: Merge,
     /// Groups taken off that have no place yet.
-    line: Line,
+    packing: Packing,
     /// Bytes of writes that have a place.
     plain: u64,
 }
@@ -129,7 +127,7 @@ struct Sending {
 struct Placed {
     at: u64,
     packed: Packed,
-    flight: Flight,
+    group: LogGroup,
 }
 
 /// Usual words that wait while the persist thread has a core: the output of the fastest worker in a
@@ -165,7 +163,7 @@ impl Persist {
             closed: false,
             opened: Opened::default(),
             merge: Merge::default(),
-            line: Line::default(),
+            packing: Packing::default(),
             plain: 0,
         };
         Persist {
@@ -175,7 +173,7 @@ impl Persist {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             medium,
             sending: Mutex::new(sending),
-            flights: Flights::default(),
+            in_flight: InFlight::default(),
             acknowledging: Mutex::default(),
             queue,
             log_full: AtomicBool::new(false),
@@ -371,7 +369,7 @@ impl Persist {
         &self,
         sending: &mut Sending,
         job: &mut Option<Job>,
-        placed: &mut Vec<Placed>,
+        placed: &mut Vec<(u64, Placed)>,
     ) -> Result<Step, medium::Error> {
         if let Some(step) = self.place_all(sending, placed)? {
             return Ok(step);
@@ -379,19 +377,19 @@ impl Persist {
         if sending.pending.is_empty() {
             // On memory, other threads store the groups in flight. On a device, this thread
             // acknowledges them.
-            let stored = self.is_memory() && !self.flights.is_empty();
-            let others = stored || !sending.line.is_empty();
+            let stored = self.is_memory() && !self.in_flight.is_empty();
+            let others = stored || !sending.packing.is_empty();
             return Ok(if others { Step::Working } else { Step::Nothing });
         }
         let (full, due) = self.is_due(sending);
         if !due {
             return Ok(Step::Nothing);
         }
-        if !self.may_fly(sending, full) {
+        if !self.may_send(sending, full) {
             return Ok(Step::Deep);
         }
         let apart = self.grouping.threads > 1;
-        if apart && sending.line.working() >= self.grouping.threads {
+        if apart && sending.packing.working() >= self.grouping.threads {
             return Ok(Step::Working);
         }
         // The size of a combined group is known only after packing.
@@ -402,21 +400,21 @@ impl Persist {
         if !has_room {
             return Ok(Step::LogFull);
         }
-        let Sending { line, pending, closed, .. } = sending;
-        let mut packer = line.packer();
+        let Sending { packing, pending, closed, .. } = sending;
+        let mut packer = packing.packer();
         let memory = if self.grouping.combines() { packer.memory() } else { self.queue.memory() };
         let gathered = std::mem::replace(pending, Group::new(memory));
         *closed = false;
         self.meter.gathered(8 * gathered.words() as u64);
         if apart {
-            *job = Some(line.hand_out(gathered, packer));
+            *job = Some(packing.begin(gathered, packer));
             if full {
                 self.more.notify();
             }
             return Ok(if full { Step::More } else { Step::Done });
         }
-        self.pack(gathered, &mut packer, &mut line.ready);
-        line.put_back(packer);
+        self.pack(gathered, &mut packer, &mut packing.ready);
+        packing.put_back(packer);
         let stopped = self.place_all(sending, placed)?;
         Ok(stopped.unwrap_or(if full { Step::More } else { Step::Done }))
     }
@@ -427,16 +425,20 @@ impl Persist {
 
     /// Does the unlocked part of a send with several threads: packs a group, and stores placed
     /// groups.
-    fn finish(&self, job: Option<Job>, mut placed: Vec<Placed>) -> Result<(), medium::Error> {
-        if let Some(Job { number, gathered, mut packer }) = job {
+    fn finish(
+        &self,
+        job: Option<Job>,
+        mut placed: Vec<(u64, Placed)>,
+    ) -> Result<(), medium::Error> {
+        if let Some(mut job) = job {
             let mut ready = VecDeque::new();
-            self.pack(gathered, &mut packer, &mut ready);
+            let gathered = job.take_gathered();
+            self.pack(gathered, &mut job.packer, &mut ready);
             let mut sending = lock(&self.sending);
-            sending.line.hand_in(number, ready);
-            sending.line.put_back(packer);
+            sending.packing.complete(job, ready);
             self.place_all(&mut sending, &mut placed)?;
         }
-        placed.into_iter().try_for_each(|placed| self.store(placed))
+        placed.into_iter().try_for_each(|(number, placed)| self.store(number, placed))
     }
 
     /// Places ready groups as far as room allows; returns the step that ran out of room. Sends
@@ -444,10 +446,10 @@ impl Persist {
     fn place_all(
         &self,
         sending: &mut Sending,
-        placed: &mut Vec<Placed>,
+        placed: &mut Vec<(u64, Placed)>,
     ) -> Result<Option<Step>, medium::Error> {
-        let Sending { log, line, plain, .. } = sending;
-        while let Some(front) = line.ready.front() {
+        let Sending { log, packing, plain, .. } = sending;
+        while let Some(front) = packing.ready.front() {
             let plain_end = *plain + 8 * (front.plain_words() - GROUP_HEADER_WORDS) as u64;
             let has_room =
                 log.has_room(front.words(), &self.queue.tail) && self.has_memory(plain_end);
@@ -456,24 +458,23 @@ impl Persist {
             if !has_room {
                 return Ok(Some(Step::LogFull));
             }
-            if !self.is_memory() && self.flights.oldest().0 >= self.medium.depth() {
+            if !self.is_memory() && self.in_flight.oldest().0 >= self.medium.depth() {
                 return Ok(Some(Step::Deep));
             }
-            let mut packed = line.ready.pop_front().expect("`front` is in `ready`");
+            let mut packed = packing.ready.pop_front().expect("`front` is in `ready`");
             let (first, last, words) = (packed.first(), packed.last(), packed.plain_words());
             *plain = plain_end;
             let place = log.place(&mut packed, self.queue.end());
             self.meter.placed(8 * words as u64, 8 * packed.words_used() as u64);
-            let flight = Flight { first, last, words, end: place.end };
+            let group = LogGroup { first, last, words, end: place.end };
             if planted(Mutant::HomeBeforeLog) {
-                self.queue.push(copy_of(&packed), flight);
+                self.queue.push(copy_of(&packed), group);
             }
-            let next = Placed { at: place.at, packed, flight };
+            let next = Placed { at: place.at, packed, group };
             match self.grouping.threads > 1 && self.is_memory() {
                 true => {
                     // In ID order, while the lock is held. They become durable in any order.
-                    self.flights.begin(flight, None);
-                    placed.push(next);
+                    placed.push((self.in_flight.place(group, None), next));
                 }
                 false => self.send_in_order(next)?,
             }
@@ -483,18 +484,18 @@ impl Persist {
 
     /// Sends a group while `sending` is held, so that the next sender comes after it.
     fn send_in_order(&self, placed: Placed) -> Result<(), medium::Error> {
-        let Placed { at, packed, flight } = placed;
+        let Placed { at, packed, group } = placed;
         let words = packed.words();
         let (image, plain) = packed.into_image();
         if self.is_memory() {
             let memory = self.medium.append(at, image, words)?;
-            self.acknowledged(memory.expect("memory is durable at once"), plain, flight);
+            self.acknowledged(memory.expect("memory is durable at once"), plain, group);
             return Ok(());
         }
-        self.flights.begin(flight, plain);
+        self.in_flight.place(group, plain);
         let durable = self.medium.append(at, image, words)?;
         if planted(Mutant::GroupAcknowledgedWhenSent) {
-            self.progress.advance(flight.last);
+            self.progress.advance(group.last);
         }
         debug_assert!(durable.is_none(), "a device acknowledges");
         Ok(())
@@ -502,14 +503,14 @@ impl Persist {
 
     /// Stores a group to memory in parallel with other threads, and acknowledges the durable
     /// prefix.
-    fn store(&self, placed: Placed) -> Result<(), medium::Error> {
-        let Placed { at, packed, flight } = placed;
+    fn store(&self, number: u64, placed: Placed) -> Result<(), medium::Error> {
+        let Placed { at, packed, .. } = placed;
         let words = packed.words();
         let (image, plain) = packed.into_image();
         let memory = self.medium.append(at, image, words)?;
         let memory = memory.expect("memory is durable at once");
-        self.flights.land(flight.end, (memory, plain), |(memory, plain), flight| {
-            self.acknowledged(memory, plain, flight);
+        self.in_flight.complete(number, (memory, plain), |(memory, plain), group| {
+            self.acknowledged(memory, plain, group);
         });
         Ok(())
     }
@@ -521,47 +522,47 @@ impl Persist {
     /// The medium's; the pool is poisoned then.
     pub(crate) fn acknowledge(&self, wait: bool, timer: StepTimer) -> Result<Step, Error> {
         self.progress.check()?;
-        if self.is_memory() || self.flights.is_empty() {
+        if self.is_memory() || self.in_flight.is_empty() {
             return Ok(Step::Nothing);
         }
         take_turn(&self.acknowledging, &self.progress, Turn::Awaited, |(), turn| {
-            self.metered(timer, turn, || self.acknowledge_flights(wait))
+            self.metered(timer, turn, || self.acknowledge_all(wait))
         })
     }
 
-    fn acknowledge_flights(&self, mut wait: bool) -> Result<Step, medium::Error> {
+    fn acknowledge_all(&self, mut wait: bool) -> Result<Step, medium::Error> {
         let mut step = Step::Nothing;
         loop {
-            if self.flights.is_empty() {
+            if self.in_flight.is_empty() {
                 return Ok(step);
             }
             let Some(memory) = self.medium.acknowledge(wait)? else { return Ok(step) };
-            let (plain, flight) = self.flights.end_oldest();
-            self.acknowledged(memory, plain, flight);
+            let (group, plain) = self.in_flight.take_oldest();
+            self.acknowledged(memory, plain, group);
             (step, wait) = (Step::Done, false);
         }
     }
 
     /// Acknowledges a durable group; all before it are durable. `plain`: the writes to reproduce,
     /// where they differ from the bytes sent.
-    fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, flight: Flight) {
+    fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, group: LogGroup) {
         // Queued before it is acknowledged: a thread that drains the queue after a flush must find
         // it there.
         if !planted(Mutant::HomeBeforeLog) {
             match plain {
                 Some(plain) => {
-                    self.queue.push(plain, flight);
+                    self.queue.push(plain, group);
                     self.queue.keep([memory]);
                 }
-                None => self.queue.push(memory, flight),
+                None => self.queue.push(memory, group),
             }
         }
         if planted(Mutant::RecycledFirst) {
-            self.queue.tail.store(flight.end, Ordering::Release);
+            self.queue.tail.store(group.end, Ordering::Release);
         }
         // A device's group was acknowledged before.
         if self.is_memory() || !planted(Mutant::GroupAcknowledgedWhenSent) {
-            self.progress.advance(flight.last);
+            self.progress.advance(group.last);
         }
     }
 
@@ -569,7 +570,7 @@ impl Persist {
     pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64, u64) {
         let sending = lock(&self.sending);
         let wraps = sending.log.head() as f64 / self.medium.bytes() as f64;
-        let words = sending.line.combined_words;
+        let words = sending.packing.combined_words;
         (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
     }
 }

@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// A group's transactions, size and end in the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct LogGroup {
     /// The first transaction.
     pub(crate) first: u64,
     /// The last transaction.
@@ -33,13 +33,13 @@ pub(crate) struct Queued {
     /// The first group, then the payloads of the following ones.
     buffer: Buffer,
     /// Their bounds, as of one group.
-    pub(crate) flight: Flight,
+    pub(crate) group: LogGroup,
 }
 
 impl Queued {
     /// Returns their payloads, one after the other, as [`medium::writes`].
     pub(crate) fn writes(&self) -> &[u64] {
-        &self.buffer.words()[GROUP_HEADER_WORDS..self.flight.words]
+        &self.buffer.words()[GROUP_HEADER_WORDS..self.group.words]
     }
 }
 
@@ -125,22 +125,22 @@ impl Queue {
 
     /// Adds a durable group. A small one shares memory with the one before it: when a thread waits
     /// for every commit, thousands of groups hold a log block and a few words of writes each.
-    pub(crate) fn push(&self, buffer: Buffer, flight: Flight) {
+    pub(crate) fn push(&self, buffer: Buffer, group: LogGroup) {
         let mut groups = lock(&self.groups);
-        self.end.store(flight.end, Ordering::Relaxed);
-        let payload = GROUP_HEADER_WORDS..flight.words;
+        self.end.store(group.end, Ordering::Relaxed);
+        let payload = GROUP_HEADER_WORDS..group.words;
         self.plain_end.fetch_add(8 * payload.len() as u64, Ordering::Relaxed);
         if let Some(back) = groups.back_mut()
-            && back.flight.words + payload.len() <= self.group_words.min(back.buffer.words().len())
+            && back.group.words + payload.len() <= self.group_words.min(back.buffer.words().len())
         {
-            let Queued { buffer: memory, flight: all } = back;
+            let Queued { buffer: memory, group: all } = back;
             let more = all.words..all.words + payload.len();
             memory.words_mut()[more.clone()].copy_from_slice(&buffer.words()[payload]);
-            *all = Flight { first: all.first, words: more.end, ..flight };
+            *all = LogGroup { first: all.first, words: more.end, ..group };
             drop(groups);
             return self.keep([buffer]);
         }
-        groups.push_back(Queued { buffer, flight });
+        groups.push_back(Queued { buffer, group });
     }
 
     /// Whether the queue is empty; a batch that is being reproduced is not in it.
@@ -153,7 +153,7 @@ impl Queue {
         let mut groups = lock(&self.groups);
         // Relaxed: the thread that takes groups also recycles them, one thread at a time.
         let limit = self.tail.load(Ordering::Relaxed) + bytes;
-        let count = groups.iter().take_while(|queued| queued.flight.end <= limit).count();
+        let count = groups.iter().take_while(|queued| queued.group.end <= limit).count();
         let count = count.max(1).min(groups.len());
         groups.drain(..count).collect()
     }
@@ -190,8 +190,8 @@ mod tests {
     /// Queues a group of one transaction with `words` words after its header and larger memory.
     fn push(queue: &Queue, id: u64, words: usize) {
         let words = GROUP_HEADER_WORDS + words;
-        let flight = Flight { first: id, last: id, words, end: queue.end() + 8 * words as u64 };
-        queue.push(Buffer::new(1000), flight);
+        let group = LogGroup { first: id, last: id, words, end: queue.end() + 8 * words as u64 };
+        queue.push(Buffer::new(1000), group);
     }
 
     #[test]
@@ -202,9 +202,9 @@ mod tests {
         }
         // Five fit after one header, whatever their memory has room for.
         let taken = queue.take(8 * 18 * 14);
-        let ids: Vec<_> = taken.iter().map(|q| (q.flight.first, q.flight.last)).collect();
+        let ids: Vec<_> = taken.iter().map(|q| (q.group.first, q.group.last)).collect();
         assert_eq!(ids, [(1, 5), (6, 10)]);
-        let end = taken[1].flight.end;
+        let end = taken[1].group.end;
         queue.recycle(taken, end);
         // At least one, however few bytes are requested; and all that are queued.
         assert_eq!(queue.take(1).len(), 1);

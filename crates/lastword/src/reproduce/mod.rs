@@ -211,9 +211,9 @@ impl Batch {
     fn new(groups: Vec<Queued>, reproduced: u64) -> Batch {
         let (mut last, mut end) = (reproduced, 0);
         for queued in &groups {
-            let flight = queued.flight;
-            assert_eq!(flight.first, last + 1, "transactions are reproduced in ID order");
-            (last, end) = (flight.last, flight.end);
+            let group = queued.group;
+            assert_eq!(group.first, last + 1, "transactions are reproduced in ID order");
+            (last, end) = (group.last, group.end);
         }
         Batch { groups: Arc::new(groups), last, end }
     }

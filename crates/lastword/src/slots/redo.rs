@@ -52,6 +52,8 @@ use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
+#[cfg(test)]
+use crate::worker::panics;
 use crate::{Error, Options};
 
 /// Words of a record before its runs: head and mark.
@@ -85,8 +87,6 @@ struct Log {
     record: Vec<u64>,
     /// Whether the attempt was assigned an ID.
     has_id: bool,
-    /// Whether a commit has begun and not finished. An attempt that ends in this state was unwound.
-    committing: bool,
 }
 
 /// The heap as one transaction sees it.
@@ -138,7 +138,6 @@ impl Log {
         let slot = workers.slot(self.slot);
         slot.drawn(id.0);
         workers.poison.check()?;
-        self.record.clear();
         self.record.extend([0, 0, mark(id.0 - store.base())]);
         batch_of(written, &mut self.record);
         self.key.seal(self.at, self.sequence, &mut self.record);
@@ -188,7 +187,9 @@ impl Recorder for End<'_> {
 
     #[inline]
     fn drawing(&mut self, clock: u64) {
-        (self.log.has_id, self.log.committing) = (true, true);
+        self.log.has_id = true;
+        // `end_panicked` shows this record, never one of an earlier transaction.
+        self.log.record.clear();
         self.redo.workers.slot(self.log.slot).drawing(clock);
     }
 
@@ -196,11 +197,14 @@ impl Recorder for End<'_> {
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         let End { redo, log } = self;
         let guard = redo.workers.poison.on_panic("commit");
+        #[cfg(test)]
+        panics::point(panics::Point::Assigned);
         if let Err(error) = log.end(redo, id, &written) {
             redo.workers.poison.put(error);
         }
         guard.disarm();
-        log.committing = false;
+        #[cfg(test)]
+        panics::point(panics::Point::Recorded);
     }
 }
 
@@ -310,7 +314,6 @@ impl Design for Redo {
             wanted: 0,
             record: Vec::new(),
             has_id: false,
-            committing: false,
         };
         Ok(Local { attempt: self.memory.attempt(number), buffer: Buffer::new(), log })
     }
@@ -423,24 +426,24 @@ impl Design for Redo {
 
     fn roll_back(&self, local: &mut Local) -> TxId {
         let Local { attempt, buffer, log } = local;
-        if log.committing {
-            // Unwound while it was made durable: as in `undo`. After a simulated power failure a
-            // test observes the heap as other transactions would have seen it, so the words are
-            // shown here.
-            if self.store.is_detached() {
-                let record = &log.record;
-                let words =
-                    RECORD_HEAD_WORDS + record.get(1).map_or(0, |word| *word >> 32) as usize;
-                show(&self.store, record.get(BEFORE_RUNS..words).unwrap_or_default());
-            }
-            return self.committed_id();
-        }
         let space = Buffered { store: &self.store, buffer };
         let mut end = End { redo: self, log };
         let seen = self.memory.roll_back(attempt, space, &mut end);
         self.settle(log);
         buffer.clear();
         seen
+    }
+
+    fn end_panicked(&self, local: &mut Local, step: &'static str) {
+        self.workers.poison.put(Error::StepPanicked { step });
+        // A commit that a simulated power failure unwound. A test then observes the heap as other
+        // transactions would have seen it, so the words of its record are shown. An attempt that
+        // has not assigned an ID has an empty record.
+        let record = &local.log.record;
+        if local.log.has_id && self.store.is_detached() {
+            let words = RECORD_HEAD_WORDS + record.get(1).map_or(0, |word| *word >> 32) as usize;
+            show(&self.store, record.get(BEFORE_RUNS..words).unwrap_or_default());
+        }
     }
 
     fn committed_id(&self) -> TxId {
@@ -481,6 +484,8 @@ impl Design for Redo {
     }
 
     fn close(&mut self) -> Result<(), Error> {
+        // Also when no transaction is left to bring home: the clean mark skips recovery.
+        self.check()?;
         self.bring_home()?;
         self.store.close(self.committed_id().0).map_err(|error| self.workers.poison.put(error))
     }

@@ -47,6 +47,8 @@ use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{AtomicU64, Ordering};
+#[cfg(test)]
+use crate::worker::panics;
 use crate::{Error, Options};
 
 /// Words of a granule: a cache line.
@@ -85,8 +87,6 @@ struct Log {
     record: Vec<u64>,
     /// Whether the attempt was assigned an ID.
     has_id: bool,
-    /// Whether a commit has begun and not finished. An attempt that ends in this state was unwound.
-    committing: bool,
 }
 
 /// A granule that the transaction with this sequence has recorded.
@@ -271,7 +271,7 @@ impl Recorder for End<'_> {
 
     #[inline]
     fn drawing(&mut self, clock: u64) {
-        (self.log.has_id, self.log.committing) = (true, true);
+        self.log.has_id = true;
         self.undo.workers.slot(self.log.slot).drawing(clock);
     }
 
@@ -279,6 +279,8 @@ impl Recorder for End<'_> {
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         let End { undo, log } = self;
         let guard = undo.workers.poison.on_panic("commit");
+        #[cfg(test)]
+        panics::point(panics::Point::Assigned);
         let mut new = Vec::new();
         if !undo.store.is_in_place() {
             batch_of(&written, &mut new);
@@ -287,7 +289,8 @@ impl Recorder for End<'_> {
             undo.workers.poison.put(error);
         }
         guard.disarm();
-        log.committing = false;
+        #[cfg(test)]
+        panics::point(panics::Point::Recorded);
     }
 }
 
@@ -380,7 +383,6 @@ impl Design for Undo {
             known: Box::new([Granule::default(); KNOWN]),
             record: Vec::new(),
             has_id: false,
-            committing: false,
         };
         log.reset();
         Ok(Local { attempt: self.memory.attempt(number), log })
@@ -485,15 +487,16 @@ impl Design for Undo {
 
     fn roll_back(&self, local: &mut Local) -> TxId {
         let Local { attempt, log } = local;
-        if log.committing {
-            // Unwound while it was made durable, so its fate after a crash is unknown. Its
-            // ownership records stay taken, and the pool is poisoned.
-            return self.committed_id();
-        }
         let mut end = End { undo: self, log };
         let seen = self.memory.roll_back(attempt, Ending(&self.store), &mut end);
         self.settle(log);
         seen
+    }
+
+    fn end_panicked(&self, _local: &mut Local, step: &'static str) {
+        // Its words stay in place, on mapped media in the heap image. Recovery restores them unless
+        // the head that voids their records is durable.
+        self.workers.poison.put(Error::StepPanicked { step });
     }
 
     fn committed_id(&self) -> TxId {
@@ -529,6 +532,7 @@ impl Design for Undo {
     }
 
     fn close(&mut self) -> Result<(), Error> {
+        self.check()?;
         self.wait(self.committed_id())?;
         if self.is_open_in_place() {
             // With the mark of a clean shutdown its words would stay. Without it, opening the pool

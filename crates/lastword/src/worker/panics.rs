@@ -1,24 +1,57 @@
-//! Tests that a panicking commit or roll-back does not affect other workers.
+//! Tests that a panicking commit or roll-back poisons the pool, and that recovery decides its fate.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::design::Volatile;
-use crate::perform::{Gate, Redo, Space, Stm, Tm};
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::{Error, Options, Pool, Stop, TxId, Worker};
-use words::Allocate;
+use words::Ptr;
 
-/// A transactional memory whose next commit or roll-back panics on demand, before it releases its
-/// records.
-struct Panicking {
-    stm: Stm,
-    commit: AtomicBool,
-    roll_back: AtomicBool,
+use crate::design::{Decoupled, Design, Snapshot, Undo, Volatile};
+use crate::perform::{Gate, Redo, Space, Stm, Tm, Written};
+use crate::sync::AtomicU64;
+use crate::{Error, Medium, Objects, Options, Pool, Stop, TxId, Worker, slots};
+
+/// A place in a commit or roll-back that can panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Before the first step.
+    Begun,
+    /// An ID is assigned, and has no record.
+    Assigned,
+    /// The ID has its record; ownership records are taken.
+    Recorded,
 }
 
-fn panic_once(flag: &AtomicBool) {
-    if flag.swap(false, Ordering::Relaxed) {
+thread_local! {
+    static ARMED: Cell<Option<Point>> = const { Cell::new(None) };
+}
+
+/// Panics if the test has armed this point.
+pub(crate) fn point(here: Point) {
+    if ARMED.get() == Some(here) {
+        ARMED.set(None);
         std::panic::resume_unwind(Box::new("the end of a transaction panics"));
+    }
+}
+
+/// The transactional memory `stm`, with all points.
+struct Panicking(Stm);
+
+/// A recorder, with the points around its record.
+struct AtPoints<'r, R>(&'r mut R);
+
+impl<R: Redo> Redo for AtPoints<'_, R> {
+    fn has_room(&mut self, words: usize) -> bool {
+        self.0.has_room(words)
+    }
+
+    fn drawing(&mut self, clock: u64) {
+        self.0.drawing(clock);
+    }
+
+    fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
+        point(Point::Assigned);
+        self.0.record(id, written);
+        point(Point::Recorded);
     }
 }
 
@@ -27,28 +60,27 @@ impl Tm for Panicking {
     type Attempt = <Stm as Tm>::Attempt;
 
     fn sized(heap_words: usize, records: u64) -> Result<Panicking, Error> {
-        let (commit, roll_back) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Panicking { stm: Stm::sized(heap_words, records)?, commit, roll_back })
+        Ok(Panicking(Stm::sized(heap_words, records)?))
     }
 
     fn attempt(&self, worker: usize) -> Self::Attempt {
-        self.stm.attempt(worker)
+        self.0.attempt(worker)
     }
 
     fn clock(&self) -> &AtomicU64 {
-        self.stm.clock()
+        self.0.clock()
     }
 
     fn gate(&self) -> &Gate {
-        self.stm.gate()
+        self.0.gate()
     }
 
     fn begin(&self, attempt: &mut Self::Attempt) {
-        self.stm.begin(attempt);
+        self.0.begin(attempt);
     }
 
     fn read(&self, on: &mut Self::Attempt, space: impl Space, index: usize) -> Result<u64, Stop> {
-        self.stm.read(on, space, index)
+        self.0.read(on, space, index)
     }
 
     fn read_run(
@@ -58,7 +90,7 @@ impl Tm for Panicking {
         index: usize,
         out: &mut [u64],
     ) -> Result<(), Stop> {
-        self.stm.read_run(on, space, index, out)
+        self.0.read_run(on, space, index, out)
     }
 
     fn write(
@@ -68,7 +100,7 @@ impl Tm for Panicking {
         index: usize,
         value: u64,
     ) -> Result<(), Stop> {
-        self.stm.write(on, space, index, value)
+        self.0.write(on, space, index, value)
     }
 
     fn write_run(
@@ -78,19 +110,19 @@ impl Tm for Panicking {
         index: usize,
         values: &[u64],
     ) -> Result<(), Stop> {
-        self.stm.write_run(on, space, index, values)
+        self.0.write_run(on, space, index, values)
     }
 
     fn will_read(&self, space: impl Space, index: usize, words: usize) {
-        self.stm.will_read(space, index, words);
+        self.0.will_read(space, index, words);
     }
 
     fn will_write(&self, space: impl Space, index: usize, words: usize) {
-        self.stm.will_write(space, index, words);
+        self.0.will_write(space, index, words);
     }
 
     fn words_written(&self, attempt: &Self::Attempt) -> usize {
-        self.stm.words_written(attempt)
+        self.0.words_written(attempt)
     }
 
     fn commit(
@@ -99,8 +131,8 @@ impl Tm for Panicking {
         space: impl Space,
         redo: &mut impl Redo,
     ) -> Result<TxId, Stop> {
-        panic_once(&self.commit);
-        self.stm.commit(attempt, space, redo)
+        point(Point::Begun);
+        self.0.commit(attempt, space, &mut AtPoints(redo))
     }
 
     fn roll_back(
@@ -109,90 +141,163 @@ impl Tm for Panicking {
         space: impl Space,
         redo: &mut impl Redo,
     ) -> TxId {
-        panic_once(&self.roll_back);
-        self.stm.roll_back(attempt, space, redo)
+        point(Point::Begun);
+        self.0.roll_back(attempt, space, &mut AtPoints(redo))
     }
 }
 
-type Panics = Volatile<Panicking>;
-
-/// Makes the pool's next commit or roll-back panic.
-fn arm(pool: &Pool<Panics>, in_commit: bool) {
-    let memory = pool.design().memory();
-    let flag = if in_commit { &memory.commit } else { &memory.roll_back };
-    flag.store(true, Ordering::Relaxed);
-}
-
-fn pool() -> Pool<Panics> {
-    Pool::create_as("", Options::new().bytes(1 << 20)).unwrap()
-}
-
-/// Runs a transaction whose commit or roll-back panics.
-fn panics(worker: &mut Worker<'_, Panics>, pool: &Pool<Panics>, in_commit: bool) {
-    arm(pool, in_commit);
+/// Runs a transaction that sets both words, and whose commit or roll-back panics at this point.
+/// Returns whether it did.
+fn panics<D: Design>(
+    worker: &mut Worker<'_, D>,
+    words: [Ptr<u64>; 2],
+    at: Point,
+    in_commit: bool,
+) -> bool {
+    ARMED.set(Some(at));
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let done = worker.run(|tx| {
-            tx.allocate(8)?;
+            words.iter().try_for_each(|word| tx.set(*word, 2))?;
             if in_commit { Ok(()) } else { tx.abort("rolls back") }
         });
         drop(done.map(drop));
     }));
-    assert!(ended.is_err());
+    ARMED.set(None);
+    ended.is_err()
 }
 
-fn numbers_used(pool: &Pool<Panics>) -> usize {
-    // The first free number equals the count of retired ones.
-    pool.worker().unwrap().state().number
+/// Commits two words with the value 1, far apart.
+fn two_words<D: Design>(pool: &Pool<D>) -> [Ptr<u64>; 2] {
+    let done = pool.run(|tx| {
+        let first = tx.alloc(1_u64)?;
+        for _ in 0..8 {
+            tx.alloc([0_u64; 128])?;
+        }
+        Ok([first, tx.alloc(1_u64)?])
+    });
+    let done = done.unwrap();
+    if D::DURABLE {
+        done.ticket.wait().unwrap();
+    }
+    done.value
 }
 
-#[test]
-fn panicked_commit_disables_its_worker() {
-    for in_commit in [true, false] {
+/// Lets an end panic at each point. Calls `check` with the pool, whether the commit panicked, and
+/// the point.
+fn each_panic<D: Design>(
+    pool: impl Fn() -> Pool<D>,
+    points: &[Point],
+    mut check: impl FnMut(Pool<D>, [Ptr<u64>; 2]),
+) {
+    for (&at, in_commit) in points.iter().flat_map(|at| [(at, true), (at, false)]) {
         let pool = pool();
+        let words = two_words(&pool);
         let mut worker = pool.worker().unwrap();
-        panics(&mut worker, &pool, in_commit);
+        let number = worker.state().number;
+        assert!(panics(&mut worker, words, at, in_commit), "{at:?} {in_commit}");
         for _ in 0..2 {
             let refused = worker.run(|_| Ok(())).map(drop);
             assert!(matches!(refused, Err(Error::StepPanicked { .. })), "{refused:?}");
             assert!(worker.begin(false).is_err());
         }
         drop(worker);
-        assert_eq!(numbers_used(&pool), 1, "its number was given out again");
+        assert_ne!(pool.worker().unwrap().state().number, number, "given out again");
+        // The records of the words are taken for ever: without the poison this would never end.
+        // The pool is not closed before the check, since that could wait for ever, too.
+        let poisoned = pool.design().check();
+        if !matches!(&poisoned, Err(Error::Poisoned { cause }) if is_panic(cause)) {
+            pool.abandon();
+            panic!("{at:?} {in_commit}: {poisoned:?}");
+        }
+        let refused = pool.run(|tx| tx.set(words[0], 3));
+        assert!(matches!(refused, Err(Error::Poisoned { .. })));
+        check(pool, words);
+    }
+}
+
+fn is_panic(cause: &Error) -> bool {
+    matches!(cause, Error::StepPanicked { step: "commit" | "roll-back" })
+}
+
+const POINTS: [Point; 3] = [Point::Begun, Point::Assigned, Point::Recorded];
+
+#[test]
+fn panicked_end_of_volatile_transaction_ends_the_others() {
+    let pool =
+        || Pool::<Volatile<Panicking>>::create_as("", Options::new().bytes(1 << 20)).unwrap();
+    each_panic(pool, &POINTS, |_, _| ());
+}
+
+/// Every call fails, the pool is not closed cleanly, and recovery finds all or nothing of the
+/// transaction.
+fn panicked_end_is_a_crash<D: Design>(medium: Medium, group: u64, points: &[Point]) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).medium(medium).group(group);
+    let create = || {
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_file(dir.path().join("pool.log"));
+        Pool::<D>::create_as(&path, options.clone()).unwrap()
+    };
+    each_panic(create, points, |pool, words| {
+        let refused = pool.flush();
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+        let refused = pool.close();
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+        let pool = Pool::<D>::open_as(&path, options.clone()).unwrap();
+        let read = pool.run(|tx| Ok([tx.get(words[0])?, tx.get(words[1])?])).unwrap().value;
+        assert!(read == [1, 1] || read == [2, 2], "{read:?}");
+        pool.check_heap().unwrap();
+        pool.close().unwrap();
+    });
+}
+
+#[test]
+fn panicked_end_of_durable_transaction_is_a_crash() {
+    for medium in [Medium::File, Medium::PersistentCache] {
+        panicked_end_is_a_crash::<Decoupled<Panicking>>(medium, 0, &POINTS);
+        panicked_end_is_a_crash::<Undo>(medium, 0, &POINTS[1..]);
+        panicked_end_is_a_crash::<slots::Redo>(medium, 0, &POINTS[1..]);
+        panicked_end_is_a_crash::<Snapshot>(medium, 0, &POINTS);
+        panicked_end_is_a_crash::<Snapshot>(medium, 4, &POINTS[..1]);
     }
 }
 
 #[test]
-fn panicked_commit_retires_its_worker() {
-    for in_commit in [true, false] {
-        let pool = pool();
-        arm(&pool, in_commit);
-        let ended = catch_unwind(AssertUnwindSafe(|| {
-            let done = pool.run(|tx| {
-                tx.allocate(8)?;
-                if in_commit { Ok(()) } else { tx.abort("rolls back") }
-            });
-            drop(done.map(drop));
-        }));
-        assert!(ended.is_err());
-        // The next calls run on another worker.
-        for _ in 0..3 {
-            let _ = pool.run(|_| Ok(())).unwrap();
-        }
+fn call_after_a_panicked_commit_returns_the_poison() {
+    let pool = Pool::<Volatile<Panicking>>::create_as("", Options::new().bytes(1 << 20)).unwrap();
+    let words = two_words(&pool);
+    ARMED.set(Some(Point::Recorded));
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        drop(pool.run(|tx| tx.set(words[0], 2)).map(drop));
+    }));
+    assert!(ended.is_err());
+    // First, since the calls below would never end without it.
+    assert!(pool.design().check().is_err());
+    for _ in 0..3 {
+        let refused = pool.run(|tx| tx.get(words[0])).map(drop);
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
     }
 }
 
 #[test]
 fn worker_survives_a_panicking_body() {
-    let pool = pool();
+    let pool = Pool::<Volatile<Panicking>>::create_as("", Options::new().bytes(1 << 20)).unwrap();
     let mut worker = pool.worker().unwrap();
+    let mut attempts = 0;
     let ended = catch_unwind(AssertUnwindSafe(|| {
         let _ = worker.run(|tx| {
-            tx.allocate(8)?;
+            tx.alloc(8_u64)?;
+            attempts += 1;
+            if attempts < 5 {
+                return Err(Stop::Conflict);
+            }
             std::panic::resume_unwind(Box::new("the body's own")) as Result<(), Stop>
         });
     }));
     assert!(ended.is_err());
+    // Its conflicts are not the next transaction's.
+    assert!(worker.state().fortune.is_good());
     let _ = worker.run(|_| Ok(())).unwrap();
-    drop(worker);
-    assert_eq!(numbers_used(&pool), 0);
+    assert_eq!(worker.state().number, 0);
 }

@@ -2,8 +2,8 @@
 //! acknowledged before all earlier groups are complete.
 
 use super::persist::Progress;
-use super::persist::flights::Flights;
-use super::persist::queue::Flight;
+use super::persist::in_flight::InFlight;
+use super::persist::queue::LogGroup;
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock, thread};
 use models::outcomes::Outcomes;
@@ -14,7 +14,7 @@ const GROUPS: usize = 3;
 struct Shared {
     /// The number of groups that have their places.
     placed: Mutex<u64>,
-    flights: Flights,
+    in_flight: InFlight,
     progress: Progress,
     /// Whether each group is in the log. Accesses are relaxed, so only the steps can order them.
     log: [AtomicU64; GROUPS],
@@ -23,18 +23,18 @@ struct Shared {
 impl Shared {
     /// Persists one group, from its place to its acknowledgement.
     fn persist(&self) {
-        let number = {
+        let (number, last) = {
             let mut placed = lock(&self.placed);
             *placed += 1;
             let last = *placed;
-            self.flights.begin(Flight { first: last, last, words: 8, end: 64 * last }, None);
-            last
+            let group = LogGroup { first: last, last, words: 8, end: 64 * last };
+            (self.in_flight.place(group, None), last)
         };
-        self.log[number as usize - 1].store(1, Ordering::Relaxed);
+        self.log[last as usize - 1].store(1, Ordering::Relaxed);
         let memory = (Buffer::new(0), None);
-        self.flights.land(64 * number, memory, |_, flight| {
-            assert!(self.progress.durable() < flight.last, "the durable ID went back");
-            self.progress.advance(flight.last);
+        self.in_flight.complete(number, memory, |_, group| {
+            assert!(self.progress.durable() < group.last, "the durable ID went back");
+            self.progress.advance(group.last);
         });
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn groups_are_acknowledged_in_order() {
     explore(Some(3), move || {
         let shared = Arc::new(Shared {
             placed: Mutex::new(0),
-            flights: Flights::default(),
+            in_flight: InFlight::default(),
             progress: Progress::new(0),
             log: std::array::from_fn(|_| AtomicU64::new(0)),
         });
@@ -61,7 +61,7 @@ pub(crate) fn groups_are_acknowledged_in_order() {
         seen.saw(durable);
         other.join().expect("it ends");
         assert_eq!(shared.progress.durable(), GROUPS as u64, "all are acknowledged in the end");
-        assert!(shared.flights.is_empty());
+        assert!(shared.in_flight.is_empty());
     });
     met.are(0..=GROUPS as u64);
 }

@@ -71,6 +71,8 @@ use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::versions::{Attempt, Home, Versions};
+#[cfg(test)]
+use crate::worker::panics;
 use crate::{Error, Options};
 
 /// Minimum words of a worker's copies: enough to free or prepare a run of blocks in one
@@ -167,6 +169,21 @@ impl Snapshot {
     fn stop_timer(&mut self) {
         if let (Some(timer), Some(groups)) = (self.timer.take(), &self.core.groups) {
             timer.stop(groups);
+        }
+    }
+
+    /// Leaves a commit that failed or panicked while it was made durable, so that its fate after a
+    /// crash is unknown. Its objects stay locked; the pool is poisoned. After a simulated power
+    /// failure a test observes the heap as other transactions would have seen it, so the copies are
+    /// shown then.
+    #[cold]
+    fn leave_undecided(&self, local: &mut Local) {
+        let core = &*self.core;
+        if core.store.is_detached()
+            && let Some(log) = &local.log
+        {
+            core.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
+            core.versions.force(local.attempt.owned(), &log.batch);
         }
     }
 }
@@ -382,6 +399,8 @@ impl Design for Snapshot {
 
     #[inline]
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
+        #[cfg(test)]
+        panics::point(panics::Point::Begun);
         let core = &*self.core;
         if local.attempt.is_read_only() {
             core.versions.leave(&core.store, &mut local.attempt);
@@ -405,11 +424,15 @@ impl Design for Snapshot {
         *committing = true;
         let guard = core.workers.poison.on_panic("commit");
         core.versions.commits(attempt);
+        #[cfg(test)]
+        panics::point(panics::Point::Assigned);
         if logs && let Err(error) = log.persist(core, attempt.start()) {
             core.workers.poison.put(error);
             guard.disarm();
             return Err(Stop::Conflict); // the next attempt fails to begin, with the error
         }
+        #[cfg(test)]
+        panics::point(panics::Point::Recorded);
         let end = core.versions.show(&core.store, attempt.owned());
         let ends = (end, attempt.looks());
         let finished = core.finish(log.slot, attempt.owned(), ends, &mut log.batch);
@@ -420,25 +443,28 @@ impl Design for Snapshot {
     }
 
     fn roll_back(&self, local: &mut Local) -> TxId {
+        #[cfg(test)]
+        [panics::Point::Begun, panics::Point::Assigned].into_iter().for_each(panics::point);
         let core = &*self.core;
         if let Some(groups) = &core.groups {
             return core.leave_group(groups, local);
         }
-        let Local { attempt, log, committing, .. } = local;
-        if *committing {
-            // Unwound while it was made durable, so its fate after a crash is unknown. Its objects
-            // stay locked, and the pool is poisoned. After a simulated power failure a test
-            // observes the heap as other transactions would have seen it, so the copies are shown
-            // here.
-            if core.store.is_detached()
-                && let Some(log) = log
-            {
-                core.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
-                core.versions.force(attempt.owned(), &log.batch);
-            }
+        if local.committing {
+            self.leave_undecided(local);
             return self.committed_id();
         }
-        TxId(core.versions.roll_back(&core.store, attempt))
+        let seen = TxId(core.versions.roll_back(&core.store, &mut local.attempt));
+        #[cfg(test)]
+        panics::point(panics::Point::Recorded);
+        seen
+    }
+
+    fn end_panicked(&self, local: &mut Local, step: &'static str) {
+        self.core.workers.poison.put(Error::StepPanicked { step });
+        drop(self.core.notify_on_drop());
+        if local.committing {
+            self.leave_undecided(local);
+        }
     }
 
     fn committed_id(&self) -> TxId {
