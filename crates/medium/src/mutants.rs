@@ -10,8 +10,8 @@
 
 use std::sync::atomic::Ordering;
 
-/// The one list. A bug that loses data in a crash has a variant, a number, a name, and the guarantee
-/// that it breaks. A bug between threads has no sentence: its name says enough.
+/// The one list. A bug that loses data in a crash has a variant, a number, a name, and the
+/// guarantee that it breaks. A bug between threads has no sentence: its name says enough.
 macro_rules! mutants {
     ($($variant:ident $number:literal $name:literal $what:literal,)*
      ; $($between:ident $between_number:literal $between_name:literal,)*) => {
@@ -260,7 +260,7 @@ mutants! {
     ReservationIgnored 220 "reservation-ignored",
     StarvingReservesNothing 221 "starving-reserves-nothing",
     LossesInPartsForgotten 222 "losses-in-parts-forgotten",
-    StarvingInPartsClosesNoGate 223 "starving-in-parts-closes-no-gate",
+    StarvingInPartsNeverAlone 223 "starving-in-parts-never-alone",
     NoFenceInEventWait 224 "no-fence-in-event-wait",
     NoFenceInEventNotify 225 "no-fence-in-event-notify",
     EventNotifiesWithoutLock 226 "event-notifies-without-lock",

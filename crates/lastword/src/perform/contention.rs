@@ -449,7 +449,7 @@ impl Turn<'_> {
             Obstacle::Untracked => self.losses += 1,
             Obstacle::Unknown | Obstacle::Room | Obstacle::Reserved { .. } => {}
         }
-        let closes = self.losses > RESERVATIONS && !planted(Mutant::StarvingInPartsClosesNoGate);
+        let closes = self.losses > RESERVATIONS && !planted(Mutant::StarvingInPartsNeverAlone);
         if met == Obstacle::Unknown || closes {
             let turns = gate.turns.load(Ordering::Relaxed);
             gate.turns.store(turns | CLOSED, Ordering::Relaxed);

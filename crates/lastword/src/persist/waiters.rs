@@ -420,13 +420,14 @@ pub(crate) fn take_turn<T, E>(
         return Ok(Step::Busy);
     };
     let step = step(&mut state, &in_turn);
-    let state = planted(Mutant::StepNotifiesBeforeUnlock).then_some(state);
+    // Unlocks here.
+    let held = planted(Mutant::StepNotifiesBeforeUnlock).then_some(state);
     in_turn.disarm();
     // After the unlock, and whatever the result: see the module.
     if notifies(turn, &step) {
         progress.turn_is_over();
     }
-    drop(state);
+    drop(held);
     step
 }
 

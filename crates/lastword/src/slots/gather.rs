@@ -233,9 +233,10 @@ impl Lead<'_> {
                 true => None,
                 false => queue.waiting.pop_front(),
             };
-            queue.leading -= usize::from(next.is_none());
-            if next.is_some() && planted(Mutant::LeadHandedOnAndEnded) {
+            if planted(Mutant::LeadHandedOnAndEnded) {
                 queue.leading = queue.leading.saturating_sub(1);
+            } else {
+                queue.leading -= usize::from(next.is_none());
             }
             next
         };

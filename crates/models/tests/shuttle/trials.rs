@@ -11,7 +11,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     starving::starving_transaction_commits_before_pool_waits, "starves":
         ReservationIgnored, StarvingReservesNothing;
     starving::starving_transaction_in_parts_closes_gate, "starves":
-        LossesInPartsForgotten, StarvingInPartsClosesNoGate;
+        LossesInPartsForgotten, StarvingInPartsNeverAlone;
     closing::ended_reservations_leave_lock_open, "ended reservations close the lock":
         EndedReservationsCloseLock;
     closing::ended_reservations_leave_lock_open, "outcomes reached and expected":
