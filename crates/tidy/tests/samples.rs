@@ -62,6 +62,19 @@ fn page_outside_the_book_is_found() {
     assert_eq!(of("- [A](a.md)"), 1);
 }
 
+/// A page that is there but no longer generated is dropped, so that no stale copy hides a missing
+/// source.
+#[test]
+fn generated_page_follows_from_its_source() {
+    let files = ["crates/papers/targets/a.toml", "docs/papers/old.md", "docs/x.md"];
+    let files = pages::with_generated(files.map(str::to_owned).to_vec());
+    assert_eq!(files, ["crates/papers/targets/a.toml", "docs/papers/a.md", "docs/x.md"]);
+    let of = |text: &str| pages::check("docs/x.md", text, &files, &[]).len();
+    assert_eq!((of("[a](papers/a.md)"), of("[old](papers/old.md)")), (0, 1));
+    let missing = |summary: &str| pages::missing_chapters(summary, &files).len();
+    assert_eq!((missing("[x](x.md) [a](papers/a.md)"), missing("[x](x.md)")), (0, 1));
+}
+
 #[test]
 fn long_file_is_found() {
     assert_eq!(lines(rules::file_length, &"\n".repeat(FILE_LINES_MAX)), []);
