@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod comparison;
 mod cuts;
 mod dudetm;
 mod error;
@@ -36,7 +37,6 @@ mod lad;
 pub mod machine;
 mod output;
 mod page;
-mod peers;
 mod pisces;
 pub mod points;
 pub mod program;

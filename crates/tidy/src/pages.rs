@@ -22,7 +22,7 @@ const ENDINGS: [&str; 8] = [".rs", ".md", ".toml", ".h", ".hpp", ".cpp", ".py", 
 const TEST_WORDS: usize = 5;
 
 /// Folders to skip: build output, and workspaces with their own pages.
-const SKIPPED: [&str; 3] = ["target", "peers", "node_modules"];
+const SKIPPED: [&str; 3] = ["target", "comparison", "node_modules"];
 
 /// The folder of generated pages, and the folder of their sources: `NAME.toml` makes `NAME.md`.
 const GENERATED: (&str, &str) = ("docs/papers/", "crates/papers/targets/");
