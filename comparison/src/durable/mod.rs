@@ -1,9 +1,8 @@
 //! `comparison durable`: the cost of durability on fast memory, beside libpmemobj.
 //!
 //! One thread, because libpmemobj has no isolation. Structures and work are those of
-//! `comparison stm`,
-//! in memory on tmpfs with no delay. Every system really writes lines back and fences, at DRAM's
-//! latency. libpmemobj's transactions add old values to its undo log before they write
+//! `comparison stm`, in memory on tmpfs with no delay. Every system really writes lines back and
+//! fences, at DRAM's latency. libpmemobj's transactions add old values to its undo log before they write
 //! (`c/pmem.c`). It is configured to treat the mapping as persistent memory, so that it writes back
 //! lines instead of calling `msync`.
 //!

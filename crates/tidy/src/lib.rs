@@ -7,6 +7,7 @@
 //!   language  the words and openings that GLOSSARY.md replaces     sources, pages, scripts
 //!   format    docs/reference/format.md against the sources it comes from
 //!   pages     files, links and tests that a page names             every .md file
+//!   path      files and functions of a write, and their calls      docs/internals/write-path.md
 //!   subjects  `area: Imperative summary`                           commits since the rule
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod circles;
 pub mod format;
 pub mod language;
 pub mod pages;
+pub mod path;
 pub mod rules;
 pub mod source;
 pub mod subjects;

@@ -6,7 +6,9 @@ use std::process::Command;
 
 use tidy::language::{self, Language};
 use tidy::source::Source;
-use tidy::{Finding, arrows, circles, crates, format, pages, repository, rules, sources, subjects};
+use tidy::{
+    Finding, arrows, circles, crates, format, pages, path, repository, rules, sources, subjects,
+};
 
 fn report(found: &[Finding]) {
     let lines: Vec<String> = found.iter().map(Finding::to_string).collect();
@@ -54,6 +56,12 @@ fn every_page_is_a_chapter_of_the_book() {
     let files = pages::files(&root).expect("the repository can be read");
     assert!(files.iter().filter(|file| file.starts_with("docs/")).count() > 20, "it was looked at");
     report(&pages::missing_chapters(&read(root.join(pages::SUMMARY)), &files));
+}
+
+#[test]
+fn write_path_page_follows_the_sources() {
+    let page = read(repository().join(path::PAGE));
+    report(&path::check(&page, &all_sources(), path::FILES_MAX));
 }
 
 /// With `UPDATE` the baseline takes lower counts. Its sum never grows.
