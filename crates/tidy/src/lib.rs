@@ -3,6 +3,7 @@
 //! ```text
 //!   arrows    which crate may depend on which                      every Cargo.toml under crates/
 //!   circles   modules that import each other                       every .rs file under src/
+//!   doubles   imports of test doubles in product code              every .rs file under src/
 //!   rules     file length, columns, unfinished work, module docs   every .rs file under crates/
 //!   language  the words and openings that GLOSSARY.md replaces     sources, pages, scripts
 //!   format    docs/reference/format.md against the sources it comes from
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub mod arrows;
 pub mod circles;
+pub mod doubles;
 pub mod format;
 pub mod language;
 pub mod pages;

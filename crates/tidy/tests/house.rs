@@ -7,7 +7,8 @@ use std::process::Command;
 use tidy::language::{self, Language};
 use tidy::source::Source;
 use tidy::{
-    Finding, arrows, circles, crates, format, pages, path, repository, rules, sources, subjects,
+    Finding, arrows, circles, crates, doubles, format, pages, path, repository, rules, sources,
+    subjects,
 };
 
 fn report(found: &[Finding]) {
@@ -130,6 +131,14 @@ fn import_circles_stay_small() {
     let names = crates(&repository()).expect("the repository can be read");
     let check = |name: &String| circles::check(name, &sources);
     report(&names.iter().flat_map(check).collect::<Vec<_>>());
+}
+
+#[test]
+fn product_crates_import_no_test_double() {
+    let all = all_sources();
+    let sources: Vec<Source> = all.iter().map(|(path, text)| Source::new(path, text)).collect();
+    let check = |name: &&str| doubles::check(name, &sources);
+    report(&doubles::PRODUCT.iter().flat_map(check).collect::<Vec<_>>());
 }
 
 #[test]

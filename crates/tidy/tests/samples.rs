@@ -2,7 +2,7 @@
 
 use tidy::rules::{self, COLUMNS_MAX, FILE_LINES_MAX, MARKS};
 use tidy::source::{Function, Source};
-use tidy::{Finding, arrows, circles, format, pages, path};
+use tidy::{Finding, arrows, circles, doubles, format, pages, path};
 
 fn source(text: &str) -> Source {
     Source::new("crates/words/src/sample.rs", text)
@@ -105,6 +105,27 @@ fn untrue_row_of_the_write_path_is_found() {
     let page = format!("{}\n{}\n{thread}\n", rows[0], rows[1]);
     let long = path::check(&page, &sources, 2);
     assert!(long.iter().any(|finding| finding.what.contains("3 files")), "{long:?}");
+}
+
+#[test]
+fn import_of_a_test_double_is_found() {
+    let of = |name: &str, files: &[(&str, &str)]| {
+        let source =
+            |(file, text): &(&str, &str)| Source::new(&format!("crates/{name}/src/{file}"), text);
+        let sources: Vec<Source> = files.iter().map(source).collect();
+        (doubles::imports(name, &sources).len(), doubles::check(name, &sources).len())
+    };
+    let double = ("recording/mod.rs", "mod disk;\nuse self::disk::Disk;\n");
+    let disk = ("recording/disk.rs", "use crate::real::Real;\n");
+    let real = |text: &'static str| ("real.rs", text);
+    assert_eq!(of("medium", &[double, disk, real("use crate::file::File;\n")]).0, 0);
+    assert_eq!(of("medium", &[double, disk, real("use crate::recording::disk::Disk;\n")]).0, 1);
+    let test = "#[cfg(test)]\nmod tests {\n    use crate::recording::disk::Disk;\n}\n";
+    assert_eq!(of("medium", &[double, disk, real(test)]).0, 0);
+    // Of another crate; a path that only begins alike is another item.
+    assert_eq!(of("log", &[("lib.rs", "use medium::recording::Disk;\n")]), (1, 1));
+    assert_eq!(of("log", &[("lib.rs", "use medium::{Buffer, recording::Disk};\n")]), (1, 1));
+    assert_eq!(of("log", &[("lib.rs", "use medium::system::Kernel;\n")]), (0, 0));
 }
 
 #[test]
