@@ -142,9 +142,9 @@ pub(crate) struct Reproduce {
     /// stored there, and the same command resumes an interrupted run
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Output of `peers durable --format json`, for the rows that need libpmemobj
-    #[arg(long, value_name = "FILE")]
-    pub(crate) peers: Option<PathBuf>,
+    /// Output of `comparison durable --format json`, for the rows that need libpmemobj
+    #[arg(long, value_name = "FILE", alias = "peers")]
+    pub(crate) comparison: Option<PathBuf>,
     /// Seed of the first round's clients
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,

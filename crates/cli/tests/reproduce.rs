@@ -50,6 +50,6 @@ fn unknown_experiment_is_refused() {
     room.refuse("it has P1, P2, P3, P4", &["reproduce", "pisces", "D1"]);
     room.refuse("dudetm, pisces", &["reproduce", "another"]);
     std::fs::write(room.path("a.json"), "hello").unwrap();
-    room.refuse("peers durable", &["reproduce", "dudetm", "D9", "--peers", "a.json"]);
+    room.refuse("comparison durable", &["reproduce", "dudetm", "D9", "--comparison", "a.json"]);
     room.refuse("a.json", &["reproduce", "dudetm", "D9", "--out", "a.json"]);
 }

@@ -1,7 +1,7 @@
 //! How much a reproduction measures.
 
+use crate::comparison::Comparison;
 use crate::machine::Machine;
-use crate::peers::Peers;
 
 /// Size of a reproduction.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Budget {
     /// Seed of the first round's clients.
     pub(crate) seed: u64,
     /// Measurements of foreign systems, where given.
-    pub(crate) peers: Option<Peers>,
+    pub(crate) comparison: Option<Comparison>,
 }
 
 impl Budget {

@@ -27,9 +27,9 @@ pub enum Error {
         known: String,
     },
 
-    /// The file is not a report of `peers durable`.
-    #[error("{path}: {problem}; give what `peers durable --format json` has printed")]
-    NotPeers {
+    /// The file is not a report of `comparison durable`.
+    #[error("{path}: {problem}; give the output of `comparison durable --format json`")]
+    NotComparison {
         /// The file.
         path: PathBuf,
         /// The parser's message.

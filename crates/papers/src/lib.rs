@@ -18,6 +18,8 @@
 //!   output/                       terminal table, CSV, SVG charts, HTML page
 //! ```
 //!
+//! The book has a page of each paper, [`page()`], written from its targets alone.
+//!
 //! Invariants:
 //! - Several experiments share a trial that has the same command: it runs once a round.
 //! - A ratio is taken between trials of one round, which run within a minute of each other.
@@ -27,13 +29,14 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod comparison;
 mod cuts;
 mod dudetm;
 mod error;
 mod lad;
 pub mod machine;
 mod output;
-mod peers;
+mod page;
 mod pisces;
 pub mod points;
 pub mod program;
@@ -56,6 +59,7 @@ mod trial;
 mod trials;
 
 pub use error::Error;
+pub use page::page;
 pub use registry::{NAMES, Plan, plan};
 pub use reproduce::{Reproduction, Request, list, list_table, reproduce};
 pub use results::{Axis, Experiment, Figure, Listed, Point, Results, Row, Series};

@@ -34,7 +34,7 @@ pub struct Plan {
 
 /// Returns the plan of a paper, so that the program can test that it supports every command.
 pub fn plan(paper: &str, quick: bool) -> Plan {
-    let budget = Budget { quick, rounds: 3, seed: 1, peers: None };
+    let budget = Budget { quick, rounds: 3, seed: 1, comparison: None };
     let recipes = recipes(paper).iter();
     let specs = recipes.clone().flat_map(|recipe| recipe.plan_trials(&budget));
     let commands = specs.flat_map(|spec| [Some(spec.command), spec.pool]).flatten().collect();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use sim::sweep::Asked;
 
 use crate::budget::Budget;
+use crate::comparison::Comparison;
 use crate::error::Error;
 use crate::machine::{self, Machine};
 use crate::output;
-use crate::peers::Peers;
 use crate::recipe::{Made, Measure, Recipe};
 use crate::registry::recipes;
 use crate::results::{Experiment, Listed, Results, Row};
@@ -32,8 +32,8 @@ pub struct Request {
     /// Directory of results, created if missing. Trials and simulations are kept there as they
     /// complete, so that a later request resumes an interrupted one.
     pub out: Option<PathBuf>,
-    /// JSON report of `peers durable`, for the rows that need libpmemobj.
-    pub peers: Option<PathBuf>,
+    /// JSON report of `comparison durable`, for the rows that need libpmemobj.
+    pub comparison: Option<PathBuf>,
     /// Seed of the first round's clients.
     pub seed: u64,
 }
@@ -59,7 +59,7 @@ pub struct Reproduction {
 pub fn reproduce<R: Runner>(request: &Request, runner: &mut R) -> Result<Reproduction, R::Error> {
     let paper = Paper::by_name(&request.paper)?;
     let recipes = chosen(&paper, &request.ids)?;
-    let peers = request.peers.as_deref().map(Peers::read).transpose()?;
+    let comparison = request.comparison.as_deref().map(Comparison::read).transpose()?;
     let (quick, seed) = (request.quick, request.seed);
     let is_simulated = recipes.iter().all(|recipe| recipe.is_simulated());
     let rounds = match (is_simulated, quick) {
@@ -67,7 +67,7 @@ pub fn reproduce<R: Runner>(request: &Request, runner: &mut R) -> Result<Reprodu
         (false, true) => 3,
         (false, false) => 5,
     };
-    let budget = Budget { quick, rounds, seed, peers };
+    let budget = Budget { quick, rounds, seed, comparison };
     let out = request.out.as_deref();
     if let Some(directory) = out {
         fs::create_dir_all(directory).map_err(Error::file("making", directory))?;

@@ -52,7 +52,7 @@ pub(crate) fn silent(_length: u64) -> Box<dyn Progress> {
 
 /// Returns the budget of a test.
 pub(super) fn budget(quick: bool) -> Budget {
-    Budget { quick, rounds: 3, seed: 1, peers: None }
+    Budget { quick, rounds: 3, seed: 1, comparison: None }
 }
 
 /// Returns the results of a paper for made-up trials.

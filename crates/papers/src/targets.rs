@@ -1,8 +1,9 @@
 //! Targets: a paper's experiments as data, with its published values and the range that each row
 //! must meet here.
 //!
-//! A file in `targets/` holds them. A test writes docs/papers from the same file. A target holds if
-//! the median is within its range, and nothing else decides it.
+//! A file in `targets/` holds them, and the book's page of the paper is written from the same file
+//! ([`page`](crate::page)). A target holds if the median is within its range, and nothing else
+//! decides it.
 
 use std::collections::BTreeMap;
 
@@ -185,42 +186,6 @@ mod tests {
             }
         }
         assert!(Paper::by_name("another").is_err());
-    }
-
-    /// Returns the page of a paper, with a table for each experiment.
-    fn page(paper: &Paper) -> String {
-        let mut page = format!(
-            "# {}\n\n{}. Measured on {}.\n\nWritten from `crates/papers/targets/{}.toml` by a test \
-             (`UPDATE=1 cargo test -p lastword-papers`).\n`lastword reproduce {}` runs the \
-             experiments and compares the results with these targets.\n",
-            paper.paper, paper.title, paper.setup, paper.paper, paper.paper
-        );
-        for experiment in &paper.experiment {
-            let Experiment { id, title, source, found, here, .. } = experiment;
-            page += &format!("\n## {id}: {title}\n\n{source}. {found}\n\n{here}\n");
-            page += "\n| what | unit | paper | target |\n|---|---|---|---|\n";
-            for TargetRow { what, unit, paper, target, .. } in experiment.rows() {
-                let dash = || "-".to_owned();
-                let (paper, target) =
-                    (paper.unwrap_or_else(dash), target.text().unwrap_or_else(dash));
-                page += &format!("| {what} | {unit} | {paper} | {target} |\n");
-            }
-        }
-        page
-    }
-
-    #[test]
-    fn docs_show_the_targets() {
-        for name in crate::registry::NAMES {
-            let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers");
-            let path = docs.join(format!("{name}.md"));
-            let expected = page(&Paper::by_name(name).unwrap());
-            if std::env::var_os("UPDATE").is_some() {
-                std::fs::write(&path, &expected).unwrap();
-            }
-            let found = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(found == expected, "{} differs from the targets: set UPDATE=1", path.display());
-        }
     }
 
     #[test]

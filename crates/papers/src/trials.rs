@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn budget() -> Budget {
-        Budget { quick: true, rounds: 2, seed: 1, peers: None }
+        Budget { quick: true, rounds: 2, seed: 1, comparison: None }
     }
 
     fn with_store<R>(out: &Path, run: impl FnOnce(&mut Store) -> R) -> R {

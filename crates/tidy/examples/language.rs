@@ -1,7 +1,7 @@
 //! Lists what the language rule finds, and the rates of each crate's comments and of the pages.
 //!
 //! `cargo run -p lastword-tidy --example language [PATH-PREFIX]`: with a prefix it also prints each
-//! finding below that path.
+//! finding and the rates of each page below that path.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,17 @@ fn main() -> std::io::Result<()> {
     let prefix = std::env::args().nth(1);
     let rule = Language::default();
     let mut rooms: BTreeMap<String, (usize, Rates)> = BTreeMap::new();
-    for path in pages::files(&root)? {
+    for path in pages::files(&root)?.into_iter().filter(|path| !pages::is_generated(path)) {
         let Ok(text) = std::fs::read_to_string(root.join(&path)) else { continue };
         let found = rule.check(&path, &text);
         if prefix.as_ref().is_some_and(|prefix| path.starts_with(prefix.as_str())) {
             found.iter().for_each(|finding| println!("{finding}"));
+            if path.ends_with(".md") {
+                let mut rates = Rates::default();
+                rates.add(&path, &text);
+                let (median, colons) = (rates.median(), rates.colons_in_100());
+                println!("{path}: {median}; {colons:.0} % of {}", rates.sentences.len());
+            }
         }
         let room: Vec<&str> = path.split('/').take(2).collect();
         for name in [room.join("/"), "all".to_owned()] {

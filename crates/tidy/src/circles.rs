@@ -76,6 +76,28 @@ pub fn graph(name: &str, sources: &[Source]) -> Graph {
     graph
 }
 
+/// Returns the paths in a crate's code that begin with another name than `crate`, `self` or
+/// `super`: each module and the words of one path. Code for tests is left out, as in [`graph`].
+pub(crate) fn foreign_paths(name: &str, sources: &[Source]) -> Vec<(Path, Path)> {
+    let folder = format!("crates/{name}/src/");
+    let modules = graph(name, sources);
+    let own =
+        sources.iter().filter_map(|source| Some((source.path.strip_prefix(&folder)?, source)));
+    let mut found = Vec::new();
+    for (from, source) in own.map(|(file, source)| (module(file), source)) {
+        // A module for tests alone is not in the graph.
+        if modules.contains_key(&from) {
+            let all = paths(&without_tests(source).0).into_iter();
+            let foreign = all.filter(|path| {
+                path.first()
+                    .is_some_and(|first| !["crate", "self", "super"].contains(&first.as_str()))
+            });
+            found.extend(foreign.map(|path| (from.clone(), path)));
+        }
+    }
+    found
+}
+
 /// Returns the largest set of modules that all reach each other, in order of their names.
 pub fn largest(graph: &Graph) -> Vec<Path> {
     let reached: BTreeMap<&Path, BTreeSet<&Path>> =

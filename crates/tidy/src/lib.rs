@@ -3,10 +3,12 @@
 //! ```text
 //!   arrows    which crate may depend on which                      every Cargo.toml under crates/
 //!   circles   modules that import each other                       every .rs file under src/
+//!   doubles   imports of test doubles in product code              every .rs file under src/
 //!   rules     file length, columns, unfinished work, module docs   every .rs file under crates/
 //!   language  the words and openings that GLOSSARY.md replaces     sources, pages, scripts
 //!   format    docs/reference/format.md against the sources it comes from
 //!   pages     files, links and tests that a page names             every .md file
+//!   path      files and functions of a write, and their calls      docs/internals/write-path.md
 //!   subjects  `area: Imperative summary`                           commits since the rule
 //! ```
 //!
@@ -19,9 +21,11 @@ use std::path::{Path, PathBuf};
 
 pub mod arrows;
 pub mod circles;
+pub mod doubles;
 pub mod format;
 pub mod language;
 pub mod pages;
+pub mod path;
 pub mod rules;
 pub mod source;
 pub mod subjects;

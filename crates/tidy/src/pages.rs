@@ -7,7 +7,8 @@
 //!   `a_name_of_five_words_or_more`  a test: some function's name begins so
 //! ```
 //! Every page under docs/ is a chapter of the book: docs/SUMMARY.md links it. CHANGELOG.md is not
-//! checked, because it names removed files.
+//! checked, because it names removed files. Pages that [`GENERATED`] has are written when the book
+//! is built: they count as files whether they are written or not, and their text is not checked.
 
 use std::io;
 use std::path::Path;
@@ -21,14 +22,37 @@ const ENDINGS: [&str; 8] = [".rs", ".md", ".toml", ".h", ".hpp", ".cpp", ".py", 
 const TEST_WORDS: usize = 5;
 
 /// Folders to skip: build output, and workspaces with their own pages.
-const SKIPPED: [&str; 3] = ["target", "peers", "node_modules"];
+const SKIPPED: [&str; 3] = ["target", "comparison", "node_modules"];
+
+/// The folder of generated pages, and the folder of their sources: `NAME.toml` makes `NAME.md`.
+const GENERATED: (&str, &str) = ("docs/papers/", "crates/papers/targets/");
+
+/// Returns whether a file is generated when the book is built.
+pub fn is_generated(path: &str) -> bool {
+    path.starts_with(GENERATED.0)
+}
+
+/// Returns these files with the generated pages that follow from them, in order. Generated files
+/// among them are dropped first: they may be missing, or left over from an earlier state.
+pub fn with_generated(mut files: Vec<String>) -> Vec<String> {
+    files.retain(|file| !is_generated(file));
+    let page = |file: &String| {
+        let name = file.strip_prefix(GENERATED.1)?.strip_suffix(".toml")?;
+        Some(format!("{}{name}.md", GENERATED.0))
+    };
+    let pages: Vec<String> = files.iter().filter_map(page).collect();
+    files.extend(pages);
+    files.sort();
+    files
+}
 
 /// Returns the repository's pages: the path of each from `root`, and its text.
 ///
 /// # Errors
 /// When a file cannot be read.
 pub fn pages(root: &Path) -> io::Result<Vec<(String, String)>> {
-    let is_page = |path: &String| path.ends_with(".md") && path != "CHANGELOG.md";
+    let is_page =
+        |path: &String| path.ends_with(".md") && path != "CHANGELOG.md" && !is_generated(path);
     let read = |path: String| Ok((path.clone(), std::fs::read_to_string(root.join(path))?));
     files(root)?.into_iter().filter(is_page).map(read).collect()
 }
@@ -72,7 +96,7 @@ pub fn check_anchors(page: &str, text: &str, pages: &[(String, String)]) -> Vec<
     found
 }
 
-/// Every file of the repository, by its path from `root`, in order.
+/// Every file of the repository and every generated page, by its path from `root`, in order.
 ///
 /// # Errors
 /// When a folder cannot be read.
@@ -91,8 +115,7 @@ pub fn files(root: &Path) -> io::Result<Vec<String>> {
             }
         }
     }
-    found.sort();
-    Ok(found)
+    Ok(with_generated(found))
 }
 
 /// Returns the names in a page that do not exist. `files` are the repository's, `names` the words

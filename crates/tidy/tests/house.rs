@@ -6,7 +6,10 @@ use std::process::Command;
 
 use tidy::language::{self, Language};
 use tidy::source::Source;
-use tidy::{Finding, arrows, circles, crates, format, pages, repository, rules, sources, subjects};
+use tidy::{
+    Finding, arrows, circles, crates, doubles, format, pages, path, repository, rules, sources,
+    subjects,
+};
 
 fn report(found: &[Finding]) {
     let lines: Vec<String> = found.iter().map(Finding::to_string).collect();
@@ -56,13 +59,20 @@ fn every_page_is_a_chapter_of_the_book() {
     report(&pages::missing_chapters(&read(root.join(pages::SUMMARY)), &files));
 }
 
+#[test]
+fn write_path_page_follows_the_sources() {
+    let page = read(repository().join(path::PAGE));
+    report(&path::check(&page, &all_sources(), path::FILES_MAX));
+}
+
 /// With `UPDATE` the baseline takes lower counts. Its sum never grows.
 #[test]
 fn language_keeps_to_the_glossary() {
     let root = repository();
     let rule = Language::default();
     let mut found = Vec::new();
-    for path in pages::files(&root).expect("the repository can be read") {
+    let files = pages::files(&root).expect("the repository can be read");
+    for path in files.into_iter().filter(|path| !pages::is_generated(path)) {
         if let Ok(text) = std::fs::read_to_string(root.join(&path)) {
             found.extend(rule.check(&path, &text));
         }
@@ -121,6 +131,14 @@ fn import_circles_stay_small() {
     let names = crates(&repository()).expect("the repository can be read");
     let check = |name: &String| circles::check(name, &sources);
     report(&names.iter().flat_map(check).collect::<Vec<_>>());
+}
+
+#[test]
+fn product_crates_import_no_test_double() {
+    let all = all_sources();
+    let sources: Vec<Source> = all.iter().map(|(path, text)| Source::new(path, text)).collect();
+    let check = |name: &&str| doubles::check(name, &sources);
+    report(&doubles::PRODUCT.iter().flat_map(check).collect::<Vec<_>>());
 }
 
 #[test]

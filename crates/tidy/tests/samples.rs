@@ -2,7 +2,7 @@
 
 use tidy::rules::{self, COLUMNS_MAX, FILE_LINES_MAX, MARKS};
 use tidy::source::{Function, Source};
-use tidy::{Finding, arrows, circles, format, pages};
+use tidy::{Finding, arrows, circles, doubles, format, pages, path};
 
 fn source(text: &str) -> Source {
     Source::new("crates/words/src/sample.rs", text)
@@ -60,6 +60,72 @@ fn page_outside_the_book_is_found() {
     let of = |summary: &str| pages::missing_chapters(summary, &files).len();
     assert_eq!(of("- [A](a.md)\n  - [B](./sub/b.md)"), 0);
     assert_eq!(of("- [A](a.md)"), 1);
+}
+
+/// A page that is there but no longer generated is dropped, so that no stale copy hides a missing
+/// source.
+#[test]
+fn generated_page_follows_from_its_source() {
+    let files = ["crates/papers/targets/a.toml", "docs/papers/old.md", "docs/x.md"];
+    let files = pages::with_generated(files.map(str::to_owned).to_vec());
+    assert_eq!(files, ["crates/papers/targets/a.toml", "docs/papers/a.md", "docs/x.md"]);
+    let of = |text: &str| pages::check("docs/x.md", text, &files, &[]).len();
+    assert_eq!((of("[a](papers/a.md)"), of("[old](papers/old.md)")), (0, 1));
+    let missing = |summary: &str| pages::missing_chapters(summary, &files).len();
+    assert_eq!((missing("[x](x.md) [a](papers/a.md)"), missing("[x](x.md)")), (0, 1));
+}
+
+#[test]
+fn untrue_row_of_the_write_path_is_found() {
+    let sources = [
+        ("a.rs", "fn set() {\n    self.put(1);\n}\nfn lone() {\n    lone();\n}\n"),
+        ("b.rs", "fn put(x: u64) {\n    store(x)\n}\nfn wake() {\n    x.map(Self::take);\n}\n"),
+        ("c.rs", "fn take() {\n    // put(\n    retake();\n}\n"),
+    ];
+    let sources = sources.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let of = |rows: &[&str]| -> Vec<String> {
+        let page = format!("# P\n\n| # | file |\n|---|---|\n{}\n", rows.join("\n"));
+        path::check(&page, &sources, 3).into_iter().map(|finding| finding.what).collect()
+    };
+    let rows = ["| 1 | `a.rs` | `set` | x |", "| 2 | `b.rs` | `put` | y |"];
+    let thread = "| 2 | `b.rs` | `wake` (thread) | y |";
+    assert_eq!(of(&rows), [""; 0]);
+    assert_eq!(of(&[rows[0], thread, "| 3 | `c.rs` | `take` | z |"]), [""; 0]);
+    let first = |rows: &[&str]| of(rows).first().cloned().unwrap_or_default();
+    assert!(first(&["text"]).contains("no table"));
+    assert!(first(&[rows[0], "| 2 | `d.rs` | `put` | y |"]).contains("no source"));
+    assert!(first(&[rows[0], "| 2 | `b.rs` | `set` | y |"]).contains("no function `set`"));
+    assert!(first(&[rows[0], "| 2 | `a.rs` | `set` | y |"]).contains("two rows"));
+    // No call: nothing names it, a comment does, a part of a word does, it calls itself.
+    assert!(first(&[rows[0], "| 2 | `c.rs` | `take` | y |"]).contains("calls `take`"));
+    assert!(first(&["| 1 | `c.rs` | `take` | y |", rows[1]]).contains("calls `put`"));
+    assert!(
+        first(&["| 1 | `b.rs` | `put` | y |", "| 2 | `a.rs` | `lone` | x |"]).contains("`lone`")
+    );
+    let page = format!("{}\n{}\n{thread}\n", rows[0], rows[1]);
+    let long = path::check(&page, &sources, 2);
+    assert!(long.iter().any(|finding| finding.what.contains("3 files")), "{long:?}");
+}
+
+#[test]
+fn import_of_a_test_double_is_found() {
+    let of = |name: &str, files: &[(&str, &str)]| {
+        let source =
+            |(file, text): &(&str, &str)| Source::new(&format!("crates/{name}/src/{file}"), text);
+        let sources: Vec<Source> = files.iter().map(source).collect();
+        (doubles::imports(name, &sources).len(), doubles::check(name, &sources).len())
+    };
+    let double = ("recording/mod.rs", "mod disk;\nuse self::disk::Disk;\n");
+    let disk = ("recording/disk.rs", "use crate::real::Real;\n");
+    let real = |text: &'static str| ("real.rs", text);
+    assert_eq!(of("medium", &[double, disk, real("use crate::file::File;\n")]).0, 0);
+    assert_eq!(of("medium", &[double, disk, real("use crate::recording::disk::Disk;\n")]).0, 1);
+    let test = "#[cfg(test)]\nmod tests {\n    use crate::recording::disk::Disk;\n}\n";
+    assert_eq!(of("medium", &[double, disk, real(test)]).0, 0);
+    // Of another crate; a path that only begins alike is another item.
+    assert_eq!(of("log", &[("lib.rs", "use medium::recording::Disk;\n")]), (1, 1));
+    assert_eq!(of("log", &[("lib.rs", "use medium::{Buffer, recording::Disk};\n")]), (1, 1));
+    assert_eq!(of("log", &[("lib.rs", "use medium::system::Kernel;\n")]), (0, 0));
 }
 
 #[test]

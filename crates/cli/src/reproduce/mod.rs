@@ -36,7 +36,8 @@ pub(crate) fn run(arguments: &Reproduce) -> Result<Verdict, Failure> {
 }
 
 fn request(arguments: &Reproduce) -> Request {
-    let Reproduce { paper, ids, quick, out, peers, seed, .. } = arguments;
-    let (paper, ids, out, peers) = (paper.clone(), ids.clone(), out.clone(), peers.clone());
-    Request { paper, ids, quick: *quick, out, peers, seed: *seed }
+    let Reproduce { paper, ids, quick, out, comparison, seed, .. } = arguments;
+    let (paper, ids, out, comparison) =
+        (paper.clone(), ids.clone(), out.clone(), comparison.clone());
+    Request { paper, ids, quick: *quick, out, comparison, seed: *seed }
 }

@@ -282,26 +282,26 @@ fn beside(of: &Of<'_>, (ours, base): (&str, &str), on: On, row: String, sheet: &
         .command(&of.command(ours, on));
 }
 
-/// Benchmarks and their names in `peers durable`.
+/// Benchmarks and their names in `comparison durable`.
 const WORKS: [(&str, &str); 2] = [("hashtable", "hash"), ("tatp-hash", "tatp")];
 
 fn libpmemobj(budget: &Budget, sheet: &mut Sheet) {
     let missing = || {
         "this program does not link libpmemobj: run `cargo run --release -- durable --format json` \
-         in `peers`, and give its output with --peers"
+         in `comparison`, and give its output with --comparison"
             .to_owned()
     };
     for (name, work) in WORKS {
         for (system, row) in [("decoupled", ""), ("undo", "undo-"), ("redo", "redo-")] {
             let row = format!("{row}libpmemobj/{name}");
-            let peers = budget.peers.as_ref().ok_or_else(missing);
-            let peers = peers.and_then(|peers| peers.foreign().map_or(Ok(peers), Err));
-            match peers.map(|peers| (peers, peers.by_libpmemobj(work, system))) {
-                Ok((peers, Some(over))) => {
-                    let note = "From `peers durable` (--peers).".to_owned();
-                    sheet.over(row, over, peers.rounds_and_seed()).note(note);
+            let report = budget.comparison.as_ref().ok_or_else(missing);
+            let report = report.and_then(|report| report.foreign().map_or(Ok(report), Err));
+            match report.map(|report| (report, report.by_libpmemobj(work, system))) {
+                Ok((report, Some(over))) => {
+                    let note = "From `comparison durable` (--comparison).".to_owned();
+                    sheet.over(row, over, report.rounds_and_seed()).note(note);
                 }
-                Ok((_, None)) => sheet.none(row, "the report of --peers does not have it"),
+                Ok((_, None)) => sheet.none(row, "the report of --comparison does not have it"),
                 Err(why) => sheet.none(row, &why),
             }
         }

@@ -1,4 +1,5 @@
-//! `peers disk`: throughput of an ordered, durable store beside the fastest store without either.
+//! `comparison disk`: throughput of an ordered, durable store beside the fastest store without
+//! either.
 //!
 //! Lastword's `decoupled` design, asynchronous, on an ordinary file, keeps the order of commits and
 //! reports durability by tickets. LMDB with `MDB_NOSYNC | MDB_WRITEMAP` stores into the page cache
@@ -43,7 +44,7 @@ const LAPS_LEAST: f64 = 3.0;
 /// How many times LMDB's rate DESIGN asks for.
 const MARK: f64 = 3.0;
 
-/// Options of `peers disk`.
+/// Options of `comparison disk`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Durable on return instead of behind.
@@ -74,7 +75,7 @@ pub(crate) struct Options {
 impl Options {
     /// A directory for one slice; it goes when it is dropped.
     fn place(&self) -> Result<tempfile::TempDir, Failure> {
-        let made = tempfile::Builder::new().prefix("peers-").tempdir_in(&self.dir);
+        let made = tempfile::Builder::new().prefix("comparison-").tempdir_in(&self.dir);
         made.map_err(Failure::io("making a directory for a store"))
     }
 }

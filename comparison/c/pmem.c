@@ -57,7 +57,7 @@ struct pmem *pmem_new(const char *path, uint64_t kind, uint64_t size) {
     if (!pmem) return 0;
     pmem->kind = kind;
     pmem->size = size;
-    pmem->pool = pmemobj_create(path, "peers", 256 << 20, 0600);
+    pmem->pool = pmemobj_create(path, "comparison", 256 << 20, 0600);
     if (pmem->pool && make(pmem)) return pmem;
     pmem_free(pmem);
     return 0;

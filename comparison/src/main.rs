@@ -1,10 +1,11 @@
-//! `peers`: benchmarks of Lastword against other systems, on equal work, in interleaved rounds.
+//! `comparison`: benchmarks of Lastword against other systems, on equal work, in interleaved
+//! rounds.
 //!
 //! ```text
-//!   peers stm          `volatile` against GCC's libitm and plain code        stm/
-//!   peers durable      `undo`, `redo`, `decoupled` in memory, against libpmemobj  durable/
-//!   peers disk         `decoupled`, asynchronous, against LMDB unsynced      disk/
-//!   peers disk --sync  durable on return, against LMDB and the disk itself   disk/sync.rs
+//!   stm          `volatile` against GCC's libitm and plain code             stm/
+//!   durable      `undo`, `redo`, `decoupled` in memory, against libpmemobj  durable/
+//!   disk         `decoupled`, asynchronous, against LMDB unsynced           disk/
+//!   disk --sync  durable on return, against LMDB and the disk itself        disk/sync.rs
 //! ```
 //!
 //! Every slice of a round creates a structure or store, loads it in the same way, and checks its
@@ -25,7 +26,7 @@ use clap::{Parser, Subcommand};
 
 /// Lastword beside foreign systems, on the same work, in interleaved rounds.
 #[derive(Debug, Parser)]
-#[command(name = "peers", version)]
+#[command(name = "comparison", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("peers: {failure}");
+            eprintln!("comparison: {failure}");
             ExitCode::FAILURE
         }
     }

@@ -1,5 +1,5 @@
-//! Measurements of foreign systems, from a report of the workspace `peers`. This program links none
-//! of them.
+//! Measurements of foreign systems, from a report of the workspace `comparison`. This program links
+//! none of them.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::machine::{self, Machine};
 use crate::statistics::OverRounds;
 
-/// The output of `peers durable --format json`.
+/// The output of `comparison durable --format json`.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Peers {
+pub(super) struct Comparison {
     conditions: Conditions,
     rows: Vec<Row>,
 }
@@ -33,16 +33,16 @@ struct Row {
     by_libpmemobj: OverRounds,
 }
 
-impl Peers {
+impl Comparison {
     /// Reads a report.
     ///
     /// # Errors
     /// The file cannot be read, or it is no such report.
-    pub(super) fn read(path: &Path) -> Result<Peers, Error> {
+    pub(super) fn read(path: &Path) -> Result<Comparison, Error> {
         let text = fs::read_to_string(path).map_err(Error::file("reading", path))?;
         serde_json::from_str(&text).map_err(|error| {
             let (path, problem) = (path.to_owned(), error.to_string());
-            Error::NotPeers { path, problem }
+            Error::NotComparison { path, problem }
         })
     }
 
@@ -64,8 +64,8 @@ impl Peers {
         let is_ours = (cpu, *cores, commit.as_str()) == (&machine.cpu, machine.cores, ours);
         (!is_ours).then(|| {
             format!(
-                "the report of --peers was measured on {cpu}, {cores} cores, at commit {commit}: \
-                 run `peers durable` on this machine and commit"
+                "the report of --comparison was measured on {cpu}, {cores} cores, at commit \
+                 {commit}: run `comparison durable` on this machine and commit"
             )
         })
     }
@@ -76,20 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_report_is_read_and_other_json_is_refused() {
+    fn comparison_report_is_read_and_other_json_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("peers.json");
+        let path = directory.path().join("comparison.json");
         let text = r#"{"conditions": {"cpu": "a CPU", "cores": 2, "commit": "1f", "rounds": 3,
             "seed": 1, "compilers": "cc"}, "rows": [{"work": "hash", "system": "decoupled",
             "transactions": 1, "by_libpmemobj": {"median": 4.3, "min": 4.0, "max": 5.0}}]}"#;
         fs::write(&path, text).unwrap();
-        let peers = Peers::read(&path).unwrap();
-        let found = peers.by_libpmemobj("hash", "decoupled").unwrap();
+        let comparison = Comparison::read(&path).unwrap();
+        let found = comparison.by_libpmemobj("hash", "decoupled").unwrap();
         assert_eq!((found.median, found.min, found.max), (4.3, 4.0, 5.0));
-        assert!(peers.by_libpmemobj("tatp", "decoupled").is_none());
-        assert_eq!(peers.rounds_and_seed(), (3, 1));
-        assert!(peers.foreign().unwrap().contains("a CPU, 2 cores, at commit 1f"));
+        assert!(comparison.by_libpmemobj("tatp", "decoupled").is_none());
+        assert_eq!(comparison.rounds_and_seed(), (3, 1));
+        assert!(comparison.foreign().unwrap().contains("a CPU, 2 cores, at commit 1f"));
         fs::write(&path, "hello").unwrap();
-        assert!(Peers::read(&path).unwrap_err().to_string().contains("peers durable"));
+        assert!(Comparison::read(&path).unwrap_err().to_string().contains("comparison durable"));
     }
 }

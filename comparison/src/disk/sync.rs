@@ -1,4 +1,4 @@
-//! `peers disk --sync`: the cost of durability on return.
+//! `comparison disk --sync`: the cost of durability on return.
 //!
 //! One-record updates (`records.rs`), each durable when its call returns: Lastword's sync mode with
 //! 1, 16 and 64 threads that share flushes, LMDB with its default flags and one thread (it has one

@@ -8,8 +8,8 @@
  *
   * The Rust side knows only a pointer to `struct peer`. Keys are 1 and up: 0 is an empty
   * bucket. */
-#ifndef PEERS_STRUCTURES_H
-#define PEERS_STRUCTURES_H
+#ifndef COMPARISON_STRUCTURES_H
+#define COMPARISON_STRUCTURES_H
 
 #include <stdint.h>
 

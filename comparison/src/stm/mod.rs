@@ -1,4 +1,4 @@
-//! `peers stm`: Lastword's transactional memory beside GCC's libitm and plain code.
+//! `comparison stm`: Lastword's transactional memory beside GCC's libitm and plain code.
 //!
 //! The work is the same on every side:
 //! - The C side has the structures of Lastword's collections word for word (`c/structures.h`), in
@@ -35,7 +35,7 @@ use foreign::Foreign;
 use ours::Ours;
 use work::{BATCH, Call, Content, Source, Work};
 
-/// Options of `peers stm`.
+/// Options of `comparison stm`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Work to run.

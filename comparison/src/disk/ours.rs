@@ -25,7 +25,7 @@ pub(crate) fn create(dir: &Path, records: u64, durability: Durability) -> Result
         .log_bytes(LOG_BYTES)
         .medium(Medium::File)
         .durability(durability)
-        .layout("peers", 1);
+        .layout("comparison", 1);
     Pool::create(dir.join("records.pool"), options)
 }
 

@@ -34,7 +34,7 @@ impl Conditions {
             (key.trim() == "model name").then(|| value.trim().to_owned())
         });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let (commit, compilers) = (option_env!("LASTWORD_COMMIT"), env!("PEERS_COMPILERS"));
+        let (commit, compilers) = (option_env!("LASTWORD_COMMIT"), env!("COMPARISON_COMPILERS"));
         let cpu = model.unwrap_or_else(|| "unknown processor".into());
         Conditions { cpu, cores, commit, compilers, rounds, seed }
     }

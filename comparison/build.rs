@@ -32,17 +32,17 @@ fn has_header(name: &str) -> bool {
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=c");
-    compile("c/structures.c", "peers_structures", &[]);
-    compile("c/work.c", "peers_plain", &[]);
-    compile("c/work.c", "peers_itm", &["-fgnu-tm", "-DTRANSACTIONAL"]);
+    compile("c/structures.c", "comparison_structures", &[]);
+    compile("c/work.c", "comparison_plain", &[]);
+    compile("c/work.c", "comparison_itm", &["-fgnu-tm", "-DTRANSACTIONAL"]);
     println!("cargo::rustc-link-lib=itm");
     println!("cargo::rustc-check-cfg=cfg(pmemobj)");
     if has_header("libpmemobj.h") {
-        compile("c/pmem.c", "peers_pmem", &[]);
+        compile("c/pmem.c", "comparison_pmem", &[]);
         println!("cargo::rustc-link-lib=pmemobj");
         println!("cargo::rustc-cfg=pmemobj");
     } else {
-        println!("cargo::warning=no libpmemobj.h: `peers durable` is left out");
+        println!("cargo::warning=no libpmemobj.h: `comparison durable` is left out");
     }
     let compiler = cc::Build::new().get_compiler();
     let cc = output(&compiler.path().to_string_lossy(), &["--version"]).unwrap_or_default();
@@ -50,8 +50,8 @@ fn main() {
     let rustc = output(&rustc, &["--version"]).unwrap_or_default();
     let level = std::env::var("OPT_LEVEL").unwrap_or_default();
     println!(
-        "cargo::rustc-env=PEERS_COMPILERS={rustc}, opt-level={level}; {cc}, -O{LEVEL}, libitm's \
-         side -fgnu-tm"
+        "cargo::rustc-env=COMPARISON_COMPILERS={rustc}, opt-level={level}; {cc}, -O{LEVEL}, \
+         libitm's side -fgnu-tm"
     );
     if let Some(log) = output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");

@@ -1,8 +1,8 @@
-//! `peers durable`: the cost of durability on fast memory, beside libpmemobj.
+//! `comparison durable`: the cost of durability on fast memory, beside libpmemobj.
 //!
-//! One thread, because libpmemobj has no isolation. Structures and work are those of `peers stm`,
-//! in memory on tmpfs with no delay. Every system really writes lines back and fences, at DRAM's
-//! latency. libpmemobj's transactions add old values to its undo log before they write
+//! One thread, because libpmemobj has no isolation. Structures and work are those of
+//! `comparison stm`, in memory on tmpfs with no delay. Every system really writes lines back and
+//! fences, at DRAM's latency. libpmemobj's transactions add old values to its undo log before they write
 //! (`c/pmem.c`). It is configured to treat the mapping as persistent memory, so that it writes back
 //! lines instead of calling `msync`.
 //!
@@ -25,7 +25,7 @@ use crate::stm::ours::Ours;
 use crate::stm::work::{BATCH, Call, Content, Source, Work};
 use crate::stm::{Runner, Subject};
 
-/// Options of `peers durable`.
+/// Options of `comparison durable`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Work to run: hash, tatp.
@@ -60,13 +60,8 @@ enum System {
 }
 
 /// The last one is the baseline of the others.
-const SYSTEMS: [System; 5] = [
-    System::Decoupled,
-    System::DecoupledSync,
-    System::Undo,
-    System::Redo,
-    System::Libpmemobj,
-];
+const SYSTEMS: [System; 5] =
+    [System::Decoupled, System::DecoupledSync, System::Undo, System::Redo, System::Libpmemobj];
 
 impl System {
     fn name(self) -> &'static str {
@@ -147,7 +142,7 @@ fn compare(options: &Options, work: Work) -> Result<Vec<Row>, Failure> {
 
 /// One system on a structure made for it; transactions a second.
 fn slice(system: System, work: Work, source: &Source, options: &Options) -> Result<f64, Failure> {
-    let dir = tempfile::Builder::new().prefix("peers-").tempdir_in(&options.dir);
+    let dir = tempfile::Builder::new().prefix("comparison-").tempdir_in(&options.dir);
     let dir = dir.map_err(Failure::io("making a directory for a pool"))?;
     let path = dir.path().join("pool");
     let count = options.transactions;
