@@ -6,8 +6,8 @@ mod noting;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use faults::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 use lastword::{AnyPool, Error, MediumError};
-use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
 use noting::Noting;
 

@@ -8,7 +8,7 @@
 //!               picker (choices) <- search: all executions, those near a policy, or random ones
 //! ```
 //!
-//! An *execution* runs a pool on a recorded machine ([`medium::recording`]), whose power may fail
+//! An *execution* runs a pool on a recorded machine ([`faults::recording`]), whose power may fail
 //! at any persist barrier and acknowledgement, in a single thread. Background steps are moves like
 //! others. Every event outside the program is a choice, and the choices are the execution's trace:
 //! a line of text that can be replayed, and shrunk.

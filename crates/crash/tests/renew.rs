@@ -5,9 +5,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use faults::recording::{Ask, Choose, Image, Model, PowerCut, Question, Recorder};
 use lastword::{Error, Medium, Objects, Options, Pool, Ptr};
 use medium::mutants::{Mutant, plant};
-use medium::recording::{Ask, Choose, Image, Model, PowerCut, Question, Recorder};
 use medium::{PoolFile, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

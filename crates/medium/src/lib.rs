@@ -22,8 +22,6 @@
 //! `mapping`, `memory`, `cpu` and `stdio`, behind functions that are sound under any input.
 
 pub mod cpu;
-pub mod mutants;
-pub mod recording;
 pub mod signals;
 pub mod stdio;
 pub mod sync;
@@ -41,9 +39,9 @@ mod parts;
 mod patience;
 mod pool_file;
 mod process;
+mod retry;
 #[cfg(test)]
 mod suite;
-mod system;
 
 pub use buffer::Buffer;
 pub use error::Error;
@@ -53,10 +51,10 @@ pub use mapped::{Combining, Domain, Emulation, InPlace, MappedHome, MappedLog};
 pub use memory::Memory;
 pub use parts::Parts;
 pub use patience::Patience;
-pub use pool_file::{FileSystem, LostName, PoolFile, Prewrite};
+pub use pool_file::{LostName, PoolFile, Prewrite};
 pub use process::Process;
 
-pub use system::{Call, Fault, Faults, System};
+pub use system::{FileSystem, System, mutants};
 
 /// Where words live when no log holds a newer value.
 ///

@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use faults::{Call, Failing, Fault, Faults};
 use lastword::{Error, Medium, Options, Pool};
 use medium::mutants::plant;
-use medium::{Call, Fault, Faults, Patience, Process, System};
+use medium::{Patience, Process, System};
 
 const BLOCK: usize = 4096;
 

@@ -3,9 +3,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use faults::recording::{Choose, Model, Question, Recorder};
 use lw_log::{Found, Group, Identity, Lz4, Packed, PersistentRing, Scan};
 use medium::mutants::plant;
-use medium::recording::{Choose, Model, Question, Recorder};
 use medium::sync::Arc;
 use medium::{
     Buffer, Combining, Counts, Domain, Error, FileHome, HomeMedium, LogMedium, MappedHome,

@@ -4,9 +4,9 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use faults::recording::Recorder;
 use lastword::{Medium, Objects, Options, Pool, Ptr, Snapshot};
 use medium::mutants::plant;
-use medium::recording::Recorder;
 
 use crate::parts::machine;
 

@@ -49,12 +49,12 @@ use rustix::io::ReadWriteFlags;
 use zerocopy::IntoBytes;
 
 use crate::area::{Area, PAGE_BYTES};
-use crate::mutants::{Mutant, planted};
 use crate::parts::{Parts, Share};
 use crate::pool_file::write_all;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::writes::{self, Piece, Pieces};
 use crate::{Buffer, Counts, Error, HomeMedium, PoolFile};
+use system::mutants::{Mutant, planted};
 
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 

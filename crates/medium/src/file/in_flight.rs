@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::Buffer;
-use crate::mutants::{Mutant, planted};
+use system::mutants::{Mutant, planted};
 
 /// How often a group is given to the queue again, without a byte of it being written, before it is
 /// written by a blocking call. Once: a thread that appends a group and ends takes its write with

@@ -33,8 +33,8 @@ use super::target::Target;
 use super::uring::{self, Uring};
 use crate::area::{Area, PAGE_BYTES, group_words};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
-use crate::system::Handle;
 use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
+use system::Handle;
 
 const BLOCK_BYTES: u64 = PAGE_BYTES;
 
@@ -275,9 +275,10 @@ fn can_skip_waiting(direct: &dyn Handle, area: &Area) -> bool {
 mod tests {
     use super::*;
     use crate::Prewrite;
+    use crate::System;
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
     use crate::sync::thread;
-    use crate::{Call, Fault, Faults, System};
+    use faults::{Call, Failing, Fault, Faults};
 
     const PATHS: [LogPath; 4] = [
         LogPath { io_uring: true, direct: true },

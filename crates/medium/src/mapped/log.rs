@@ -78,7 +78,7 @@ impl ReadLog for MappedLog {
                     *out = word.load(Ordering::Relaxed);
                 }
             }
-            Mapped::Recorded(recorded) => recorded.read(first, out),
+            Mapped::Simulated(memory) => memory.read(first, out),
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl LogMedium for MappedLog {
         let from = group_words(&group, words)?;
         match &self.mapped {
             Mapped::Real(mapping) => self.domain.store_group(mapping.words(), first, from),
-            Mapped::Recorded(recorded) => self.domain.store_group(recorded, first, from),
+            Mapped::Simulated(memory) => self.domain.store_group(&**memory, first, from),
         }
         // Not under the lock: the device takes its time for one while another stores.
         let lines = (words * 8 / LINE_BYTES) as u64;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::PoolFile;
 use crate::Error;
 use crate::sync::Ordering;
-use crate::system::Handle;
+use system::Handle;
 
 impl PoolFile {
     /// Gives up the lock before the file is closed, also where a forked child holds a copy of it. A
