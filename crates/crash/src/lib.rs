@@ -41,6 +41,7 @@ mod violation;
 
 pub use case::{BadCase, Case, MediumModel};
 pub use execution::{Outcome, Prepared, Report};
+pub use faults::mutants;
 pub use picker::{Chance, Made, Picker, Policy};
 pub use search::{Found, Limits, Statistics, Tier, explore};
 pub use shrink::shrink;

@@ -1,221 +1,110 @@
-//! Injected bugs, each with a name: mutants that prove that the crash tests detect such bugs.
+//! Hooks of injected bugs: the places where product code asks whether to break a guarantee.
 //!
 //! Code that keeps a guarantee asks [`planted`] whether to break it. Without the feature `mutants`
 //! this is a compile-time `false` and leaves no code; only tests enable the feature. A bug is
 //! injected into one thread.
 //!
-//! docs/internals/mutants.md lists the tests that detect each mutant, and argues about the bugs
-//! that are not here. Numbers up to 42 are those of the list there. Two bugs have one number each
-//! and two variants, because they occur in two places.
+//! Product code knows a bug by its variant alone. The registry of injected bugs, `faults::mutants`,
+//! has the name and number of each, the guarantee that it breaks, and the tests that detect it.
 
-/// The one list: a variant, its number and name, and the guarantee that it breaks.
-macro_rules! mutants {
-    ($($variant:ident $number:literal $name:literal $what:literal,)*) => {
-        /// A bug.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Mutant {
-            $(#[doc = $what] $variant,)*
-        }
-
-        impl Mutant {
-            /// All of them.
-            pub const ALL: &'static [Mutant] = &[$(Mutant::$variant),*];
-
-            /// Its name.
-            pub fn name(self) -> &'static str {
-                match self { $(Mutant::$variant => $name,)* }
-            }
-
-            /// Its number in docs/internals/mutants.md.
-            pub fn number(self) -> u32 {
-                match self { $(Mutant::$variant => $number,)* }
-            }
-
-            /// Returns the guarantee that it breaks.
-            pub fn what(self) -> &'static str {
-                match self { $(Mutant::$variant => $what,)* }
-            }
-        }
-    };
+/// An injected bug.
+#[allow(missing_docs, reason = "the registry in `faults::mutants` describes each of them")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mutant {
+    GroupNotWrittenBack,
+    GroupNotSynced,
+    OnlyFirstLineWrittenBack,
+    HeaderNotWrittenBack,
+    TakenUnderWay,
+    HomeBeforeLog,
+    HomeNotWrittenBack,
+    HomePagesForgotten,
+    HomeBarrierSkipped,
+    RecycledFirst,
+    RecyclingNotSynced,
+    ShownFirst,
+    TruncatedFirst,
+    HeadBeforeHome,
+    FenceLeftToBarrier,
+    GroupNotFenced,
+    InPlaceFirst,
+    EntriesDroppedFirst,
+    OldestFirst,
+    ChecksumIgnored,
+    SequenceIgnored,
+    GenerationIgnored,
+    LengthTrusted,
+    ClearedBeforeApplied,
+    OpeningNotSynced,
+    ReplayBarrierSkipped,
+    BadRecordSkipped,
+    SlotOrder,
+    AllocatorNotLogged,
+    ReadNotCovered,
+    TakenOutOfOrder,
+    ReleasedFirst,
+    HoleSkipped,
+    HoleNotRecorded,
+    GrowthNotSynced,
+    FailedSyncRetried,
+    DirectoryNotSynced,
+    EmptyNameFirst,
+    ShortWriteNotResumed,
+    ShortGroupNotResumed,
+    BlockRewritten,
+    OneSuperblock,
+    SuperblocksAtOnce,
+    SecondCopyNotSynced,
+    LogHeadLast,
+    AcknowledgedTooLarge,
+    AcknowledgedIgnored,
+    GenerationKept,
+    SequenceKept,
+    LogNotSettled,
+    CleanKept,
+    CleanBeforeHome,
+    ShadowBeforeReplay,
+    PoolNamedFirst,
+    InterruptedLogKept,
+    NameNotSettled,
+    SuperblockNotSettled,
+    GoodCopyFirst,
+    FirstValueKept,
+    GroupInPieces,
+    DecodedLengthTrusted,
+    CompressedTakenPlain,
+    RestOfRunLost,
+    PageOfTwoParts,
+    MarkedAtFirstPart,
+    SyncedAtFirstPart,
+    LastPartNotWrittenOut,
+    LastPartLeftOut,
+    HeadLeft,
+    StampTooEarly,
+    FrontierOfNow,
+    RestartedFirst,
+    GroupToldFirst,
+    TouchingIgnored,
+    TouchingNotTold,
+    TouchingTooEarly,
+    WrittenNotPinned,
+    EvictedKept,
+    PlainWriteNotSynced,
+    ProcessIgnored,
+    NamesIgnored,
+    HolesKept,
+    StopCounted,
+    PlaceholderKept,
 }
 
-mutants! {
-    GroupNotWrittenBack 1 "group-not-written-back"
-        "A group of the log is stored into the cache and not written back.",
-    GroupNotSynced 1 "group-not-synced"
-        "A group of the log is written to the page cache and not made durable.",
-    OnlyFirstLineWrittenBack 3 "only-first-line-written-back"
-        "Of a group of the log only the first line leaves the cache.",
-    HeaderNotWrittenBack 4 "header-not-written-back"
-        "The header of a group, with its checksum, does not leave the cache.",
-    TakenUnderWay 5 "taken-under-way"
-        "A group is acknowledged while it is in flight.",
-    HomeBeforeLog 6 "home-before-log"
-        "A group is applied to the heap image while its log write is in flight.",
-    HomeNotWrittenBack 7 "home-not-written-back"
-        "Words of the heap image are stored into the cache and not written back.",
-    HomePagesForgotten 7 "home-pages-forgotten"
-        "The barrier writes no gathered page.",
-    HomeBarrierSkipped 8 "home-barrier-skipped"
-        "No barrier between writes to the heap image and recycling.",
-    RecycledFirst 9 "recycled-first"
-        "The log is recycled when it is durable, before it is reproduced.",
-    RecyclingNotSynced 10 "recycling-not-synced"
-        "The superblock of a reproduce step is not made durable.",
-    ShownFirst 6 "shown-first"
-        "Words are stored into the heap image before their record is durable.",
-    TruncatedFirst 9 "truncated-first"
-        "A slot's records are truncated before their words are durable in the heap image.",
-    HeadBeforeHome 12 "head-before-home"
-        "The superblock says that words are reproduced before their barrier.",
-    FenceLeftToBarrier 13 "fence-left-to-barrier"
-        "The thread that stores words leaves the fence to the caller of the barrier.",
-    GroupNotFenced 14 "group-not-fenced"
-        "A group is stored past the cache and acknowledged without a fence.",
-    InPlaceFirst 15 "in-place-first"
-        "A word is written in place before its old value is durable.",
-    EntriesDroppedFirst 16 "entries-dropped-first"
-        "The records of a transaction are void before its words are durable in place.",
-    OldestFirst 17 "oldest-first"
-        "Recovery undoes writes oldest first.",
-    ChecksumIgnored 18 "checksum-ignored"
-        "Recovery takes a group whose checksum is wrong.",
-    SequenceIgnored 19 "sequence-ignored"
-        "Recovery takes a group of another wrap of the log.",
-    GenerationIgnored 19 "generation-ignored"
-        "Recovery takes a group of another generation.",
-    LengthTrusted 21 "length-trusted"
-        "Recovery reads as many words as a header says, before its bound.",
-    ClearedBeforeApplied 22 "cleared-before-applied"
-        "Recovery begins a generation before it has replayed the log.",
-    OpeningNotSynced 24 "opening-not-synced"
-        "The superblock of an open is not made durable.",
-    ReplayBarrierSkipped 25 "replay-barrier-skipped"
-        "No barrier between recovery's writes to the heap image and the superblock.",
-    BadRecordSkipped 26 "bad-record-skipped"
-        "Recovery continues after the first bad group.",
-    SlotOrder 27 "slot-order"
-        "Recovery replays slot by slot instead of in the order of IDs.",
-    AllocatorNotLogged 28 "allocator-not-logged"
-        "The allocator's words are changed outside of the transaction.",
-    ReadNotCovered 33 "read-not-covered"
-        "A transaction that only reads is acknowledged before what it has read.",
-    TakenOutOfOrder 33 "taken-out-of-order"
-        "A group is acknowledged when a later one is durable.",
-    ReleasedFirst 33 "released-first"
-        "A transaction is acknowledged before it is durable, as are those that read from it.",
-    HoleSkipped 34 "hole-skipped"
-        "Recovery takes a group of the next wrap whose predecessor is missing.",
-    HoleNotRecorded 34 "hole-not-recorded"
-        "An abort uses up an ID and records nothing for it.",
-    GrowthNotSynced 35 "growth-not-synced"
-        "A file gets its name before its contents are durable.",
-    FailedSyncRetried 36 "failed-sync-retried"
-        "A failed sync is retried, and its success is trusted.",
-    DirectoryNotSynced 37 "directory-not-synced"
-        "A file's name is not made durable.",
-    EmptyNameFirst 95 "empty-name-first"
-        "An empty file takes a pool's name before the temporary name beside it is durable.",
-    ShortWriteNotResumed 38 "short-write-not-resumed"
-        "A write that ends early is taken for whole.",
-    ShortGroupNotResumed 38 "short-group-not-resumed"
-        "A group whose write ends early is taken for whole.",
-    BlockRewritten 39 "block-rewritten"
-        "A group begins in the last block of the one before.",
-    OneSuperblock 43 "one-superblock"
-        "The second copy of the superblock is not written.",
-    SuperblocksAtOnce 44 "superblocks-at-once"
-        "No barrier between the two copies of the superblock.",
-    SecondCopyNotSynced 45 "second-copy-not-synced"
-        "The second copy of the superblock is not made durable.",
-    LogHeadLast 46 "log-head-last"
-        "The log's head is written after the superblock of an open.",
-    AcknowledgedTooLarge 47 "acknowledged-too-large"
-        "A header says that all before it was acknowledged.",
-    AcknowledgedIgnored 48 "acknowledged-ignored"
-        "Recovery does not detect that an acknowledged record is missing.",
-    GenerationKept 49 "generation-kept"
-        "An open begins no generation.",
-    SequenceKept 50 "sequence-kept"
-        "An open leaves the superblock's sequence as it was.",
-    LogNotSettled 51 "log-not-settled"
-        "Recovery replays log records that only the page cache has.",
-    CleanKept 52 "clean-kept"
-        "The superblock of an open keeps the flag of a clean shutdown.",
-    CleanBeforeHome 53 "clean-before-home"
-        "The flag of a clean shutdown is written before everything is reproduced.",
-    ShadowBeforeReplay 54 "shadow-before-replay"
-        "The shadow is read before the log is replayed.",
-    PoolNamedFirst 55 "pool-named-first"
-        "A pool gets its name before its log does.",
-    InterruptedLogKept 56 "interrupted-log-kept"
-        "The leftover of an interrupted creation is not removed.",
-    NameNotSettled 57 "name-not-settled"
-        "An open goes on with a name that its maker has not made durable.",
-    SuperblockNotSettled 58 "superblock-not-settled"
-        "An open acts on a superblock that it can read and that may not be durable.",
-    GoodCopyFirst 59 "good-copy-first"
-        "Of two copies of a block the one that counts is written first.",
-    FirstValueKept 60 "first-value-kept"
-        "A combined group keeps the first value of a word that is written twice.",
-    GroupInPieces 61 "group-in-pieces"
-        "A combined group is written as two, each with some of the words.",
-    DecodedLengthTrusted 62 "decoded-length-trusted"
-        "Recovery decodes as many words as a compressed group says, before its bound.",
-    CompressedTakenPlain 63 "compressed-taken-plain"
-        "Recovery takes a compressed group as it is stored.",
-    RestOfRunLost 70 "rest-of-run-lost"
-        "A run that crosses into another part of the heap image is applied only up to there.",
-    PageOfTwoParts 71 "page-of-two-parts"
-        "Two parts of the heap image share a page.",
-    MarkedAtFirstPart 72 "marked-at-first-part"
-        "The superblock is written when one part of the heap image is durable.",
-    SyncedAtFirstPart 73 "synced-at-first-part"
-        "The heap image is synced when one part of it is written out.",
-    LastPartNotWrittenOut 74 "last-part-not-written-out"
-        "The last part of the heap image keeps its gathered writes.",
-    LastPartLeftOut 75 "last-part-left-out"
-        "A batch counts as done before its last part was claimed.",
-    HeadLeft 90 "head-left"
-        "The head of a slot is not made durable.",
-    StampTooEarly 91 "stamp-too-early"
-        "A record's stamp is where its transaction began.",
-    FrontierOfNow 92 "frontier-of-now"
-        "Records of transactions that are committed and not reproduced are truncated.",
-    RestartedFirst 93 "restarted-first"
-        "A slot is written from its beginning before its records are forgotten.",
-    GroupToldFirst 94 "group-told-first"
-        "A worker's group is said to be durable before its record is.",
-    TouchingIgnored 80 "touching-ignored"
-        "A page of a bounded shadow is forgotten, or read again, before it is reproduced.",
-    TouchingNotTold 81 "touching-not-told"
-        "A bounded shadow does not learn the last writer of a page.",
-    TouchingTooEarly 82 "touching-too-early"
-        "A page's touching ID is that of the transaction before.",
-    WrittenNotPinned 83 "written-not-pinned"
-        "A page that a running transaction has written may be evicted.",
-    EvictedKept 84 "evicted-kept"
-        "An evicted page is still found in its old frame.",
-    PlainWriteNotSynced 110 "plain-write-not-synced"
-        "A write on a system without durable writes is not followed by a sync.",
-    ProcessIgnored 111 "process-ignored"
-        "A forked child counts as the process that opened the pool.",
-    NamesIgnored 112 "names-ignored"
-        "A flush does not detect that the files have lost their names.",
-    HolesKept 113 "holes-kept"
-        "An open does not allocate the holes of a sparse copy.",
-    StopCounted 114 "stop-counted"
-        "A waiter counts the time in which its process was stopped.",
-    PlaceholderKept 115 "placeholder-kept"
-        "A renewal keeps the empty file that an interrupted one has left in the log's place.",
-}
+/// Whether this build has the hooks.
+pub const ENABLED: bool = cfg!(feature = "mutants");
 
 /// Returns whether this bug is injected here.
 #[inline(always)]
 pub fn planted(mutant: Mutant) -> bool {
     #[cfg(feature = "mutants")]
-    return thread::is_planted(mutant);
+    return thread::injected() == Some(mutant);
     #[cfg(not(feature = "mutants"))]
     {
         let _ = mutant;
@@ -223,34 +112,12 @@ pub fn planted(mutant: Mutant) -> bool {
     }
 }
 
-/// The mutant of this name, where this build has them.
-pub fn by_name(name: &str) -> Option<Mutant> {
-    let all = if cfg!(feature = "mutants") { Mutant::ALL } else { &[] };
-    all.iter().copied().find(|mutant| mutant.name() == name)
-}
-
-/// Guard of an injected bug: dropping it removes the bug from this thread.
-#[derive(Debug)]
-#[must_use]
-pub struct Planted(());
-
-/// Injects a bug into this thread, or none.
-///
-/// # Panics
-/// If the name is unknown; ask [`by_name`] first.
-pub fn plant(name: Option<&str>) -> Planted {
-    let mutant = name.map(|name| by_name(name).expect("this build has the mutant"));
+/// Injects a bug into this thread, in place of the one before, or none. A build without hooks
+/// ignores it.
+pub fn inject(mutant: Option<Mutant>) {
     #[cfg(feature = "mutants")]
-    thread::put(mutant);
+    thread::inject(mutant);
     let _ = mutant;
-    Planted(())
-}
-
-impl Drop for Planted {
-    fn drop(&mut self) {
-        #[cfg(feature = "mutants")]
-        thread::put(None);
-    }
 }
 
 #[cfg(feature = "mutants")]
@@ -259,14 +126,14 @@ mod thread {
 
     use super::Mutant;
 
-    thread_local!(static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) });
+    thread_local!(static INJECTED: Cell<Option<Mutant>> = const { Cell::new(None) });
 
     #[inline]
-    pub(super) fn is_planted(mutant: Mutant) -> bool {
-        PLANTED.get() == Some(mutant)
+    pub(super) fn injected() -> Option<Mutant> {
+        INJECTED.get()
     }
 
-    pub(super) fn put(mutant: Option<Mutant>) {
-        PLANTED.set(mutant);
+    pub(super) fn inject(mutant: Option<Mutant>) {
+        INJECTED.set(mutant);
     }
 }

@@ -1,0 +1,280 @@
+//! Registry of injected bugs: mutants that prove that the crash tests detect such bugs.
+//!
+//! ```text
+//!   system::mutants     a variant and a hook in product code       planted(Mutant::HeadLeft)
+//!   mutants (here)      number, name, broken guarantee             a row for each variant
+//!   detections          tests that detect it                       a case or a part's test
+//!   docs/internals/mutants.md      the same as a page, and arguments about the bugs not here
+//! ```
+//!
+//! A variant without a row does not compile. A bug without a detection fails `cargo test -p
+//! lastword-crash --test mutants`, which runs every detection with the bug and without it.
+
+mod detections;
+pub mod page;
+
+pub use detections::{By, DETECTIONS, Detection, Search};
+pub use system::mutants::Mutant;
+
+/// A row of the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The bug.
+    pub mutant: Mutant,
+    /// Its number in docs/internals/mutants.md. Up to 42 these are the numbers of the list there.
+    /// Two bugs occur in two places each and have one number and two variants.
+    pub number: u32,
+    /// Its name in cases, traces and on the command line.
+    pub name: &'static str,
+    /// The guarantee that it breaks.
+    pub breaks: &'static str,
+}
+
+/// Builds the registry from its rows. The exhaustive `match` needs a row for each variant.
+macro_rules! registry {
+    ($($variant:ident $number:literal $name:literal $breaks:literal,)*) => {
+        /// Every injected bug.
+        pub const ALL: &[Entry] = &[$(entry(Mutant::$variant)),*];
+
+        /// Returns a bug's row.
+        pub const fn entry(mutant: Mutant) -> Entry {
+            let (number, name, breaks) = match mutant {
+                $(Mutant::$variant => ($number, $name, $breaks),)*
+            };
+            Entry { mutant, number, name, breaks }
+        }
+    };
+}
+
+registry! {
+    GroupNotWrittenBack 1 "group-not-written-back"
+        "A group of the log is stored into the cache and not written back.",
+    GroupNotSynced 1 "group-not-synced"
+        "A group of the log is written to the page cache and not made durable.",
+    OnlyFirstLineWrittenBack 3 "only-first-line-written-back"
+        "Of a group of the log only the first line leaves the cache.",
+    HeaderNotWrittenBack 4 "header-not-written-back"
+        "The header of a group, with its checksum, does not leave the cache.",
+    TakenUnderWay 5 "taken-under-way"
+        "A group is acknowledged while it is in flight.",
+    HomeBeforeLog 6 "home-before-log"
+        "A group is applied to the heap image while its log write is in flight.",
+    HomeNotWrittenBack 7 "home-not-written-back"
+        "Words of the heap image are stored into the cache and not written back.",
+    HomePagesForgotten 7 "home-pages-forgotten"
+        "The barrier writes no gathered page.",
+    HomeBarrierSkipped 8 "home-barrier-skipped"
+        "No barrier between writes to the heap image and recycling.",
+    RecycledFirst 9 "recycled-first"
+        "The log is recycled when it is durable, before it is reproduced.",
+    RecyclingNotSynced 10 "recycling-not-synced"
+        "The superblock of a reproduce step is not made durable.",
+    ShownFirst 6 "shown-first"
+        "Words are stored into the heap image before their record is durable.",
+    TruncatedFirst 9 "truncated-first"
+        "A slot's records are truncated before their words are durable in the heap image.",
+    HeadBeforeHome 12 "head-before-home"
+        "The superblock says that words are reproduced before their barrier.",
+    FenceLeftToBarrier 13 "fence-left-to-barrier"
+        "The thread that stores words leaves the fence to the caller of the barrier.",
+    GroupNotFenced 14 "group-not-fenced"
+        "A group is stored past the cache and acknowledged without a fence.",
+    InPlaceFirst 15 "in-place-first"
+        "A word is written in place before its old value is durable.",
+    EntriesDroppedFirst 16 "entries-dropped-first"
+        "The records of a transaction are void before its words are durable in place.",
+    OldestFirst 17 "oldest-first"
+        "Recovery undoes writes oldest first.",
+    ChecksumIgnored 18 "checksum-ignored"
+        "Recovery takes a group whose checksum is wrong.",
+    SequenceIgnored 19 "sequence-ignored"
+        "Recovery takes a group of another wrap of the log.",
+    GenerationIgnored 19 "generation-ignored"
+        "Recovery takes a group of another generation.",
+    LengthTrusted 21 "length-trusted"
+        "Recovery reads as many words as a header says, before its bound.",
+    ClearedBeforeApplied 22 "cleared-before-applied"
+        "Recovery begins a generation before it has replayed the log.",
+    OpeningNotSynced 24 "opening-not-synced"
+        "The superblock of an open is not made durable.",
+    ReplayBarrierSkipped 25 "replay-barrier-skipped"
+        "No barrier between recovery's writes to the heap image and the superblock.",
+    BadRecordSkipped 26 "bad-record-skipped"
+        "Recovery continues after the first bad group.",
+    SlotOrder 27 "slot-order"
+        "Recovery replays slot by slot instead of in the order of IDs.",
+    AllocatorNotLogged 28 "allocator-not-logged"
+        "The allocator's words are changed outside of the transaction.",
+    ReadNotCovered 33 "read-not-covered"
+        "A transaction that only reads is acknowledged before what it has read.",
+    TakenOutOfOrder 33 "taken-out-of-order"
+        "A group is acknowledged when a later one is durable.",
+    ReleasedFirst 33 "released-first"
+        "A transaction is acknowledged before it is durable, as are those that read from it.",
+    HoleSkipped 34 "hole-skipped"
+        "Recovery takes a group of the next wrap whose predecessor is missing.",
+    HoleNotRecorded 34 "hole-not-recorded"
+        "An abort uses up an ID and records nothing for it.",
+    GrowthNotSynced 35 "growth-not-synced"
+        "A file gets its name before its contents are durable.",
+    FailedSyncRetried 36 "failed-sync-retried"
+        "A failed sync is retried, and its success is trusted.",
+    DirectoryNotSynced 37 "directory-not-synced"
+        "A file's name is not made durable.",
+    EmptyNameFirst 95 "empty-name-first"
+        "An empty file takes a pool's name before the temporary name beside it is durable.",
+    ShortWriteNotResumed 38 "short-write-not-resumed"
+        "A write that ends early is taken for whole.",
+    ShortGroupNotResumed 38 "short-group-not-resumed"
+        "A group whose write ends early is taken for whole.",
+    BlockRewritten 39 "block-rewritten"
+        "A group begins in the last block of the one before.",
+    OneSuperblock 43 "one-superblock"
+        "The second copy of the superblock is not written.",
+    SuperblocksAtOnce 44 "superblocks-at-once"
+        "No barrier between the two copies of the superblock.",
+    SecondCopyNotSynced 45 "second-copy-not-synced"
+        "The second copy of the superblock is not made durable.",
+    LogHeadLast 46 "log-head-last"
+        "The log's head is written after the superblock of an open.",
+    AcknowledgedTooLarge 47 "acknowledged-too-large"
+        "A header says that all before it was acknowledged.",
+    AcknowledgedIgnored 48 "acknowledged-ignored"
+        "Recovery does not detect that an acknowledged record is missing.",
+    GenerationKept 49 "generation-kept"
+        "An open begins no generation.",
+    SequenceKept 50 "sequence-kept"
+        "An open leaves the superblock's sequence as it was.",
+    LogNotSettled 51 "log-not-settled"
+        "Recovery replays log records that only the page cache has.",
+    CleanKept 52 "clean-kept"
+        "The superblock of an open keeps the flag of a clean shutdown.",
+    CleanBeforeHome 53 "clean-before-home"
+        "The flag of a clean shutdown is written before everything is reproduced.",
+    ShadowBeforeReplay 54 "shadow-before-replay"
+        "The shadow is read before the log is replayed.",
+    PoolNamedFirst 55 "pool-named-first"
+        "A pool gets its name before its log does.",
+    InterruptedLogKept 56 "interrupted-log-kept"
+        "The leftover of an interrupted creation is not removed.",
+    NameNotSettled 57 "name-not-settled"
+        "An open goes on with a name that its maker has not made durable.",
+    SuperblockNotSettled 58 "superblock-not-settled"
+        "An open acts on a superblock that it can read and that may not be durable.",
+    GoodCopyFirst 59 "good-copy-first"
+        "Of two copies of a block the valid copy is written first.",
+    FirstValueKept 60 "first-value-kept"
+        "A combined group keeps the first value of a word that is written twice.",
+    GroupInPieces 61 "group-in-pieces"
+        "A combined group is written as two, each with some of the words.",
+    DecodedLengthTrusted 62 "decoded-length-trusted"
+        "Recovery decodes as many words as a compressed group says, before its bound.",
+    CompressedTakenPlain 63 "compressed-taken-plain"
+        "Recovery takes a compressed group as it is stored.",
+    RestOfRunLost 70 "rest-of-run-lost"
+        "A run that crosses into another part of the heap image is applied only up to there.",
+    PageOfTwoParts 71 "page-of-two-parts"
+        "Two parts of the heap image share a page.",
+    MarkedAtFirstPart 72 "marked-at-first-part"
+        "The superblock is written when one part of the heap image is durable.",
+    SyncedAtFirstPart 73 "synced-at-first-part"
+        "The heap image is synced when one part of it is written out.",
+    LastPartNotWrittenOut 74 "last-part-not-written-out"
+        "The last part of the heap image keeps its gathered writes.",
+    LastPartLeftOut 75 "last-part-left-out"
+        "A batch counts as done before its last part was claimed.",
+    HeadLeft 90 "head-left"
+        "The head of a slot is not made durable.",
+    StampTooEarly 91 "stamp-too-early"
+        "A record's stamp is where its transaction began.",
+    FrontierOfNow 92 "frontier-of-now"
+        "Records of transactions that are committed and not reproduced are truncated.",
+    RestartedFirst 93 "restarted-first"
+        "A slot is written from its beginning before its records are forgotten.",
+    GroupToldFirst 94 "group-told-first"
+        "A worker's group is reported durable before its record is.",
+    TouchingIgnored 80 "touching-ignored"
+        "A page of a bounded shadow is forgotten, or read again, before it is reproduced.",
+    TouchingNotTold 81 "touching-not-told"
+        "A bounded shadow does not learn the last writer of a page.",
+    TouchingTooEarly 82 "touching-too-early"
+        "A page's touching ID is that of the transaction before.",
+    WrittenNotPinned 83 "written-not-pinned"
+        "A page that a running transaction has written may be evicted.",
+    EvictedKept 84 "evicted-kept"
+        "An evicted page is still found in its old frame.",
+    PlainWriteNotSynced 110 "plain-write-not-synced"
+        "A write on a system without durable writes is not followed by a sync.",
+    ProcessIgnored 111 "process-ignored"
+        "A forked child counts as the process that opened the pool.",
+    NamesIgnored 112 "names-ignored"
+        "A flush does not detect that the files have lost their names.",
+    HolesKept 113 "holes-kept"
+        "An open does not allocate the holes of a sparse copy.",
+    StopCounted 114 "stop-counted"
+        "A waiter counts the time in which its process was stopped.",
+    PlaceholderKept 115 "placeholder-kept"
+        "A renewal keeps the empty file that an interrupted one has left in the log's place.",
+}
+
+/// Returns the bug of this name, where this build has hooks.
+pub fn by_name(name: &str) -> Option<Mutant> {
+    let all = if system::mutants::ENABLED { ALL } else { &[] };
+    all.iter().find(|entry| entry.name == name).map(|entry| entry.mutant)
+}
+
+/// Guard of an injected bug: dropping it removes the bug from this thread.
+#[derive(Debug)]
+#[must_use]
+pub struct Injected(());
+
+/// Injects a bug into this thread, or none.
+///
+/// # Panics
+/// If this build has no hooks; [`by_name`] finds no bug there.
+pub fn inject(mutant: Option<Mutant>) -> Injected {
+    assert!(mutant.is_none() || system::mutants::ENABLED, "a build without hooks has no bugs");
+    system::mutants::inject(mutant);
+    Injected(())
+}
+
+impl Drop for Injected {
+    fn drop(&mut self) {
+        system::mutants::inject(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn registry_has_each_name_once() {
+        let names: BTreeSet<&str> = ALL.iter().map(|entry| entry.name).collect();
+        assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn every_bug_has_a_detection() {
+        for Entry { mutant, name, .. } in ALL {
+            assert!(DETECTIONS.iter().any(|it| it.mutant == *mutant), "no test detects {name}");
+        }
+    }
+
+    #[test]
+    fn injected_bug_ends_with_its_guard() {
+        let name = "head-left";
+        let Some(bug) = by_name(name) else {
+            assert!(!system::mutants::ENABLED, "{name} is in the registry");
+            return;
+        };
+        let guard = inject(Some(bug));
+        assert!(system::mutants::planted(bug));
+        let elsewhere = std::thread::spawn(move || system::mutants::planted(bug));
+        assert!(!elsewhere.join().unwrap(), "a bug is injected into one thread");
+        drop(guard);
+        assert!(!system::mutants::planted(bug));
+    }
+}
