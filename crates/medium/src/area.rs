@@ -2,7 +2,8 @@
 
 use rustix::io::Errno;
 
-use crate::Error;
+use crate::buffer::Buffer;
+use crate::error::Error;
 use crate::mapping::{Mapping, Sharing};
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
@@ -104,7 +105,7 @@ impl Area {
 }
 
 /// The first `words` words of a group.
-pub(crate) fn group_words(group: &crate::Buffer, words: usize) -> Result<&[u64], Error> {
+pub(crate) fn group_words(group: &Buffer, words: usize) -> Result<&[u64], Error> {
     let group = group.words();
     group
         .get(..words)

@@ -27,7 +27,7 @@ use zerocopy::IntoBytes;
 
 pub use self::create::Prewrite;
 use self::locking::lock_file;
-use crate::Error;
+use crate::error::Error;
 use crate::retry::{uninterrupted, write_durably};
 use crate::sync::{AtomicBool, Mutex, lock};
 use system::mutants::{Mutant, planted};

@@ -32,7 +32,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::Buffer;
+use crate::buffer::Buffer;
 use system::mutants::{Mutant, planted};
 
 /// How often a group is given to the queue again, without a byte of it being written, before it is

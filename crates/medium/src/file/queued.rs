@@ -3,7 +3,7 @@
 
 use super::in_flight::{Failure, GroupFile, InFlight, Next, Taken};
 use super::uring::DEPTH;
-use crate::Buffer;
+use crate::buffer::Buffer;
 use crate::sync::{Mutex, lock};
 use system::SimulatedQueue;
 

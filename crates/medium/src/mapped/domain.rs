@@ -11,10 +11,12 @@ use std::io;
 use super::stores::{Mapped, Stores};
 use crate::area::Area;
 use crate::cpu::{self, LINE_BYTES, LINE_WORDS, LineWriteBack};
+use crate::error::Error;
 use crate::mapped::Emulation;
 use crate::mapping::Sharing;
+use crate::pool_file::PoolFile;
 use crate::sync::Arc;
-use crate::{Counts, Error, PoolFile};
+use crate::traits::Counts;
 use system::mutants::{Mutant, planted};
 
 /// Persistence domain of a back end that maps its file. Cheap to clone. The heap image and the log

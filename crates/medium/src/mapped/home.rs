@@ -32,13 +32,15 @@
 
 use crate::area::Area;
 use crate::cpu::{LINE_WORDS, LineWriteBack};
+use crate::error::Error;
 use crate::mapped::combiner::{Combiner, Combining, first_word};
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::{Mapped, Stores};
 use crate::parts::{Parts, Share};
+use crate::pool_file::PoolFile;
 use crate::sync::Arc;
+use crate::traits::{Counts, HomeMedium};
 use crate::writes::{self, Piece, Pieces};
-use crate::{Counts, Error, HomeMedium, PoolFile};
 use system::mutants::{Mutant, planted};
 
 /// Runs between the prefetch of a line and the store to it while combining.

@@ -15,11 +15,13 @@
 
 use crate::area::Area;
 use crate::cpu::{LINE_BYTES, LineWriteBack};
+use crate::error::Error;
 use crate::mapped::domain::Domain;
 use crate::mapped::emulation::Emulation;
 use crate::mapped::stores::{Mapped, Stores};
+use crate::memory::Memory;
+use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::{Error, Memory, PoolFile};
 use system::SimulatedMemory;
 
 /// A mapped part of a file, for many threads. A barrier costs a fence, and the device's delay if it

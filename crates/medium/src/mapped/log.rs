@@ -4,11 +4,14 @@
 //! emulated device's bandwidth and the account.
 
 use crate::area::{Area, group_words};
+use crate::buffer::Buffer;
 use crate::cpu::LINE_BYTES;
+use crate::error::Error;
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::Mapped;
+use crate::pool_file::PoolFile;
 use crate::sync::{Arc, Mutex, Ordering, lock};
-use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
+use crate::traits::{Counts, LogMedium, ReadLog};
 
 /// The log in mapped memory. A group costs a fence, and the device's delay if it is emulated.
 ///

@@ -18,7 +18,7 @@ use std::ops::Range;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{PoolFile, Prewrite, write_all};
-use crate::Error;
+use crate::error::Error;
 use crate::retry::ATTEMPTS_MAX;
 use system::Handle;
 

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::allocate::{has_room, reserve, write_zeros};
 use super::name::{NEW, directory, is_named, name_new, remove_placeholder, temporary_name};
 use super::{PoolFile, lock_file, open_regular};
-use crate::Error;
+use crate::error::Error;
 use crate::sync::{AtomicBool, Mutex, lock};
 use system::mutants::{Mutant, planted};
 use system::{Directory, Files, Handle, System};

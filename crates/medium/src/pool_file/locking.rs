@@ -6,7 +6,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::PoolFile;
-use crate::Error;
+use crate::error::Error;
 use crate::sync::Ordering;
 use system::Handle;
 

@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{lock_file, open_regular};
-use crate::Error;
+use crate::error::Error;
 use system::mutants::{Mutant, planted};
 use system::{Files, Handle};
 

@@ -8,8 +8,9 @@ use rustix::io::{Errno, ReadWriteFlags};
 use zerocopy::IntoBytes;
 
 use super::{PoolFile, write_all};
+use crate::buffer::Buffer;
+use crate::error::Error;
 use crate::retry::write_durably;
-use crate::{Buffer, Error};
 use system::{FileSystem, Handle};
 
 /// How many flushes are measured; their median counts.
