@@ -11,9 +11,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use faults::Faults;
 use lastword::{Medium, Pool};
 use medium::sync::Arc;
-use medium::{Buffer, Faults, FileLog, LogMedium, LogPath, PoolFile};
+use medium::{Buffer, FileLog, LogMedium, LogPath, PoolFile};
 
 use crate::story::Story;
 

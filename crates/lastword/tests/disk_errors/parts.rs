@@ -1,9 +1,10 @@
 //! Who commits in parts is told that the disk has failed, and not that another was in the way.
 
+use faults::{Failing, Fault, Faults};
 use lastword::{
     Decoupled, Design, Durability, Error, Objects, Options, Pool, Redo, Snapshot, Undo,
 };
-use medium::{Fault, Faults, System};
+use medium::System;
 
 /// Three transactions of one worker, after so many calls that do not fail. Answers whether a commit
 /// has failed.

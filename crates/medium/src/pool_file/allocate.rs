@@ -18,8 +18,9 @@ use std::ops::Range;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{PoolFile, Prewrite, write_all};
-use crate::Error;
-use crate::system::{ATTEMPTS_MAX, Handle};
+use crate::error::Error;
+use crate::retry::ATTEMPTS_MAX;
+use system::Handle;
 
 /// Bytes of one write of zeros.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -163,8 +164,9 @@ pub(super) fn write_zeros(file: &dyn Handle, range: Range<u64>) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::System;
     use crate::sync::Arc;
-    use crate::{Call, Fault, Faults, System};
+    use faults::{Call, Failing, Fault, Faults};
     use std::fs::File;
     use std::os::unix::fs::{FileExt, MetadataExt};
     use std::path::{Path, PathBuf};
