@@ -8,8 +8,8 @@ pub(crate) use medium::sync::{
     fence, spin_loop, thread,
 };
 
-/// Whether a model checker runs this code. It explores all executions, so sizes are then as small as
-/// the protocol allows.
+/// Whether a model checker runs this code. It explores all executions, so sizes are then as small
+/// as the protocol allows.
 pub(crate) const MODELED: bool = false;
 
 /// A fence, which this bug removes.

@@ -26,11 +26,12 @@
 //! - A load returns one of the last seven stores, and a model has at most five threads.
 //! - `Arc` is the standard one, because no protocol here depends on the order of its counts.
 //!
-//! A *mutant* is a hook in a protocol file that removes one protection (`system::mutants`). A *trial*
-//! injects it into the thread that explores a model, and the model must then fail with the right
-//! message (tests/loom/trials.rs, tests/shuttle/trials.rs). Both tools run all threads of a model as
-//! coroutines of that thread, so all of them have the bug, and trials run in parallel. shuttle prints
-//! the failures that its trials must end with; the result of the test is what counts.
+//! A *mutant* is a hook in a protocol file that removes one protection (`system::mutants`). A
+//! *trial* injects it into the thread that explores a model, and the model must then fail with the
+//! right message (tests/loom/trials.rs, tests/shuttle/trials.rs). Both tools run all threads of a
+//! model as coroutines of that thread. So all of them have the bug, and trials run in parallel.
+//! shuttle prints the failures that its trials must end with; the result of the test is what
+//! counts.
 //!
 //! Each test program ends with a line per mutant: its number in the list of mutants in
 //! docs/internals/mutants.md, the model that has killed it, and the number of executions.

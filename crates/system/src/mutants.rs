@@ -131,7 +131,7 @@ pub enum Mutant {
     ReservationIgnored,
     StarvingReservesNothing,
     LossesInPartsForgotten,
-    StarvingInPartsClosesNoGate,
+    StarvingInPartsNeverAlone,
     NoFenceInEventWait,
     NoFenceInEventNotify,
     EventNotifiesWithoutLock,

@@ -255,7 +255,7 @@ registry! {
     ReservationIgnored 220 "reservation-ignored",
     StarvingReservesNothing 221 "starving-reserves-nothing",
     LossesInPartsForgotten 222 "losses-in-parts-forgotten",
-    StarvingInPartsClosesNoGate 223 "starving-in-parts-closes-no-gate",
+    StarvingInPartsNeverAlone 223 "starving-in-parts-never-alone",
     NoFenceInEventWait 224 "no-fence-in-event-wait",
     NoFenceInEventNotify 225 "no-fence-in-event-notify",
     EventNotifiesWithoutLock 226 "event-notifies-without-lock",

@@ -254,10 +254,10 @@ impl Gate {
             *turn = Some(Turn { gate: self, worker: fortune.worker, losses });
         }
         // Reserve before the wait, so that the record is reserved when its holder releases it.
-        if let Some(turn) = turn {
-            if !planted(Mutant::StarvingReservesNothing) {
-                turn.reserve(met);
-            }
+        if let Some(turn) = turn
+            && !planted(Mutant::StarvingReservesNothing)
+        {
+            turn.reserve(met);
         }
         let is_lost = match met {
             Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => true,
@@ -355,7 +355,7 @@ impl Turn<'_> {
             Obstacle::Untracked => self.losses += 1,
             Obstacle::Unknown | Obstacle::Room | Obstacle::Reserved { .. } => {}
         }
-        let closes = self.losses > RESERVATIONS && !planted(Mutant::StarvingInPartsClosesNoGate);
+        let closes = self.losses > RESERVATIONS && !planted(Mutant::StarvingInPartsNeverAlone);
         if met == Obstacle::Unknown || closes {
             gate.closed.store(true, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     starving::starving_transaction_commits_before_pool_waits, "starves":
         ReservationIgnored, StarvingReservesNothing;
     starving::starving_transaction_in_parts_closes_gate, "starves":
-        LossesInPartsForgotten, StarvingInPartsClosesNoGate;
+        LossesInPartsForgotten, StarvingInPartsNeverAlone;
     merging::merged_log_is_the_history, "in no ring":
         CommittingNotStored, CursorsReadBeforeCommitting, NoOpRecordLeftOut;
     merging::merged_log_is_the_history, "deadlock":
