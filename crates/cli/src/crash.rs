@@ -134,8 +134,8 @@ fn case(arguments: &CrashExplore) -> Result<Case, Failure> {
 fn known_mutant(name: Option<&str>) -> Result<(), Failure> {
     match name {
         Some(_) if !cfg!(feature = "mutants") => Err(Failure::NoMutants),
-        Some(name) if medium::mutants::by_name(name).is_none() => {
-            let all = medium::mutants::Mutant::ALL.iter().map(|mutant| mutant.name());
+        Some(name) if crash::mutants::by_name(name).is_none() => {
+            let all = crash::mutants::ALL.iter().map(|entry| entry.name);
             let known = all.collect::<Vec<_>>().join(", ");
             Err(Failure::UnknownMutant { name: name.into(), known })
         }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use faults::recording::Model;
 use lastword::{AnyDesign, Durability, LogFormat, Medium, Options, Shadow};
-use medium::recording::Model;
 use thiserror::Error;
 
 use crate::workload::Scenario;

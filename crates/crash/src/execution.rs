@@ -6,8 +6,9 @@ mod noting;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use faults::mutants::{by_name, inject};
+use faults::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 use lastword::{AnyDesign, AnyPool, Error, LogFormat, MediumError};
-use medium::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
 
 use noting::Noting;
 
@@ -120,7 +121,8 @@ impl workload::Visitor for Run<'_> {
 
     fn visit<S: Scenario>(self) -> Report {
         let Run { case, prepared, picker } = self;
-        let injected = medium::mutants::plant(case.plant.as_deref());
+        let named = |name: &String| by_name(name).expect("this build has the mutant");
+        let injected = inject(case.plant.as_ref().map(named));
         let recorder = Recorder::from_image(&prepared.image, case.model, Box::new(picker.clone()));
         let mut execution = Execution {
             case,

@@ -8,7 +8,7 @@
 //!               picker (choices) <- search: all executions, those near a policy, or random ones
 //! ```
 //!
-//! An *execution* runs a pool on a recorded machine ([`medium::recording`]), whose power may fail
+//! An *execution* runs a pool on a recorded machine ([`faults::recording`]), whose power may fail
 //! at any persist barrier and acknowledgement, in a single thread. Background steps are moves like
 //! others. Every event outside the program is a choice, and the choices are the execution's trace:
 //! a line of text that can be replayed, and shrunk.
@@ -41,6 +41,7 @@ mod violation;
 
 pub use case::{BadCase, Case, MediumModel};
 pub use execution::{Outcome, Prepared, Report};
+pub use faults::mutants;
 pub use picker::{Chance, Made, Picker, Policy};
 pub use search::{Found, Limits, Statistics, Tier, explore};
 pub use shrink::shrink;

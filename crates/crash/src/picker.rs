@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use medium::recording::{Ask, Choose, Question};
+use faults::recording::{Ask, Choose, Question};
 use medium::sync::{Arc, Mutex, lock};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

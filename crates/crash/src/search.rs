@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use medium::recording::Ask;
+use faults::recording::Ask;
 use rustc_hash::FxHashSet;
 
 use crate::{Case, Chance, Made, Outcome, Picker, Policy, Prepared, Report, Trace, Violation};

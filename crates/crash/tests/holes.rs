@@ -14,8 +14,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use faults::mutants::{Mutant, by_name, entry, inject};
 use lastword::{Error, Medium, MediumError, Objects, Options, Pool};
-use medium::mutants::{Mutant, plant};
 
 const NAME: &str = "mapped_hole_without_allocation_is_a_sigbus";
 
@@ -60,7 +60,7 @@ fn fill(disk: &Path) {
 /// Opens a sparse copy of a mapped pool, and fills its heap.
 fn open_sparse(disk: &Path) {
     let bug = std::env::var(BUG).ok();
-    let _planted = plant(bug.as_deref());
+    let _injected = inject(bug.map(|name| by_name(&name).expect("this build has the mutant")));
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     let options = Options::new().bytes(1 << 20).log_bytes(128 << 10).ring_entries(1 << 12);
     let options = options.medium(medium).background(false);
@@ -111,8 +111,8 @@ fn mapped_hole_without_allocation_is_a_sigbus() {
     let whole = child(flags, dir.path(), None);
     let text = String::from_utf8_lossy(&whole.stdout);
     assert!(whole.status.success() && text.contains(REFUSED), "{text}");
-    let planted = child(flags, dir.path(), Some(Mutant::HolesKept.name()));
-    let text = String::from_utf8_lossy(&planted.stdout);
+    let injected = child(flags, dir.path(), Some(entry(Mutant::HolesKept).name));
+    let text = String::from_utf8_lossy(&injected.stdout);
     assert!(text.contains(OPENED), "{text}");
-    assert_eq!(planted.status.signal(), Some(BUS), "{}: {text}", planted.status);
+    assert_eq!(injected.status.signal(), Some(BUS), "{}: {text}", injected.status);
 }

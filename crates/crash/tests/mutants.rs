@@ -1,47 +1,68 @@
 //! Mutation tests: every injectable bug is found, and without it the same tests find no violation.
 //!
-//! A row of the table in `kills` names a bug and a cheap way to find it: a case with a tier,
-//! searched for at most [`EXECUTIONS`] executions, or a unit test of one part. The last lines of
-//! output list each bug with the row that killed it. docs/internals/mutants.md has them, and the
-//! arguments about the rest.
+//! A row of [`DETECTIONS`] names a bug and a cheap way to find it: a case with a tier, searched for
+//! at most [`EXECUTIONS`] executions, or a test of one part, a function in [`PARTS`]. The last
+//! lines of output are the table of docs/internals/mutants.md. With `UPDATE` it is written there.
 #![allow(clippy::unwrap_used, reason = "a test program")]
 
 #[path = "mutants/hostile.rs"]
 mod hostile;
-#[path = "mutants/kills.rs"]
-mod kills;
 #[path = "mutants/parts.rs"]
 mod parts;
 #[path = "mutants/snapshots.rs"]
 mod snapshots;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crash::{Case, Found, Limits, Prepared, Tier, explore};
-use kills::{KILLS, Kill, Method};
+use faults::mutants::page::{self, Outcome};
+use faults::mutants::{self, By, DETECTIONS, Detection, Mutant, Search, entry};
 use libtest_mimic::{Arguments, Failed, Trial};
-use medium::mutants::Mutant;
 
 /// Limit of executions of a case.
 const EXECUTIONS: u64 = 5000;
 
-/// The rows of the table that have killed, by their place in `KILLS`.
-type Rows = Arc<Mutex<BTreeMap<usize, String>>>;
+/// A test of one part: returns its violation, if it finds one with this bug or without any.
+type Part = fn(Option<Mutant>) -> Option<String>;
+
+/// The tests of one part, by the names that [`DETECTIONS`] knows.
+const PARTS: [(&str, Part); 15] = [
+    ("heap image of two threads", parts::heap_image_of_two_threads),
+    ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
+    ("a header that lies", parts::a_header_that_lies),
+    ("a group that never was", parts::a_group_that_never_was),
+    ("a group that is gone", parts::a_group_that_is_gone),
+    ("a wrap that ends too early", parts::a_wrap_that_ends_too_early),
+    ("a published file", parts::a_published_file),
+    ("a payload that explodes", parts::a_payload_that_explodes),
+    ("a page between parts", parts::a_page_between_parts),
+    ("a reader that stays", snapshots::a_reader_that_stays),
+    ("a forked child", hostile::a_forked_child),
+    ("a removed pool", hostile::a_removed_pool),
+    ("a sparse copy", hostile::a_sparse_copy),
+    ("a stopped process", hostile::a_stopped_process),
+    ("an interrupted renewal", hostile::an_interrupted_renewal),
+];
+
+/// Outcomes of the detections that have found their bug, by their place in [`DETECTIONS`].
+type Outcomes = Arc<Mutex<BTreeMap<usize, Outcome>>>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let rows = Rows::default();
-    let mut trials = vec![Trial::test("every_bug_is_in_the_table", every_bug_is_in_the_table)];
-    for (number, kill) in KILLS.iter().enumerate() {
-        let (name, rows) = (kill.mutant.name(), Arc::clone(&rows));
-        trials.push(Trial::test(format!("killed::{name}::{number}"), move || dies(number, &rows)));
+    let outcomes = Outcomes::default();
+    let mut trials = vec![Trial::test("every_part_is_in_the_registry", every_part_is_known)];
+    for (number, it) in DETECTIONS.iter().enumerate() {
+        let (name, outcomes) = (entry(it.mutant).name, Arc::clone(&outcomes));
+        let dies = move || dies(number, &outcomes);
+        trials.push(Trial::test(format!("killed::{name}::{number}"), dies));
     }
     hush();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list && arguments.filter.is_none() {
-        report(&rows.lock().unwrap_or_else(PoisonError::into_inner));
+        report(&outcomes.lock().unwrap_or_else(PoisonError::into_inner));
     }
     conclusion.exit_code()
 }
@@ -51,70 +72,74 @@ fn hush() {
     std::panic::set_hook(Box::new(|_| ()));
 }
 
-/// Prints the table, and the number of dead mutants: those that every row for them has found.
-fn report(rows: &BTreeMap<usize, String>) {
-    println!("| number | name | what it breaks | found by | after | as |");
-    println!("|---|---|---|---|---|---|");
-    rows.values().for_each(|row| println!("{row}"));
-    let survives = |mutant: &&Mutant| {
-        let mut kills = KILLS.iter().enumerate().filter(|(_, kill)| kill.mutant == **mutant);
-        kills.any(|(number, _)| !rows.contains_key(&number))
+/// Prints the table, or writes it to the page with `UPDATE`, and prints the number of dead mutants:
+/// those that every detection of them has found.
+fn report(outcomes: &BTreeMap<usize, Outcome>) {
+    if outcomes.len() == DETECTIONS.len() {
+        let table = page::table(&outcomes.values().cloned().collect::<Vec<_>>());
+        print!("{table}");
+        if std::env::var_os("UPDATE").is_some() {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page::PATH);
+            let page = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, page::with_table(&page, &table).unwrap()).unwrap();
+        }
+    }
+    let survives = |mutant: Mutant| {
+        let mut all = DETECTIONS.iter().enumerate().filter(|(_, it)| it.mutant == mutant);
+        all.any(|(number, _)| !outcomes.contains_key(&number))
     };
-    let survived = Mutant::ALL.iter().filter(survives).count();
-    println!("mutants: {} killed, {survived} survived", Mutant::ALL.len() - survived);
+    let survived = mutants::ALL.iter().filter(|entry| survives(entry.mutant)).count();
+    println!("mutants: {} killed, {survived} survived", mutants::ALL.len() - survived);
 }
 
-fn every_bug_is_in_the_table() -> Result<(), Failed> {
-    let missing = Mutant::ALL.iter().find(|mutant| !KILLS.iter().any(|k| k.mutant == **mutant));
-    missing.map_or(Ok(()), |mutant| Err(format!("{mutant:?} is not in `KILLS`").into()))
+/// Checks that no part's test is forgotten. A name without a test fails where it is looked up.
+fn every_part_is_known() -> Result<(), Failed> {
+    let is_used = |name| DETECTIONS.iter().any(|it| matches!(it.by, By::Part(by) if by == name));
+    let unused = PARTS.iter().find(|(name, _)| !is_used(*name));
+    unused.map_or(Ok(()), |(name, _)| Err(format!("no detection is by `{name}`").into()))
 }
 
-fn search(case: &str, tier: Tier, injected: Option<Mutant>, executions: u64) -> Found {
+fn search(case: &str, search: Search, injected: Option<Mutant>, executions: u64) -> Found {
+    let tier = match search {
+        Search::All => Tier::A,
+        Search::Near { deviations } => Tier::B { deviations },
+        Search::Random { seed } => Tier::C { seed },
+    };
     let mut case: Case = case.parse().unwrap();
-    case.plant = injected.map(|mutant| mutant.name().to_owned());
+    case.plant = injected.map(|mutant| entry(mutant).name.to_owned());
     let prepared = Prepared::new(&case).expect("the design and workload are known").unwrap();
     explore(&case, &prepared, tier, Limits { executions, ..Limits::default() })
 }
 
-/// Returns the findings of a row with the bug and without it, and the number of executions.
-fn found(method: &Method, mutant: Mutant) -> (Option<String>, Option<String>, u64) {
-    match method {
-        Method::Case(case, tier) => {
-            let Found { statistics, violation } = search(case, *tier, Some(mutant), EXECUTIONS);
+/// Returns the findings of a test with the bug and without it, and the number of executions.
+fn found(by: By, mutant: Mutant) -> (Option<String>, Option<String>, u64) {
+    match by {
+        By::Case(case, tier) => {
+            let Found { statistics, violation } = search(case, tier, Some(mutant), EXECUTIONS);
             let violation = violation.map(|(violation, _)| violation.to_string());
             // The same executions without the bug: it was the injected bug that was found.
-            let clean = search(case, *tier, None, statistics.executions).violation;
+            let clean = search(case, tier, None, statistics.executions).violation;
             let clean = clean.map(|(violation, trace)| format!("{violation}\n{trace}"));
             (violation, clean, statistics.executions)
         }
-        Method::Part(_, find) => (find(Some(mutant.name())), find(None), 1),
+        By::Part(name) => {
+            let part = PARTS.iter().find(|(known, _)| *known == name);
+            let (_, find) = part.unwrap_or_else(|| panic!("`{name}` is not in `PARTS`"));
+            (find(Some(mutant)), find(None), 1)
+        }
     }
 }
 
-fn dies(number: usize, rows: &Rows) -> Result<(), Failed> {
-    let Kill { mutant, method } = &KILLS[number];
-    let by = match method {
-        Method::Case(case, tier) => format!("{case}; {}", named(*tier)),
-        Method::Part(name, _) => (*name).to_owned(),
-    };
-    let (violation, clean, after) = found(method, *mutant);
+fn dies(number: usize, outcomes: &Outcomes) -> Result<(), Failed> {
+    let Detection { mutant, by } = DETECTIONS[number];
+    let (violation, clean, after) = found(by, mutant);
     if let Some(wrong) = clean {
         return Err(format!("without the bug {by} finds: {wrong}").into());
     }
     let Some(violation) = violation else {
         return Err(format!("{mutant:?} survives {after} executions of {by}").into());
     };
-    let (number_of, name, what) = (mutant.number(), mutant.name(), mutant.what());
-    let kind = violation.split(':').next().unwrap_or_default();
-    let row = format!("| {number_of} | {name} | {what} | {by} | {after} | {kind} |");
-    rows.lock().unwrap_or_else(PoisonError::into_inner).insert(number, row);
+    let kind = violation.split(':').next().unwrap_or_default().to_owned();
+    outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (after, kind));
     Ok(())
-}
-
-fn named(tier: Tier) -> String {
-    match tier {
-        Tier::A => "tier A".to_owned(),
-        Tier::B { deviations } => format!("tier B, deviations {deviations}"),
-        Tier::C { seed } => format!("tier C, seed {seed}"),
-    }
 }

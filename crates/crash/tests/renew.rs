@@ -5,9 +5,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use faults::mutants::{Mutant, inject};
+use faults::recording::{Ask, Choose, Image, Model, PowerCut, Question, Recorder};
 use lastword::{Error, Medium, Objects, Options, Pool, Ptr};
-use medium::mutants::{Mutant, plant};
-use medium::recording::{Ask, Choose, Image, Model, PowerCut, Question, Recorder};
 use medium::{PoolFile, System};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -157,7 +157,7 @@ fn crash_while_log_is_renewed_without_safe_renames_loses_nothing() {
 /// Power fails between the placeholder and the rename over it: the next renewal finds it.
 #[test]
 fn placeholder_of_an_interrupted_renewal_is_found_if_kept() {
-    let _planted = plant(Some(Mutant::PlaceholderKept.name()));
+    let _injected = inject(Some(Mutant::PlaceholderKept));
     for lost in [Lost::Missing, Lost::Damaged] {
         let seen = cut_everywhere(false, lost);
         assert!(seen.broken > 0, "{lost:?}: {seen:?}");
@@ -166,7 +166,7 @@ fn placeholder_of_an_interrupted_renewal_is_found_if_kept() {
 
 #[test]
 fn new_log_without_durable_name_is_found() {
-    let _planted = plant(Some(Mutant::DirectoryNotSynced.name()));
+    let _injected = inject(Some(Mutant::DirectoryNotSynced));
     let seen = cut_everywhere(true, Lost::Missing);
     assert!(seen.broken > 0, "{seen:?}");
 }

@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crash::oracle::history::{History, Level, Lists, Transaction};
 use crash::workload::{Apart, Append, Appends, Scenario};
+use faults::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
 use lastword::{
     Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Durability, Medium, Options, Pool,
     Shadow, Snapshot, Undo,
 };
-use medium::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

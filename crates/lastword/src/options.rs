@@ -497,7 +497,7 @@ impl Options {
     }
 
     /// Sets the system that the files belong to. Default: the kernel. Tests use a system whose
-    /// calls fail, or a recorded machine that can crash (see [`medium::recording`]).
+    /// calls fail, or a recorded machine that can crash.
     pub fn system(mut self, system: System) -> Options {
         self.system = system;
         self

@@ -2,11 +2,12 @@
 
 use rustix::io::Errno;
 
-use crate::Error;
+use crate::buffer::Buffer;
+use crate::error::Error;
 use crate::mapping::{Mapping, Sharing};
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
-use crate::system::Handle;
+use system::{Handle, MapSource};
 
 /// Granularity of an area's start and length: pages.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -41,7 +42,18 @@ impl Area {
     /// The area as memory.
     pub(crate) fn map(&self, sharing: Sharing) -> Result<Mapping, Error> {
         // The size was checked to fit; the lock that `file` holds keeps the length.
-        let mapped = self.handle().map(self.offset, self.bytes as usize, sharing);
+        let bytes = self.bytes as usize;
+        let source = self.handle().map_source(self.offset, bytes);
+        let mapped = source.and_then(|source| {
+            let mapped = match source {
+                MapSource::Itself(file) => Mapping::of_file(file, self.offset, bytes, sharing),
+                MapSource::Copy(copy) => {
+                    assert_eq!(sharing, Sharing::CopyOnWrite, "a copy is not shared memory");
+                    Mapping::of_file(&copy, 0, bytes, sharing)
+                }
+            };
+            mapped.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
+        });
         mapped.map_err(|errno| self.not_mapped(sharing, errno))
     }
 
@@ -93,7 +105,7 @@ impl Area {
 }
 
 /// The first `words` words of a group.
-pub(crate) fn group_words(group: &crate::Buffer, words: usize) -> Result<&[u64], Error> {
+pub(crate) fn group_words(group: &Buffer, words: usize) -> Result<&[u64], Error> {
     let group = group.words();
     group
         .get(..words)

@@ -9,4 +9,4 @@ mod target;
 mod uring;
 
 pub use self::home::FileHome;
-pub use self::log::{FileLog, LogPath};
+pub use self::log::FileLog;

@@ -1,8 +1,10 @@
 //! Read-only log area for tools: reads any back end's log from its file.
 
 use crate::area::Area;
+use crate::error::Error;
+use crate::pool_file::PoolFile;
 use crate::sync::Arc;
-use crate::{Error, PoolFile, ReadLog};
+use crate::traits::ReadLog;
 
 /// The log of any medium, opened for reading; works on a file from
 /// [`PoolFile::open_shared`].

@@ -24,8 +24,8 @@
 use std::io;
 use std::ops::Range;
 
-use crate::Error;
 use crate::area::Area;
+use crate::error::Error;
 use crate::mapping::{Mapping, Sharing, page_bytes};
 use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicU64};

@@ -15,9 +15,10 @@
 //!   shared it, one would overwrite the other's latest write with stale words.
 //! - A piece is many pages, so that neighbours are still written together.
 
-use crate::mutants::{Mutant, planted};
+use crate::error::Error;
+use crate::traits::{Counts, HomeMedium};
 use crate::writes::{self, Piece, Pieces};
-use crate::{Counts, Error, HomeMedium};
+use system::mutants::{Mutant, planted};
 
 /// Words of a page, the least that a piece has.
 const PAGE_WORDS: u64 = 512;

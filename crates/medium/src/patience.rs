@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::mutants::{Mutant, planted};
+use system::mutants::{Mutant, planted};
 
 /// Shares of a limit: a stop counts as one. Chosen: a stop costs at most a 64th of the limit, and
 /// a waiter that seldom gets a core gives up after 64 looks at the earliest, whatever the limit.

@@ -12,6 +12,7 @@
 
 mod allocate;
 mod create;
+mod extents;
 mod locking;
 mod name;
 mod probe;
@@ -27,11 +28,11 @@ use zerocopy::IntoBytes;
 
 pub use self::create::Prewrite;
 use self::locking::lock_file;
-pub use self::probe::FileSystem;
-use crate::Error;
-use crate::mutants::{Mutant, planted};
+use crate::error::Error;
+use crate::retry::{uninterrupted, write_durably};
 use crate::sync::{AtomicBool, Mutex, lock};
-use crate::system::{Directory, Fate, Files, Handle, Seek, System, uninterrupted, write_durably};
+use system::mutants::{Mutant, planted};
+use system::{Directory, Fate, Files, Handle, Seek, System};
 
 /// File of a pool, shared by the owners of its areas: heap, log and superblocks.
 ///
@@ -456,7 +457,7 @@ mod tests {
 
     #[test]
     fn lock_that_cannot_move_stays() {
-        use crate::{Fault, Faults};
+        use faults::{Failing, Fault, Faults};
         for sticky in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("pool");

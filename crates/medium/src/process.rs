@@ -12,7 +12,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mutants::{Mutant, planted};
+use system::mutants::{Mutant, planted};
 
 /// Forks that led to this process, since the first [`Process::current`].
 static FORKS: AtomicU64 = AtomicU64::new(0);

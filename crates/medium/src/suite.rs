@@ -1,5 +1,7 @@
 //! Tests of the requirements on every back end; each back end runs them.
 
+mod simulated;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -9,9 +11,9 @@ use tempfile::TempDir;
 
 use crate::cpu::LineWriteBack;
 use crate::sync::Arc;
-use crate::system::System;
 use crate::writes::{mark, run};
 use crate::{Buffer, Domain, Emulation, Error, HomeMedium, LogMedium, PoolFile, Prewrite};
+use system::System;
 
 pub(crate) const HEAP_OFFSET: u64 = 8192;
 pub(crate) const HEAP_BYTES: u64 = 256 << 10;

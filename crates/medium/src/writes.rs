@@ -12,7 +12,7 @@
 //!
 //! Indices count 8-byte words from the start of the heap, so a heap has at most 2^51 bytes.
 
-use crate::Error;
+use crate::error::Error;
 
 /// Most words in one run.
 pub const RUN_WORDS_MAX: usize = u16::MAX as usize;

@@ -6,7 +6,8 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use medium::{Call, Error, Fault, Faults, PoolFile, Prewrite, System};
+use faults::{Call, Failing, Fault, Faults};
+use medium::{Error, PoolFile, Prewrite, System};
 use rustix::fs::IFlags;
 
 fn create(path: &Path) -> Result<PoolFile, Error> {

@@ -26,7 +26,7 @@
 //! - A load returns one of the last seven stores, and a model has at most five threads.
 //! - `Arc` is the standard one, because no protocol here depends on the order of its counts.
 //!
-//! A *mutant* is a hook in a protocol file that removes one protection (`medium::mutants`). A
+//! A *mutant* is a hook in a protocol file that removes one protection (`system::mutants`). A
 //! *trial* injects it into the thread that explores a model, and the model must then fail with the
 //! right message (tests/loom/trials.rs, tests/shuttle/trials.rs). Both tools run all threads of a
 //! model as coroutines of that thread. So all of them have the bug, and trials run in parallel.

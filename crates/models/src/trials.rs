@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+pub use faults::mutants::Mutant;
+use faults::mutants::{Entry, entry, inject};
 use libtest_mimic::{Arguments, Failed};
-pub use real_medium::mutants::Mutant;
-use real_medium::mutants::inject;
 
 use crate::page;
 
@@ -70,7 +70,7 @@ pub fn run(tool: &'static str, models: &[Model], trials: &'static [Trial]) -> Ex
     };
     let fails = |&trial: &Trial| {
         let fates = Arc::clone(&fates);
-        let name = format!("mutants::{}::{}", trial.mutant.name(), trial.model);
+        let name = format!("mutants::{}::{}", entry(trial.mutant).name, trial.model);
         libtest_mimic::Trial::test(name, move || {
             let (outcome, executions) = explored(trial.explore, Some(trial.mutant));
             let found = found(outcome, trial.says);
@@ -79,7 +79,10 @@ pub fn run(tool: &'static str, models: &[Model], trials: &'static [Trial]) -> Ex
             found
         })
     };
-    let row = |trial: &Trial| (trial.mutant.number(), trial.mutant.name(), trial.model);
+    let row = |trial: &Trial| {
+        let bug = entry(trial.mutant);
+        (bug.number, bug.name, trial.model)
+    };
     let page = move || page::is_current(tool, trials.iter().map(row).collect());
     let page = libtest_mimic::Trial::test("page_of_mutants_is_current", page);
     let tests = models.iter().map(holds).chain(trials.iter().map(fails)).chain([page]).collect();
@@ -93,9 +96,9 @@ fn report(fates: &mut [Fate]) {
     if fates.is_empty() {
         return;
     }
-    fates.sort_by_key(|Fate { trial, .. }| (trial.mutant.number(), trial.model));
+    fates.sort_by_key(|Fate { trial, .. }| (entry(trial.mutant).number, trial.model));
     for Fate { trial: Trial { mutant, model, .. }, killed, executions } in &*fates {
-        let (number, name) = (mutant.number(), mutant.name());
+        let Entry { number, name, .. } = entry(*mutant);
         let fate = if *killed { "killed by" } else { "SURVIVES" };
         println!("mutant {number:>3} {name}: {fate} {model}, {executions} executions");
     }
@@ -123,7 +126,7 @@ fn explored(explore: fn(), mutant: Option<Mutant>) -> (Result<(), String>, u64) 
     hush();
     let run = move || {
         QUIET.set(mutant.is_some());
-        let _bug = mutant.map(inject);
+        let _bug = inject(mutant);
         let outcome = panic::catch_unwind(explore).map_err(|panic| message(&*panic));
         (outcome, EXECUTIONS.get())
     };
@@ -157,6 +160,7 @@ fn hush() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use faults::mutants::BETWEEN_THREADS;
 
     #[test]
     fn every_mutant_between_threads_has_a_trial() {
@@ -167,8 +171,11 @@ mod tests {
             let mut words = tables.iter().flat_map(|table| table.split([' ', ',', ';', '\n']));
             words.any(|word| word == name)
         };
-        let untried: Vec<_> =
-            Mutant::BETWEEN_THREADS.iter().filter(|mutant| !has_trial(mutant)).collect();
+        let untried: Vec<_> = BETWEEN_THREADS
+            .iter()
+            .map(|bug| bug.mutant)
+            .filter(|mutant| !has_trial(mutant))
+            .collect();
         assert!(untried.is_empty(), "no model must detect {untried:?}");
     }
 }

@@ -8,17 +8,22 @@ use toml::{Table, Value};
 use crate::Finding;
 
 /// Each crate and the workspace crates that it may depend on; `"*"` allows any.
-pub const ALLOWED: [(&str, &[&str]); 14] = [
+pub const ALLOWED: [(&str, &[&str]); 16] = [
     ("words", &[]),
-    ("medium", &["words"]),
+    ("system", &[]),
+    ("faults", &["system"]),
+    ("medium", &["system", "words"]),
     ("log", &["medium", "words"]),
     ("alloc", &["words"]),
     ("collections", &["words"]),
     ("lastword", &["log", "medium", "words", "alloc"]),
     ("workloads", &["words", "collections", "alloc"]),
     ("sim", &["words", "alloc"]),
-    ("crash", &["lastword", "log", "medium", "words", "alloc", "collections", "workloads"]),
-    ("models", &["medium", "log", "lastword"]),
+    (
+        "crash",
+        &["faults", "lastword", "log", "medium", "words", "alloc", "collections", "workloads"],
+    ),
+    ("models", &["faults", "medium", "log", "lastword"]),
     ("papers", &["medium", "sim", "words", "workloads"]),
     ("capi", &["lastword"]),
     ("cli", &["*"]),
@@ -26,7 +31,7 @@ pub const ALLOWED: [(&str, &[&str]); 14] = [
 ];
 
 /// Further crates that tests may depend on.
-pub const ALLOWED_IN_TESTS: [&str; 4] = ["words", "alloc", "workloads", "collections"];
+pub const ALLOWED_IN_TESTS: [&str; 5] = ["words", "alloc", "workloads", "collections", "faults"];
 
 const RULE: &str = "arrows";
 

@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use faults::mutants::{Mutant, inject};
+use faults::{Call, Failing, Fault, Faults};
 use lastword::{Error, Medium, Options, Pool};
-use medium::mutants::plant;
-use medium::{Call, Fault, Faults, Patience, Process, System};
+use medium::{Patience, Process, System};
 
 const BLOCK: usize = 4096;
 
@@ -17,15 +18,15 @@ fn options() -> Options {
     options.medium(Medium::File).background(false)
 }
 
-pub(crate) fn a_forked_child(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_forked_child(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let is_parent = Process::current().is_current_in_child();
     is_parent.then(|| "forked: a child may use the pool of its parent".into())
 }
 
 /// Flushes a pool after its files were removed.
-pub(crate) fn a_removed_pool(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_removed_pool(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let pool = Pool::create(&path, options()).unwrap();
@@ -38,8 +39,8 @@ pub(crate) fn a_removed_pool(bug: Option<&str>) -> Option<String> {
 }
 
 /// Opens a sparse copy of a pool.
-pub(crate) fn a_sparse_copy(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_sparse_copy(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     Pool::create(&path, options()).unwrap().close().unwrap();
@@ -74,8 +75,8 @@ fn holes(path: &Path) -> u64 {
 }
 
 /// Stops a process for an hour while it waits for ten seconds.
-pub(crate) fn a_stopped_process(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_stopped_process(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let mut patience = Patience::new(Duration::from_secs(10));
     let start = Instant::now();
     let is_over =
@@ -85,8 +86,8 @@ pub(crate) fn a_stopped_process(bug: Option<&str>) -> Option<String> {
 
 /// Opens a pool after a crash left a placeholder under the log's name, on a file system without
 /// safe renames and links.
-pub(crate) fn an_interrupted_renewal(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn an_interrupted_renewal(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     Pool::create(&path, options()).unwrap().close().unwrap();

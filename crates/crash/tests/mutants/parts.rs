@@ -3,9 +3,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use faults::mutants::{Mutant, inject};
+use faults::recording::{Choose, Model, Question, Recorder};
 use lw_log::{Found, Group, Identity, Lz4, Packed, PersistentRing, Scan};
-use medium::mutants::plant;
-use medium::recording::{Choose, Model, Question, Recorder};
 use medium::sync::Arc;
 use medium::{
     Buffer, Combining, Counts, Domain, Error, FileHome, HomeMedium, LogMedium, MappedHome,
@@ -41,17 +41,17 @@ fn missing(recorder: &Recorder, at: u64, lines: u64) -> Option<String> {
 const LINES: u64 = 8192;
 
 /// One thread stores words to the heap image, another calls the barrier.
-pub(crate) fn heap_image_of_two_threads(bug: Option<&str>) -> Option<String> {
+pub(crate) fn heap_image_of_two_threads(bug: Option<Mutant>) -> Option<String> {
     heap_image_with(Combining::Never, bug)
 }
 
 /// The same, while lines are combined.
-pub(crate) fn combined_heap_image_of_two_threads(bug: Option<&str>) -> Option<String> {
+pub(crate) fn combined_heap_image_of_two_threads(bug: Option<Mutant>) -> Option<String> {
     heap_image_with(Combining::Always, bug)
 }
 
-fn heap_image_with(combining: Combining, bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+fn heap_image_with(combining: Combining, bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let (recorder, bytes) = (machine(), 64 * LINES);
     let file = PoolFile::create_on(&recorder.system(), "/part", bytes, Prewrite::No).unwrap();
     file.publish().unwrap();
@@ -67,9 +67,9 @@ fn heap_image_with(combining: Combining, bug: Option<&str>) -> Option<String> {
 }
 
 /// Two threads have a partition of the heap image each, and every word of every page is written.
-pub(crate) fn a_page_between_parts(bug: Option<&str>) -> Option<String> {
+pub(crate) fn a_page_between_parts(bug: Option<Mutant>) -> Option<String> {
     const PAGES: u64 = 64;
-    let _planted = plant(bug);
+    let _injected = inject(bug);
     let file = PoolFile::create_on(&machine().system(), "/part", PAGES * 4096, Prewrite::No);
     let home = FileHome::new(Arc::new(file.unwrap()), 0, PAGES * 4096).unwrap();
     let mut home = home.in_parts(2);
@@ -82,8 +82,8 @@ pub(crate) fn a_page_between_parts(bug: Option<&str>) -> Option<String> {
 }
 
 /// A file gets contents and its name, and the power fails.
-pub(crate) fn a_published_file(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_published_file(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let recorder = machine();
     let file = PoolFile::create_on(&recorder.system(), "/part", 8192, Prewrite::No).unwrap();
     file.write_at(4096, &[42]).unwrap();
@@ -172,8 +172,8 @@ impl LogMedium for Log {
 }
 
 /// A header says that its group is longer than the log.
-pub(crate) fn a_header_that_lies(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_header_that_lies(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let log = Log::damaged(&[1], |before| before, |words| words[2] = 10 * LOG_WORDS as u64);
     match log.scanned() {
         Ok(Found::Torn { at: 0 }) => None,
@@ -182,8 +182,8 @@ pub(crate) fn a_header_that_lies(bug: Option<&str>) -> Option<String> {
 }
 
 /// A compressed group decodes to more than a log of this size can hold.
-pub(crate) fn a_payload_that_explodes(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_payload_that_explodes(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let log = Log::damaged(&[], |before| before, |_| ());
     let mut ring = PersistentRing::new(Arc::clone(&log) as Arc<dyn LogMedium>, IDENTITY);
     let mut group = Group::new(Buffer::new(0));
@@ -201,8 +201,8 @@ pub(crate) fn a_payload_that_explodes(bug: Option<&str>) -> Option<String> {
 }
 
 /// The first group is lost, and the second records its acknowledgement.
-pub(crate) fn a_group_that_is_gone(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_group_that_is_gone(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let log = Log::damaged(&[1, 1], |before| before, |words| words[..16].fill(0));
     match log.scanned() {
         Ok(Found::Damaged { .. }) => None,
@@ -211,8 +211,8 @@ pub(crate) fn a_group_that_is_gone(bug: Option<&str>) -> Option<String> {
 }
 
 /// Two groups are in flight, and a crash keeps only the second.
-pub(crate) fn a_group_that_never_was(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_group_that_never_was(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let log = Log::damaged(&[1, 1], |_| 0, |words| words[..16].fill(0));
     match log.scanned() {
         Ok(Found::End) => None,
@@ -223,8 +223,8 @@ pub(crate) fn a_group_that_never_was(bug: Option<&str>) -> Option<String> {
 
 /// Two groups are in flight, the last of a wrap and the first of the next, and a crash keeps only
 /// the second.
-pub(crate) fn a_wrap_that_ends_too_early(bug: Option<&str>) -> Option<String> {
-    let _planted = plant(bug);
+pub(crate) fn a_wrap_that_ends_too_early(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
     let gone = |words: &mut [u64]| words[2 * 312..3 * 312].fill(0);
     let log = Log::damaged(&[302; 4], |before| before.min(2), gone);
     match log.scanned_from(8 * 2 * 312, 2) {

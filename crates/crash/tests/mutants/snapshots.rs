@@ -4,9 +4,9 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use faults::mutants::{Mutant, inject};
+use faults::recording::Recorder;
 use lastword::{Medium, Objects, Options, Pool, Ptr, Snapshot};
-use medium::mutants::plant;
-use medium::recording::Recorder;
 
 use crate::parts::machine;
 
@@ -26,7 +26,7 @@ fn options(recorder: &Recorder) -> Options {
 
 /// Writes each object's number while a reader needs the old values, until a slot is full. Then the
 /// power fails. Returns the acknowledged writes that were lost.
-pub(crate) fn a_reader_that_stays(bug: Option<&str>) -> Option<String> {
+pub(crate) fn a_reader_that_stays(bug: Option<Mutant>) -> Option<String> {
     let recorder = machine();
     let pool = Pool::<Snapshot>::create_as("/pool", options(&recorder)).unwrap();
     let mut worker = pool.worker().unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn a_reader_that_stays(bug: Option<&str>) -> Option<String> {
             assert_eq!(reader.unwrap().value, 0);
         });
         is_there.recv().unwrap();
-        let _planted = plant(bug);
+        let _injected = inject(bug);
         let number = |(number, at): (usize, &Object)| {
             let run = worker.run(|tx| tx.set(*at, [1 + number as u64; WORDS]));
             run.map(drop)

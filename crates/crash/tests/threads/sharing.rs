@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
+use faults::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
 use lastword::{Medium, Objects, Options, Pool, Ptr, Snapshot};
-use medium::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

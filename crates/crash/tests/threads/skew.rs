@@ -6,8 +6,8 @@ use std::thread::scope;
 
 use crash::oracle::history::{Anomaly, History, Kind, Level, Lists, Transaction};
 use crash::workload::{Apart, Appender, Appends, Scenario};
+use faults::recording::{Choose, Model, Question, Recorder};
 use lastword::{Design, Medium, Options, Pool, Redo, Snapshot};
-use medium::recording::{Choose, Model, Question, Recorder};
 
 use super::lists;
 

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use faults::Faults;
 use lastword::{Error, Medium, MediumError, Options, Pool};
-use medium::Faults;
 use rustix::fs::FallocateFlags;
 
 use crate::story::{Story, assert_poisoned, found};

@@ -8,8 +8,9 @@
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use faults::{Failing, Faults};
 use lastword::{Medium, MediumError, Objects, Pool};
-use medium::{Faults, System};
+use medium::System;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::story::{Story, assert_poisoned, found};

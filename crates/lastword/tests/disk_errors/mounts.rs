@@ -14,10 +14,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use faults::{Failing, Fault, Faults};
 use lastword::{Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot};
 use lastword::{System, Undo};
 use medium::sync::Arc;
-use medium::{Buffer, Fault, Faults, FileLog, LogMedium, LogPath, PoolFile};
+use medium::{Buffer, FileLog, LogMedium, LogPath, PoolFile};
 
 use rustix::fs::FallocateFlags;
 

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use faults::{Call, Fault, Faults};
 use lastword::{Durability, Medium, Options, Shadow};
+use medium::System;
 use medium::sync::Arc;
-use medium::{Call, Fault, Faults, System};
 
 use crate::story::Story;
 

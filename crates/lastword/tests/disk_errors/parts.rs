@@ -1,7 +1,8 @@
 //! Commits of transactions in parts report a failed disk as an error, and not as a conflict.
 
+use faults::{Failing, Fault, Faults};
 use lastword::{Design, Durability, Error, Objects, Options, Pool};
-use medium::{Fault, Faults, System};
+use medium::System;
 
 /// Runs three transactions of one worker while the `nth` call fails. Returns whether a commit
 /// failed.

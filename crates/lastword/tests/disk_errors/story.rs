@@ -5,9 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+use faults::{Call, Failing, Faults};
 use lastword::{Array, Error, MediumError, Objects, Options, Pool, Ptr, TxId};
+use medium::System;
 use medium::sync::Arc;
-use medium::{Call, Faults, System};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 const CELLS: u64 = 4096;

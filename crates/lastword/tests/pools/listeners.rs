@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
+use faults::{Failing, Fault, Faults};
 use lastword::design::Registration;
 use lastword::{
     Array, DecoupledEvicting, DecoupledSoftware, Design, Error, Objects, Options, Pool, Shadow,
     Snapshot, System,
 };
-use medium::{Fault, Faults};
 
 use crate::pages::{APART, COUNTERS, counters, options, place};
 

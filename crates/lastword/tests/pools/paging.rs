@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use faults::{Failing, Fault, Faults};
 use lastword::{
     Array, DecoupledEvicting, DecoupledSoftware, Design, Error, Medium, Objects, Options, Pool,
     Shadow, Stop, System, Volatile,
 };
-use medium::{Fault, Faults};
 
 use crate::pages::{APART, COUNTERS, counters, options, place};
 

@@ -1,7 +1,7 @@
 //! Group writes by `pwritev2`: one group in flight, written by the thread that waits for it.
 
 use super::in_flight::{Failure, GroupFile, InFlight, Taken};
-use crate::Buffer;
+use crate::buffer::Buffer;
 use crate::sync::{Mutex, lock};
 
 /// Maximum number of groups in flight.

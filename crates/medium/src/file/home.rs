@@ -49,12 +49,15 @@ use rustix::io::ReadWriteFlags;
 use zerocopy::IntoBytes;
 
 use crate::area::{Area, PAGE_BYTES};
-use crate::mutants::{Mutant, planted};
+use crate::buffer::Buffer;
+use crate::error::Error;
 use crate::parts::{Parts, Share};
+use crate::pool_file::PoolFile;
 use crate::pool_file::write_all;
 use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::traits::{Counts, HomeMedium};
 use crate::writes::{self, Piece, Pieces};
-use crate::{Buffer, Counts, Error, HomeMedium, PoolFile};
+use system::mutants::{Mutant, planted};
 
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 

@@ -32,8 +32,8 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::Buffer;
-use crate::mutants::{Mutant, planted};
+use crate::buffer::Buffer;
+use system::mutants::{Mutant, planted};
 
 /// How often a group is given to the queue again, without a byte of it being written, before it is
 /// written by a blocking call. Once: a thread that appends a group and ends takes its write with

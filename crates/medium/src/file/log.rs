@@ -23,7 +23,6 @@
 //! file at a time. Measured with 4 KiB, one / eight in flight, ext4 on a virtual disk: 5 900 /
 //! 5 500 groups/s, `pwritev2` 5 600. On tmpfs: 77 us a group, `pwritev2` 0.6.
 
-use std::fmt;
 use zerocopy::IntoBytes;
 
 use super::blocking::{self, Blocking};
@@ -32,9 +31,12 @@ use super::queued::Queued;
 use super::target::Target;
 use super::uring::{self, Uring};
 use crate::area::{Area, PAGE_BYTES, group_words};
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
-use crate::system::Handle;
-use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
+use crate::traits::{Counts, LogMedium, LogPath, ReadLog};
+use system::Handle;
 
 const BLOCK_BYTES: u64 = PAGE_BYTES;
 
@@ -68,28 +70,11 @@ pub struct FileLog {
     poisoned: AtomicBool,
 }
 
-/// How groups get to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogPath {
-    /// By io_uring, several at a time; else by `pwritev2`, one at a time.
-    pub io_uring: bool,
-    /// Past the page cache (`O_DIRECT`); else through it, as durable but slower.
-    pub direct: bool,
-}
-
 #[derive(Debug)]
 enum Writer {
     Uring(Box<Uring>),
     Blocking(Blocking),
     Queued(Queued),
-}
-
-impl fmt::Display for LogPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let call = if self.io_uring { "io_uring" } else { "pwritev2" };
-        let way = if self.direct { "direct" } else { "page cache" };
-        write!(f, "{call}, {way}")
-    }
 }
 
 impl FileLog {
@@ -274,10 +259,10 @@ fn can_skip_waiting(direct: &dyn Handle, area: &Area) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Prewrite;
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
     use crate::sync::thread;
-    use crate::{Call, Fault, Faults, System};
+    use crate::{Prewrite, System};
+    use faults::{Call, Failing, Fault, Faults};
 
     const PATHS: [LogPath; 4] = [
         LogPath { io_uring: true, direct: true },

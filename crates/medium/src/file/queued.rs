@@ -1,21 +1,21 @@
-//! Group writes by a queue that a recorded machine simulates: several in flight, completed in any
+//! Group writes by a queue that a simulated machine has: several in flight, completed in any
 //! order and in pieces, as io_uring does.
 
 use super::in_flight::{Failure, GroupFile, InFlight, Next, Taken};
 use super::uring::DEPTH;
-use crate::Buffer;
-use crate::recording::Queue;
+use crate::buffer::Buffer;
 use crate::sync::{Mutex, lock};
+use system::SimulatedQueue;
 
 /// Groups in flight.
 #[derive(Debug)]
 pub(super) struct Queued {
-    queue: Queue,
+    queue: Box<dyn SimulatedQueue>,
     in_flight: Mutex<InFlight>,
 }
 
 impl Queued {
-    pub(super) fn new(queue: Queue) -> Queued {
+    pub(super) fn new(queue: Box<dyn SimulatedQueue>) -> Queued {
         Queued { queue, in_flight: Mutex::new(InFlight::new(DEPTH)) }
     }
 

@@ -16,9 +16,10 @@ use rustix::io::{Errno, Result};
 
 use super::in_flight::GroupFile;
 use crate::area::Area;
-use crate::mutants::{Mutant, planted};
+use crate::retry::write_durably;
 use crate::sync::{AtomicBool, Ordering};
-use crate::system::{Handle, write_durably};
+use system::Handle;
+use system::mutants::{Mutant, planted};
 
 /// The file below a log.
 #[derive(Debug)]

@@ -29,9 +29,9 @@ use io_uring::{EnterFlags, IoUring, opcode, types};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::in_flight::{Failure, GroupFile, InFlight, Next, Taken};
-use crate::Buffer;
+use crate::buffer::Buffer;
 use crate::sync::{Mutex, MutexGuard, TryLockError, lock, thread};
-use crate::system::FIRST_FD;
+use system::FIRST_FD;
 
 /// Maximum number of groups in flight.
 ///

@@ -11,11 +11,13 @@ use std::io;
 use super::stores::{Mapped, Stores};
 use crate::area::Area;
 use crate::cpu::{self, LINE_BYTES, LINE_WORDS, LineWriteBack};
+use crate::error::Error;
 use crate::mapped::Emulation;
 use crate::mapping::Sharing;
-use crate::mutants::{Mutant, planted};
+use crate::pool_file::PoolFile;
 use crate::sync::Arc;
-use crate::{Counts, Error, PoolFile};
+use crate::traits::Counts;
+use system::mutants::{Mutant, planted};
 
 /// Persistence domain of a back end that maps its file. Cheap to clone. The heap image and the log
 /// of a pool share one, and thereby the emulated device.
@@ -104,16 +106,12 @@ impl Domain {
     }
 
     pub(super) fn map(&self, area: &Area) -> Result<Mapped, Error> {
-        if let Some(file) = area.handle().recorded() {
-            if !area.handle().can_write() {
+        let (file, bytes) = (area.handle(), area.bytes() as usize); // checked to fit
+        if let Some(memory) = file.memory(area.offset(0), bytes, self.write_back.is_none()) {
+            if !file.can_write() {
                 return Err(Error::ReadOnly { path: area.file().path().to_path_buf() });
             }
-            let bytes = area.bytes() as usize; // checked to fit
-            return Ok(Mapped::Recorded(file.area(
-                area.offset(0),
-                bytes,
-                self.write_back.is_none(),
-            )));
+            return Ok(Mapped::Simulated(memory));
         }
         let (last, before) = self.sharing.split_last().expect("a domain has a way to map");
         let mapped = before.iter().find_map(|&way| area.map(way).ok());

@@ -32,14 +32,16 @@
 
 use crate::area::Area;
 use crate::cpu::{LINE_WORDS, LineWriteBack};
+use crate::error::Error;
 use crate::mapped::combiner::{Combiner, Combining, first_word};
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::{Mapped, Stores};
-use crate::mutants::{Mutant, planted};
 use crate::parts::{Parts, Share};
+use crate::pool_file::PoolFile;
 use crate::sync::Arc;
+use crate::traits::{Counts, HomeMedium};
 use crate::writes::{self, Piece, Pieces};
-use crate::{Counts, Error, HomeMedium, PoolFile};
+use system::mutants::{Mutant, planted};
 
 /// Runs between the prefetch of a line and the store to it while combining.
 const AHEAD: usize = 16;
@@ -132,7 +134,7 @@ impl HomeMedium for MappedHome {
         };
         let lines = match &*self.mapped {
             Mapped::Real(mapping) => put(mapping.words(), writes, combiner, way),
-            Mapped::Recorded(recorded) => put(recorded, writes, combiner, way),
+            Mapped::Simulated(memory) => put(&**memory, writes, combiner, way),
         };
         self.account.add_lines(lines);
         Ok(())
@@ -142,7 +144,7 @@ impl HomeMedium for MappedHome {
         let (combiner, way) = (&mut self.combiner, self.write_back);
         let lines = match &*self.mapped {
             Mapped::Real(mapping) => finish(mapping.words(), combiner, way),
-            Mapped::Recorded(recorded) => finish(recorded, combiner, way),
+            Mapped::Simulated(memory) => finish(&**memory, combiner, way),
         };
         self.account.add_lines(lines);
         self.account.barrier();

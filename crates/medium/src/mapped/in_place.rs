@@ -10,17 +10,19 @@
 //!   stream         past the cache                               } thread's next barrier (A2, A3)
 //! ```
 //!
-//! On a recorded machine, loads read a copy of the words in ordinary memory. A load does not affect
-//! the state after a crash, so it costs the same everywhere.
+//! On a simulated machine, loads read a copy of the words in ordinary memory. A load does not
+//! affect the state after a crash, so it costs the same everywhere.
 
 use crate::area::Area;
 use crate::cpu::{LINE_BYTES, LineWriteBack};
+use crate::error::Error;
 use crate::mapped::domain::Domain;
 use crate::mapped::emulation::Emulation;
 use crate::mapped::stores::{Mapped, Stores};
-use crate::recording::RecordedArea;
+use crate::memory::Memory;
+use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::{Error, Memory, PoolFile};
+use system::SimulatedMemory;
 
 /// A mapped part of a file, for many threads. A barrier costs a fence, and the device's delay if it
 /// is emulated; it covers what its own thread has stored.
@@ -40,10 +42,10 @@ use crate::{Error, Memory, PoolFile};
 /// ```
 #[derive(Debug)]
 pub struct InPlace {
-    /// Memory that loads read: the mapping itself, or a recorded machine's copy of it.
+    /// Memory that loads read: the mapping itself, or a simulated machine's copy of it.
     view: Arc<Memory>,
     /// With its place, for errors.
-    recorded: Option<(RecordedArea, Area)>,
+    simulated: Option<(Box<dyn SimulatedMemory>, Area)>,
     write_back: Option<LineWriteBack>,
     emulation: Option<Arc<Emulation>>,
 }
@@ -61,23 +63,23 @@ impl InPlace {
         domain: &Domain,
     ) -> Result<InPlace, Error> {
         let area = Area::new(file, offset, bytes)?;
-        let (view, recorded) = match domain.map(&area)? {
+        let (view, simulated) = match domain.map(&area)? {
             Mapped::Real(mapping) => (Memory::of_area(mapping, area), None),
-            Mapped::Recorded(recorded) => {
+            Mapped::Simulated(memory) => {
                 let copy = Memory::anonymous(bytes)?;
                 let mut words = vec![0; copy.words().len()];
-                recorded.read(0, &mut words);
+                memory.read(0, &mut words);
                 for (to, from) in copy.words().iter().zip(words) {
                     to.store(from, Ordering::Relaxed);
                 }
-                (copy, Some((recorded, area)))
+                (copy, Some((memory, area)))
             }
         };
         let (write_back, emulation) = (domain.write_back(), domain.emulation());
-        Ok(InPlace { view: Arc::new(view), recorded, write_back, emulation })
+        Ok(InPlace { view: Arc::new(view), simulated, write_back, emulation })
     }
 
-    /// Returns the words for loads. A recorded machine does not see stores that bypass
+    /// Returns the words for loads. A simulated machine does not see stores that bypass
     /// [`store`](InPlace::store).
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64] {
@@ -93,8 +95,8 @@ impl InPlace {
     #[inline(always)]
     pub fn store(&self, index: usize, value: u64) {
         self.words()[index].store(value, Ordering::Relaxed);
-        if let Some((recorded, _)) = &self.recorded {
-            recorded.store(index, &[value]);
+        if let Some((memory, _)) = &self.simulated {
+            memory.store(index, &[value]);
         }
     }
 
@@ -107,8 +109,8 @@ impl InPlace {
     pub fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         let (word, done) = (&self.words()[index], Ordering::AcqRel);
         let was = word.compare_exchange(current, new, done, Ordering::Acquire)?;
-        if let Some((recorded, _)) = &self.recorded {
-            recorded.store(index, &[new]);
+        if let Some((memory, _)) = &self.simulated {
+            memory.store(index, &[new]);
         }
         Ok(was)
     }
@@ -121,10 +123,10 @@ impl InPlace {
             Some(_) => self.words().stream(first, words),
             None => self.words().store(first, words),
         }
-        if let Some((recorded, _)) = &self.recorded {
+        if let Some((memory, _)) = &self.simulated {
             match self.write_back {
-                Some(_) => recorded.stream(first, words),
-                None => recorded.store(first, words),
+                Some(_) => memory.stream(first, words),
+                None => memory.store(first, words),
             }
         }
     }
@@ -135,15 +137,15 @@ impl InPlace {
     #[inline(always)]
     pub fn write_back(&self, index: usize) {
         let Some(way) = self.write_back else { return };
-        match &self.recorded {
+        match &self.simulated {
             None => way.line(self.words(), index),
-            Some((recorded, _)) => recorded.write_back(index),
+            Some((memory, _)) => memory.write_back(index),
         }
     }
 
-    /// Returns whether the recorded machine's power is off; stores are lost from then on.
+    /// Returns whether the simulated machine's power is off; stores are lost from then on.
     pub fn is_off(&self) -> bool {
-        self.recorded.as_ref().is_some_and(|(recorded, _)| recorded.is_off())
+        self.simulated.as_ref().is_some_and(|(memory, _)| memory.is_off())
     }
 
     /// Persist barrier: this thread's write-backs and streamed stores are durable when it returns.
@@ -151,13 +153,13 @@ impl InPlace {
     /// that the emulated device took.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] on a recorded machine whose power went while this thread unwinds.
+    /// [`Error::Poisoned`] on a simulated machine whose power went while this thread unwinds.
     #[inline(always)]
     pub fn barrier(&self, lines: u64) -> Result<u64, Error> {
         self.words().fence();
-        if let Some((recorded, area)) = &self.recorded {
+        if let Some((memory, area)) = &self.simulated {
             // Ask the fence itself: another thread may cut the power right after it.
-            if !recorded.has_fenced() {
+            if !memory.fence() {
                 return Err(area.poisoned());
             }
         }

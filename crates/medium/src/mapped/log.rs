@@ -4,11 +4,14 @@
 //! emulated device's bandwidth and the account.
 
 use crate::area::{Area, group_words};
+use crate::buffer::Buffer;
 use crate::cpu::LINE_BYTES;
+use crate::error::Error;
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::Mapped;
+use crate::pool_file::PoolFile;
 use crate::sync::{Arc, Mutex, Ordering, lock};
-use crate::{Buffer, Counts, Error, LogMedium, PoolFile, ReadLog};
+use crate::traits::{Counts, LogMedium, ReadLog};
 
 /// The log in mapped memory. A group costs a fence, and the device's delay if it is emulated.
 ///
@@ -78,7 +81,7 @@ impl ReadLog for MappedLog {
                     *out = word.load(Ordering::Relaxed);
                 }
             }
-            Mapped::Recorded(recorded) => recorded.read(first, out),
+            Mapped::Simulated(memory) => memory.read(first, out),
         }
         Ok(())
     }
@@ -95,7 +98,7 @@ impl LogMedium for MappedLog {
         let from = group_words(&group, words)?;
         match &self.mapped {
             Mapped::Real(mapping) => self.domain.store_group(mapping.words(), first, from),
-            Mapped::Recorded(recorded) => self.domain.store_group(recorded, first, from),
+            Mapped::Simulated(memory) => self.domain.store_group(&**memory, first, from),
         }
         // Not under the lock: the device takes its time for one while another stores.
         let lines = (words * 8 / LINE_BYTES) as u64;

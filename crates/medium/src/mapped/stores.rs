@@ -1,12 +1,12 @@
 //! Operations on mapped memory: the seam between the back ends and the processor.
 //!
-//! Real memory executes instructions at no extra cost: all of this is inlined. A recorded machine
-//! ([`recording`](crate::recording)) records each line instead, and may crash in between.
+//! Real memory executes instructions at no extra cost: all of this is inlined. A simulated machine
+//! records each line instead, and may crash in between.
 
 use crate::cpu::{self, LineWriteBack};
 use crate::mapping::Mapping;
-use crate::recording::RecordedArea;
 use crate::sync::{AtomicU64, Ordering};
+use system::SimulatedMemory;
 
 /// Mapped words that can be stored to and written back.
 pub(super) trait Stores {
@@ -56,23 +56,23 @@ impl Stores for [AtomicU64] {
     }
 }
 
-impl Stores for RecordedArea {
+impl Stores for dyn SimulatedMemory {
     fn store(&self, first: usize, words: &[u64]) {
-        RecordedArea::store(self, first, words);
+        SimulatedMemory::store(self, first, words);
     }
 
     fn stream(&self, first: usize, words: &[u64]) {
-        RecordedArea::stream(self, first, words);
+        SimulatedMemory::stream(self, first, words);
     }
 
     fn write_back(&self, _way: LineWriteBack, word: usize) {
-        RecordedArea::write_back(self, word);
+        SimulatedMemory::write_back(self, word);
     }
 
     fn prefetch(&self, _word: usize) {}
 
     fn fence(&self) {
-        RecordedArea::fence(self);
+        SimulatedMemory::fence(self);
     }
 }
 
@@ -81,6 +81,6 @@ impl Stores for RecordedArea {
 pub(super) enum Mapped {
     /// By the kernel.
     Real(Mapping),
-    /// On a recorded machine.
-    Recorded(RecordedArea),
+    /// By a simulated machine.
+    Simulated(Box<dyn SimulatedMemory>),
 }

@@ -22,9 +22,11 @@ use std::ops::Range;
 
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::extents::extents;
 use super::{PoolFile, Prewrite, write_all};
-use crate::Error;
-use crate::system::{ATTEMPTS_MAX, Handle};
+use crate::error::Error;
+use crate::retry::ATTEMPTS_MAX;
+use system::Handle;
 
 /// Bytes of one write of zeros.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -49,7 +51,7 @@ impl PoolFile {
         if missing > 0 && !has_room(&*self.file, missing) {
             return Err(self.unallocated(missing));
         }
-        let before = self.file.extents(self.bytes);
+        let before = extents(&*self.file, self.bytes);
         let allocated = self.allocate_missing(prewrite, missing, before.is_some());
         if let (Err(_), Some(before)) = (&allocated, before) {
             self.give_back(&before);
@@ -207,8 +209,9 @@ pub(super) fn write_zeros(file: &dyn Handle, range: Range<u64>) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::System;
     use crate::sync::Arc;
-    use crate::{Call, Fault, Faults, System};
+    use faults::{Call, Failing, Fault, Faults};
     use std::fs::File;
     use std::os::unix::fs::{FileExt, MetadataExt};
     use std::path::{Path, PathBuf};
@@ -309,7 +312,7 @@ mod tests {
             let had = allocated(&path);
             let (system, faults) = failing(Fault::NoSpace, nth, false);
             let file = PoolFile::open_on(&system, &path).unwrap();
-            if file.file.extents(BYTES).is_none() {
+            if extents(&*file.file, BYTES).is_none() {
                 return;
             }
             let again = file.allocate_again(Prewrite::Zeros);

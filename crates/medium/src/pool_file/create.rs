@@ -19,10 +19,10 @@ use rustix::io::Errno;
 use super::allocate::{has_room, reserve, write_zeros};
 use super::name::{NEW, directory, is_named, name_new, remove_placeholder, temporary_name};
 use super::{PoolFile, lock_file, open_regular};
-use crate::Error;
-use crate::mutants::{Mutant, planted};
+use crate::error::Error;
 use crate::sync::{AtomicBool, Mutex, lock};
-use crate::system::{Directory, Files, Handle, System};
+use system::mutants::{Mutant, planted};
+use system::{Directory, Files, Handle, System};
 
 /// Whether a file's blocks are written with zeros when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -415,7 +415,7 @@ fn cannot_sync(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Call, Fault, Faults};
+    use faults::{Call, Failing, Fault, Faults};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn names(dir: &Path) -> Vec<String> {

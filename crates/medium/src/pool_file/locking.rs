@@ -6,9 +6,9 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::PoolFile;
-use crate::Error;
+use crate::error::Error;
 use crate::sync::Ordering;
-use crate::system::Handle;
+use system::Handle;
 
 impl PoolFile {
     /// Gives up the lock before the file is closed, also where a forked child holds a copy of it. A

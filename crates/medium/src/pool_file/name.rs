@@ -16,9 +16,9 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{lock_file, open_regular};
-use crate::Error;
-use crate::mutants::{Mutant, planted};
-use crate::system::{Files, Handle};
+use crate::error::Error;
+use system::mutants::{Mutant, planted};
+use system::{Files, Handle};
 
 /// For a file that must not be there yet.
 pub(super) const NEW: OFlags =
@@ -129,7 +129,8 @@ pub(super) fn remove_placeholder(
 mod tests {
     use super::*;
     use crate::sync::Arc;
-    use crate::{Call, Fault, Faults, PoolFile, Prewrite, System};
+    use crate::{PoolFile, Prewrite, System};
+    use faults::{Call, Failing, Fault, Faults};
 
     fn names(dir: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(dir).unwrap();

@@ -1,8 +1,6 @@
 //! Properties of the disk and file system below a pool, for its owner.
 
-use std::fmt;
 use std::io::IoSlice;
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
@@ -10,88 +8,13 @@ use rustix::io::{Errno, ReadWriteFlags};
 use zerocopy::IntoBytes;
 
 use super::{PoolFile, write_all};
-use crate::system::{Handle, write_durably};
-use crate::{Buffer, Error};
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::retry::write_durably;
+use system::{FileSystem, Handle};
 
 /// How many flushes are measured; their median counts.
 const FLUSHES: usize = 9;
-
-/// Type number of a recorded machine's file system; no kernel file system has it.
-const RECORDED: u64 = 0x4c57_5243;
-
-/// The numbers that the kernel's `statfs` knows file systems by.
-const KNOWN: [(u64, &str); 13] = [
-    (0xef53, "ext4"),
-    (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
-    (0x0102_1994, "tmpfs"),
-    (0x8584_58f6, "ramfs"),
-    (0x794c_7630, "overlay"),
-    (0xf2f5_2010, "f2fs"),
-    (0x2fc1_2fc1, "zfs"),
-    (0xca45_1a4e, "bcachefs"),
-    (0x6969, "nfs"),
-    (0x0102_1997, "9p"),
-    (0x6573_5546, "fuse"),
-    (RECORDED, "recorded"),
-];
-
-/// The file system that a file lives on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSystem {
-    magic: u64,
-}
-
-impl FileSystem {
-    /// The file system of an open file or directory.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn of(file: impl AsFd) -> std::io::Result<FileSystem> {
-        Ok(FileSystem::numbered(rustix::fs::fstatfs(file)?.f_type as u64))
-    }
-
-    /// The file system of this number.
-    pub(crate) fn numbered(magic: u64) -> FileSystem {
-        FileSystem { magic: magic & 0xffff_ffff }
-    }
-
-    /// File system of a recorded machine.
-    pub(crate) fn recorded() -> FileSystem {
-        FileSystem { magic: RECORDED }
-    }
-
-    /// Its name, where we know it.
-    pub fn name(self) -> Option<&'static str> {
-        KNOWN.iter().find(|known| known.0 == self.magic).map(|known| known.1)
-    }
-
-    /// Whether it counts a file's blocks exactly, without data of its own.
-    pub(crate) fn counts_exactly(self) -> bool {
-        self.is_in_memory() || self.magic == RECORDED
-    }
-
-    /// Whether a block that is reserved for a file stays the file's. ZFS writes every block to
-    /// another place, and only looks whether it has room when it is asked to reserve one.
-    pub(crate) fn reserves(self) -> bool {
-        self.name() != Some("zfs")
-    }
-
-    /// Returns whether its files are in memory only: durable data then survives the end of the
-    /// process, but not of the machine.
-    pub fn is_in_memory(self) -> bool {
-        matches!(self.name(), Some("tmpfs" | "ramfs"))
-    }
-}
-
-impl fmt::Display for FileSystem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "file system {:#x}", self.magic),
-        }
-    }
-}
 
 impl PoolFile {
     /// The file system below.
@@ -166,7 +89,8 @@ impl PoolFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fault, Faults, Prewrite, System};
+    use crate::{Prewrite, System};
+    use faults::{Failing, Fault, Faults};
 
     #[test]
     fn a_flush_takes_time_and_leaves_nothing() {
@@ -191,13 +115,5 @@ mod tests {
         let file = PoolFile::open_on(&refusing, &path).unwrap();
         assert_eq!(file.takes_direct_writes(), Some(false));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn file_systems_are_known_by_name() {
-        assert_eq!(FileSystem { magic: 0xef53 }.to_string(), "ext4");
-        assert!(FileSystem { magic: 0x0102_1994 }.is_in_memory());
-        assert!(!FileSystem { magic: 0x5846_5342 }.is_in_memory());
-        assert_eq!(FileSystem { magic: 0x77 }.to_string(), "file system 0x77");
     }
 }

@@ -366,7 +366,7 @@ impl Inode {
         self.decide(machine, offset..offset + bytes);
         machine.decide_lines(self, offset..offset + bytes);
         let memory = rustix::fs::memfd_create("recorded", rustix::fs::MemfdFlags::CLOEXEC)?;
-        let memory = crate::system::above_standard(memory)?;
+        let memory = system::above_standard(memory)?;
         rustix::fs::ftruncate(&memory, bytes)?;
         let memory = Arc::new(File::from(memory));
         for at in (offset..offset + bytes).step_by(PAGE_BYTES as usize) {

@@ -17,29 +17,32 @@
 //! | `machine` | consecutive boots; names; crash points and choices |
 //! | `sectors` | files: contents by sector, lengths, syncs, writes in flight |
 //! | `lines` | mapped memory: contents by cache line, write-backs, fences of threads |
-//! | `system` | the system calls, as [`System`] requires them |
+//! | `scripted` | choices of a script, and every series of choices in turn |
+//! | `calls` | the system calls, as [`System`] requires them |
 //!
 //! Invariants:
 //! - A handle, a mapping or a name belongs to one boot. After the crash every call on it fails, its
 //!   stores are lost, and a thread that fences or reads is unwound.
 //! - A read of undecided contents decides them first, so later reads return the same.
 
+mod calls;
 mod lines;
 mod machine;
+mod scripted;
 mod sectors;
-mod system;
 #[cfg(test)]
 mod tests;
 
 use std::any::Any;
 use std::fmt;
 
+use system::System;
+
 use crate::sync::{Arc, Mutex, lock};
-use crate::system::System;
 use machine::Machine;
 
 pub use machine::{Ask, Image, Model, Question};
-pub(crate) use system::{Queue, RecordedArea, RecordedFile};
+pub use scripted::{Scripted, every};
 
 /// Chooser of the machine's behaviour: decides everything that the program does not.
 pub trait Choose: Send {
@@ -105,7 +108,7 @@ impl Recorder {
 
     /// The system of this boot. After a crash it is dead: ask for the next one.
     pub fn system(&self) -> System {
-        System::of(Arc::new(system::Recorded::new(self.clone())))
+        System::of(Arc::new(calls::Recorded::new(self.clone())))
     }
 
     /// A moment at which the power may go.

@@ -2,7 +2,6 @@
 //! docs/internals/crash-model.md every choice is explored, and the set of contents read is compared
 //! with the set that the assumption allows.
 
-mod back_ends;
 mod files;
 mod memory;
 mod processes;
@@ -13,57 +12,25 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ReadWriteFlags;
+use system::{Handle, SimulatedMemory, System};
 
-use super::{Ask, Choose, Model, PowerCut, Question, Recorder};
-use crate::sync::{Arc, Mutex, lock};
-use crate::system::{Handle, System};
+use super::{Ask, Model, PowerCut, Recorder, Scripted, every};
+use crate::sync::{Mutex, lock};
 
 const PATH: &str = "/file";
 const DSYNC: ReadWriteFlags = ReadWriteFlags::DSYNC;
+
+/// A part of a file as memory.
+type Area = Box<dyn SimulatedMemory>;
 
 /// Model without faults other than those of the test itself.
 fn calm() -> Model {
     Model { crashes: 0, ..Model::default() }
 }
 
-/// Choices that are laid down, then the first ones; all are remembered.
-struct LaidDown {
-    ahead: Vec<usize>,
-    made: Arc<Mutex<Vec<Question>>>,
-}
-
-impl Choose for LaidDown {
-    fn choose(&mut self, question: Question) -> usize {
-        let mut made = lock(&self.made);
-        made.push(question);
-        self.ahead.get(made.len() - 1).copied().unwrap_or(0)
-    }
-}
-
 /// Returns a machine whose chooser always picks the first option.
 fn quiet(model: Model) -> Recorder {
-    Recorder::new(model, Box::new(LaidDown { ahead: Vec::new(), made: Arc::default() }))
-}
-
-/// Everything that comes out of something, over all choices.
-fn every<T: Ord>(model: Model, run: impl Fn(&Recorder) -> T) -> BTreeSet<T> {
-    let (mut all, mut ways) = (BTreeSet::new(), vec![Vec::new()]);
-    while let Some(ahead) = ways.pop() {
-        let made = Arc::new(Mutex::default());
-        let chooser = LaidDown { ahead: ahead.clone(), made: Arc::clone(&made) };
-        all.insert(run(&Recorder::new(model, Box::new(chooser))));
-        let made = lock(&made);
-        assert!(ahead.len() <= made.len(), "the same choices lead the same way");
-        for (at, question) in made.iter().enumerate().skip(ahead.len()) {
-            for other in 1..question.options {
-                let mut way = ahead.clone();
-                way.resize(at, 0);
-                way.push(other);
-                ways.push(way);
-            }
-        }
-    }
-    all
+    Recorder::new(model, Box::new(Scripted::default()))
 }
 
 /// The set of these.
@@ -80,6 +47,10 @@ fn power_goes(work: impl FnOnce()) -> bool {
             true
         }
     }
+}
+
+fn fence(area: &Area) {
+    area.fence();
 }
 
 fn open(system: &System) -> Box<dyn Handle> {
@@ -148,8 +119,8 @@ fn all_choices_are_made_and_each_once() {
 #[test]
 fn the_power_may_go_before_every_barrier_and_with_every_store_where_asked() {
     let points = |every_store| {
-        let made: Arc<Mutex<Vec<Question>>> = Arc::default();
-        let chooser = LaidDown { ahead: Vec::new(), made: Arc::clone(&made) };
+        let chooser = Scripted::default();
+        let made = chooser.asked();
         let model = Model { every_store, ..Model::default() };
         let recorder = Recorder::new(model, Box::new(chooser));
         let file = durable(&recorder, 4096);
@@ -159,7 +130,7 @@ fn the_power_may_go_before_every_barrier_and_with_every_store_where_asked() {
         file.sync_data().unwrap();
         file.sync_data().unwrap(); // nothing can be lost that could not before
         write(&*file, 0, &[2], DSYNC);
-        let area = file.recorded().unwrap().area(0, 4096, false);
+        let area = file.memory(0, 4096, false).unwrap();
         area.store(100, &[1]);
         area.write_back(100);
         area.fence();

@@ -3,38 +3,39 @@
 //! | system | what it is | for |
 //! |---|---|---|
 //! | [`System::kernel`] | the system calls, one by one | real pools |
-//! | [`System::failing`] | another system whose n-th call fails | faults of a bad disk |
-//! | [`Recorder::system`] | a machine in memory whose power can be cut | states after a crash |
+//! | `faults::failing` | another system whose n-th call fails | faults of a bad disk |
+//! | `faults::recording` | a machine in memory whose power can be cut | states after a crash |
 //!
-//! [`PoolFile`](crate::PoolFile) and everything above it run on any of them unchanged, so a test on
-//! a recorded machine runs the code of real pools. Each call costs a virtual call besides the
-//! system call, which takes a hundred times as long. Mapped memory has no calls: there the seam is
-//! `mapped::stores`, at no cost for real memory.
+//! Crate `medium` and everything above it run on any of them unchanged, so a test on a simulated
+//! machine runs the code of real pools. The crate stands below `medium`, and `faults` beside it, so
+//! that no product code names a test double and the unit tests of `medium` still use one.
 //!
-//! [`Recorder::system`]: crate::recording::Recorder::system
+//! | seam | real | simulated |
+//! |---|---|---|
+//! | [`Files`], [`Directory`], [`Handle`] | system calls | the same calls |
+//! | [`Handle::queue`] | io_uring, by [`Handle::kernel`] | [`SimulatedQueue`] |
+//! | [`Handle::memory`] | a mapping of [`Handle::map_source`] | [`SimulatedMemory`] |
+//! | [`mutants::planted`] | `false` at compile time | injected bugs, by the feature `mutants` |
+//!
+//! Each call costs a virtual call besides the system call, which takes a hundred times as long.
+//! Real memory pays nothing: `medium` asks once, when it opens an area, whether it is simulated.
 
-mod extents;
-mod failing;
+pub mod mutants;
+
+mod file_system;
 mod kernel;
-mod retry;
 
 use std::fmt;
 use std::fs::File;
 use std::io::IoSlice;
-use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
-use crate::FileSystem;
-use crate::mapping::{Mapping, Sharing};
-use crate::recording::{Queue, RecordedFile};
-use crate::sync::Arc;
-
-pub use self::failing::{Call, Fault, Faults};
-pub(crate) use self::kernel::{FIRST_FD, above_standard};
-pub(crate) use self::retry::{ATTEMPTS_MAX, uninterrupted, write_durably};
+pub use file_system::FileSystem;
+pub use kernel::{FIRST_FD, above_standard};
 
 /// Provider of files: the kernel's file systems by default. Cheap to clone.
 #[derive(Clone)]
@@ -46,16 +47,13 @@ impl System {
         System(Arc::new(kernel::Kernel))
     }
 
-    /// This system, but for the calls that `faults` lets fail.
-    pub fn failing(&self, faults: Arc<Faults>) -> System {
-        System(Arc::new(failing::Failing::new(self.clone(), faults)))
-    }
-
-    pub(crate) fn of(files: Arc<dyn Files>) -> System {
+    /// A system with these operations.
+    pub fn of(files: Arc<dyn Files>) -> System {
         System(files)
     }
 
-    pub(crate) fn files(&self) -> &dyn Files {
+    /// Returns its operations.
+    pub fn files(&self) -> &dyn Files {
         &*self.0
     }
 
@@ -79,15 +77,17 @@ impl fmt::Debug for System {
 
 /// Kind of a name or an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    pub(crate) is_regular: bool,
+pub struct Stat {
+    /// Whether it is a regular file.
+    pub is_regular: bool,
     /// Device and number: equal for two names of one file.
-    pub(crate) identity: (u64, u64),
-    pub(crate) bytes: u64,
+    pub identity: (u64, u64),
+    /// Length of the file.
+    pub bytes: u64,
 }
 
 /// Operations on names.
-pub(crate) trait Files: fmt::Debug + Send + Sync {
+pub trait Files: fmt::Debug + Send + Sync {
     /// `open(2)`.
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<Box<dyn Handle>>;
 
@@ -119,7 +119,7 @@ pub(crate) trait Files: fmt::Debug + Send + Sync {
 }
 
 /// An open directory.
-pub(crate) trait Directory: fmt::Debug + Send + Sync {
+pub trait Directory: fmt::Debug + Send + Sync {
     /// Makes the names in it durable.
     fn sync(&self) -> Result<()>;
 
@@ -137,7 +137,7 @@ pub(crate) trait Directory: fmt::Debug + Send + Sync {
 
 /// State of the name that a file was opened by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// The file has it, or another that it was renamed to.
     Kept,
     /// Another file has it; this one has another name.
@@ -147,7 +147,7 @@ pub(crate) enum Fate {
 }
 
 /// An open file.
-pub(crate) trait Handle: fmt::Debug + Send + Sync {
+pub trait Handle: fmt::Debug + Send + Sync {
     /// `fstat(2)`.
     fn stat(&self) -> Result<Stat>;
 
@@ -179,9 +179,8 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
     /// where the number of holes is not to be learned, the length.
     fn allocated(&self) -> Result<u64>;
 
-    /// Returns the ranges of the first `bytes` bytes that have blocks, written or not; `None` where
-    /// the file system does not report them.
-    fn extents(&self, _bytes: u64) -> Option<Vec<Range<u64>>> {
+    /// The kernel's file below this handle, for queries that change nothing.
+    fn queried(&self) -> Option<&File> {
         None
     }
 
@@ -230,8 +229,8 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
     /// Whether it lies in persistent memory.
     fn is_dax(&self) -> bool;
 
-    /// `mmap(2)` of a part.
-    fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping>;
+    /// Returns the kernel's file that `mmap(2)` of a part maps.
+    fn map_source(&self, offset: u64, bytes: usize) -> Result<MapSource<'_>>;
 
     /// Whether the file system starts a transfer without waiting for its end. `block` is aligned
     /// as direct transfers want it.
@@ -242,20 +241,67 @@ pub(crate) trait Handle: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Writes that are sent and complete later, where a recorded machine plays io_uring.
-    fn queue(&self) -> Option<Queue> {
+    /// Durable writes that are sent and complete later, where a simulated machine has io_uring.
+    fn queue(&self) -> Option<Box<dyn SimulatedQueue>> {
         None
     }
 
-    /// Returns the recorded machine's file, for simulated mapped memory.
-    fn recorded(&self) -> Option<&RecordedFile> {
+    /// Returns a part as shared memory, where a simulated machine has it mapped. `durable_cache`
+    /// selects whether the processor's cache survives a power failure.
+    fn memory(
+        &self,
+        _offset: u64,
+        _bytes: usize,
+        _durable_cache: bool,
+    ) -> Option<Box<dyn SimulatedMemory>> {
         None
     }
 }
 
+/// The kernel's file that has the bytes of a part.
+#[derive(Debug)]
+pub enum MapSource<'h> {
+    /// The file itself, at the part's own offset.
+    Itself(&'h File),
+    /// A copy of the part, from byte 0 on. The machine keeps it equal to the file, so it can be
+    /// mapped copy-on-write alone.
+    Copy(Arc<File>),
+}
+
+/// Durable writes of a simulated machine that are sent and complete later, in any order.
+pub trait SimulatedQueue: fmt::Debug + Send + Sync {
+    /// Sends a write. It completes with its number.
+    fn submit(&self, number: u64, offset: u64, bytes: &[u8]);
+
+    /// Returns a completed write: its number, and its durable bytes. `None` when none has
+    /// completed and the caller does not wait, or none is in flight.
+    fn completion(&self, wait: bool) -> Option<(u64, Result<usize>)>;
+}
+
+/// Shared memory of a simulated machine: a mapped part of a file, by words.
+pub trait SimulatedMemory: fmt::Debug + Send + Sync {
+    /// Stores words, from a word on.
+    fn store(&self, first: usize, words: &[u64]);
+
+    /// Stores words past the cache.
+    fn stream(&self, first: usize, words: &[u64]);
+
+    /// Starts to write a word's line back.
+    fn write_back(&self, word: usize);
+
+    /// Orders the thread's stores; returns whether the power was on.
+    fn fence(&self) -> bool;
+
+    /// Returns whether the power is off; later calls do nothing.
+    fn is_off(&self) -> bool;
+
+    /// Reads words, from a word on.
+    fn read(&self, first: usize, out: &mut [u64]);
+}
+
 /// Kind of range to seek in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seek {
+pub enum Seek {
     /// The first byte from here on that may be other than zero.
     Data(u64),
     /// The first hole from here on.

@@ -2,9 +2,10 @@
 //!
 //! `SEEK_HOLE` does not find them: it takes blocks that are reserved and not written for holes.
 
-use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+
+use system::Handle;
 
 /// `_IOWR('f', 11, struct fiemap)`.
 const FIEMAP: u32 = 0xc020_660b;
@@ -39,7 +40,8 @@ struct Request {
 
 /// Returns the ranges of the first `bytes` bytes that have blocks, written or not, in order. `None`
 /// where the file system does not report them.
-pub(super) fn extents(file: &File, bytes: u64) -> Option<Vec<Range<u64>>> {
+pub(super) fn extents(file: &dyn Handle, bytes: u64) -> Option<Vec<Range<u64>>> {
+    let file = file.queried()?;
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut start = 0;
     // Ends: each call moves `start` past the extents that it has found, or finds none.

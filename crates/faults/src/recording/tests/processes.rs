@@ -4,7 +4,6 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::*;
-use crate::mapping::Sharing;
 
 const PLAIN: ReadWriteFlags = ReadWriteFlags::empty();
 
@@ -31,9 +30,9 @@ fn a11_next_process_reads_writes_that_are_not_durable() {
 
 #[test]
 fn a11_fence_covers_no_store_of_previous_process() {
-    let found = |stream: bool, next: fn(&crate::recording::RecordedArea)| {
+    let found = |stream: bool, next: fn(&Area)| {
         every(calm(), |recorder| {
-            let area = durable(recorder, 4096).recorded().unwrap().area(0, 4096, false);
+            let area = durable(recorder, 4096).memory(0, 4096, false).unwrap();
             if stream {
                 area.stream(0, &[1]);
             } else {
@@ -41,24 +40,24 @@ fn a11_fence_covers_no_store_of_previous_process() {
                 area.write_back(0);
             }
             recorder.exit();
-            let area = open(&recorder.system()).recorded().unwrap().area(0, 4096, false);
+            let area = open(&recorder.system()).memory(0, 4096, false).unwrap();
             let (mut seen, mut left) = ([9], [9]);
             area.read(0, &mut seen);
             next(&area);
             recorder.crash();
-            open(&recorder.system()).recorded().unwrap().area(0, 4096, false).read(0, &mut left);
+            open(&recorder.system()).memory(0, 4096, false).unwrap().read(0, &mut left);
             (seen[0], left[0])
         })
     };
     for stream in [false, true] {
-        assert_eq!(found(stream, |area| area.fence()), set([(1, 0), (1, 1)]));
-        let written_back = |area: &crate::recording::RecordedArea| {
+        assert_eq!(found(stream, fence), set([(1, 0), (1, 1)]));
+        let written_back = |area: &Area| {
             area.write_back(0);
             area.fence();
         };
         assert_eq!(found(stream, written_back), set([(1, 1)]));
         // It does not undo the next process's stores over it.
-        let stored_again = |area: &crate::recording::RecordedArea| {
+        let stored_again = |area: &Area| {
             area.stream(0, &[2]);
             area.fence();
         };
@@ -160,7 +159,7 @@ fn what_an_earlier_boot_holds_is_dead() {
     for end in [Recorder::exit, Recorder::crash] {
         let recorder = quiet(Model { crashes: 0, ..Model::default() });
         let (file, system) = (durable(&recorder, 4096), recorder.system());
-        let area = file.recorded().unwrap().area(0, 4096, false);
+        let area = file.memory(0, 4096, false).unwrap();
         let queue = file.queue().unwrap();
         end(&recorder);
         assert!(!write(&*file, 0, &[1], DSYNC));
@@ -168,7 +167,7 @@ fn what_an_earlier_boot_holds_is_dead() {
         assert!(file.sync_data().is_err() && file.stat().is_err());
         assert!(file.lock(EXCLUSIVE).is_err() && file.allocate(0, 8192).is_err());
         area.stream(0, &[1]); // is lost
-        assert!(power_goes(|| area.fence()));
+        assert!(power_goes(|| fence(&area)));
         assert!(power_goes(|| area.read(0, &mut [0])));
         queue.submit(3, 0, &[1; 512]);
         assert_eq!(queue.completion(true), Some((3, Err(Errno::IO))));
@@ -188,10 +187,10 @@ fn what_a_crash_has_left_is_chosen_once_and_stays_so() {
     let found = every(calm(), |recorder| {
         let file = durable(recorder, 4096);
         write(&*file, 0, &[1], PLAIN);
-        file.recorded().unwrap().area(0, 4096, false).stream(100, &[7]);
+        file.memory(0, 4096, false).unwrap().stream(100, &[7]);
         let read = |recorder: &Recorder| {
             let (file, mut word) = (open(&recorder.system()), [9]);
-            file.recorded().unwrap().area(0, 4096, false).read(100, &mut word);
+            file.memory(0, 4096, false).unwrap().read(100, &mut word);
             (sectors::<1>(&*file), word)
         };
         recorder.crash();
@@ -220,24 +219,4 @@ fn unread_contents_stay_undecided_until_overwritten() {
         left::<1>(recorder)
     });
     assert_eq!(found, set([[0], [1], [2]]));
-}
-
-#[test]
-fn private_mapping_follows_file_except_own_writes() {
-    let recorder = quiet(calm());
-    let file = durable(&recorder, 3 * 4096);
-    write(&*file, 8, &[1], PLAIN);
-    let mapping = file.map(4096, 8192, Sharing::CopyOnWrite).unwrap();
-    let word = |at: usize| mapping.words()[at].load(crate::sync::Ordering::Relaxed);
-    let ones = |byte: u8| u64::from_le_bytes([byte; 8]);
-    assert_eq!((word(0), word(512)), (ones(1), 0));
-    write(&*file, 9, &[2], PLAIN);
-    file.recorded().unwrap().area(0, 3 * 4096, false).store(1024, &[3]);
-    assert_eq!((word(64), word(512)), (ones(2), 3));
-    mapping.words()[0].store(77, crate::sync::Ordering::Relaxed);
-    write(&*file, 8, &[4], PLAIN);
-    assert_eq!(word(0), 77, "the page is its own");
-    let mut bytes = [0; 8];
-    file.read(&mut bytes, 4096).unwrap();
-    assert_eq!(bytes, [4; 8], "and the file's is the file's");
 }

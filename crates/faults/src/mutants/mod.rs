@@ -1,63 +1,58 @@
-//! Injected bugs, each with a name: mutants that prove that the crash tests detect such bugs.
+//! Registry of injected bugs: mutants that prove that the crash tests detect such bugs.
 //!
-//! Code that keeps a guarantee asks [`planted`] whether to break it. Without the feature `mutants`
-//! this is a compile-time `false` and leaves no code; only tests enable the feature. A bug is
-//! injected into one thread.
+//! ```text
+//!   system::mutants     a variant and a hook in product code       planted(Mutant::HeadLeft)
+//!   mutants (here)      number, name, broken guarantee             a row for each variant
+//!   detections          tests that detect it                       a case or a part's test
+//!   docs/internals/mutants.md      the same as a page, and arguments about the bugs not here
+//! ```
 //!
-//! docs/internals/mutants.md lists the tests that detect each mutant, and argues about the bugs
-//! that are not here. Numbers up to 42 are those of the list there. Two bugs have one number each
-//! and two variants, because they occur in two places.
+//! A variant without a row does not compile. A bug without a detection fails `cargo test -p
+//! lastword-crash --test mutants`, which runs every detection with the bug and without it.
 
-use std::sync::atomic::Ordering;
+mod detections;
+pub mod page;
 
-/// The one list. A bug that loses data in a crash has a variant, a number, a name, and the
-/// guarantee that it breaks. A bug between threads has no sentence: its name says enough.
-macro_rules! mutants {
-    ($($variant:ident $number:literal $name:literal $what:literal,)*
+pub use detections::{By, DETECTIONS, Detection, Search};
+pub use system::mutants::Mutant;
+
+/// A row of the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The bug.
+    pub mutant: Mutant,
+    /// Its number in docs/internals/mutants.md. Up to 42 these are the numbers of the list there.
+    /// Two bugs occur in two places each and have one number and two variants.
+    pub number: u32,
+    /// Its name in cases, traces and on the command line.
+    pub name: &'static str,
+    /// The guarantee that it breaks.
+    pub breaks: &'static str,
+}
+
+/// Builds the registry from its rows. The exhaustive `match` needs a row for each variant. The name
+/// of a bug between threads says enough.
+macro_rules! registry {
+    ($($variant:ident $number:literal $name:literal $breaks:literal,)*
      ; $($between:ident $between_number:literal $between_name:literal,)*) => {
-        /// A bug.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Mutant {
-            $(#[doc = $what] $variant,)*
-            $(#[doc = concat!("Between threads: ", $between_name, ".")] $between,)*
-        }
+        /// The bugs that crash tests must detect.
+        pub const ALL: &[Entry] = &[$(entry(Mutant::$variant)),*];
 
-        impl Mutant {
-            /// The bugs that crash tests must detect.
-            pub const ALL: &'static [Mutant] = &[$(Mutant::$variant),*];
+        /// The bugs between threads, which the models in crates/models must detect.
+        pub const BETWEEN_THREADS: &[Entry] = &[$(entry(Mutant::$between)),*];
 
-            /// The bugs between threads, which the models in crates/models must detect.
-            pub const BETWEEN_THREADS: &'static [Mutant] = &[$(Mutant::$between),*];
-
-            /// Its name.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Mutant::$variant => $name,)*
-                    $(Mutant::$between => $between_name,)*
-                }
-            }
-
-            /// Its number in docs/internals/mutants.md.
-            pub fn number(self) -> u32 {
-                match self {
-                    $(Mutant::$variant => $number,)*
-                    $(Mutant::$between => $between_number,)*
-                }
-            }
-
-            /// Returns the guarantee that it breaks.
-            pub fn what(self) -> &'static str {
-                match self {
-                    $(Mutant::$variant => $what,)*
-                    $(Mutant::$between => $between_name,)*
-                }
-            }
+        /// Returns a bug's row.
+        pub const fn entry(mutant: Mutant) -> Entry {
+            let (number, name, breaks) = match mutant {
+                $(Mutant::$variant => ($number, $name, $breaks),)*
+                $(Mutant::$between => ($between_number, $between_name, $between_name),)*
+            };
+            Entry { mutant, number, name, breaks }
         }
     };
 }
 
-mutants! {
+registry! {
     GroupNotWrittenBack 1 "group-not-written-back"
         "A group of the log is stored into the cache and not written back.",
     GroupNotSynced 1 "group-not-synced"
@@ -173,7 +168,7 @@ mutants! {
     SuperblockNotSettled 58 "superblock-not-settled"
         "An open acts on a superblock that it can read and that may not be durable.",
     GoodCopyFirst 59 "good-copy-first"
-        "Of two copies of a block the one that counts is written first.",
+        "Of two copies of a block the valid copy is written first.",
     FirstValueKept 60 "first-value-kept"
         "A combined group keeps the first value of a word that is written twice.",
     GroupInPieces 61 "group-in-pieces"
@@ -203,7 +198,7 @@ mutants! {
     RestartedFirst 93 "restarted-first"
         "A slot is written from its beginning before its records are forgotten.",
     GroupToldFirst 94 "group-told-first"
-        "A worker's group is said to be durable before its record is.",
+        "A worker's group is reported durable before its record is.",
     TouchingIgnored 80 "touching-ignored"
         "A page of a bounded shadow is forgotten, or read again, before it is reproduced.",
     TouchingNotTold 81 "touching-not-told"
@@ -227,7 +222,7 @@ mutants! {
     PlaceholderKept 115 "placeholder-kept"
         "A renewal keeps the empty file that an interrupted one has left in the log's place.",
 
-    ; // Between threads: the models in crates/models detect these.
+    ; // Between threads.
     RecordPublishedRelaxed 11 "record-published-relaxed",
     RingCursorReadRelaxed 11 "ring-cursor-read-relaxed",
     RingSpaceReturnedRelaxed 200 "ring-space-returned-relaxed",
@@ -367,83 +362,64 @@ mutants! {
     ClosingsLookAlike 320 "closings-look-alike",
 }
 
-/// Returns whether this bug is injected here.
-#[inline(always)]
-pub fn planted(mutant: Mutant) -> bool {
-    #[cfg(feature = "mutants")]
-    return thread::is_planted(mutant);
-    #[cfg(not(feature = "mutants"))]
-    {
-        let _ = mutant;
-        false
-    }
-}
-
-/// Returns `order`, or `Relaxed` if this bug is injected here.
-#[inline(always)]
-pub fn relax(order: Ordering, mutant: Mutant) -> Ordering {
-    weaken(order, Ordering::Relaxed, mutant)
-}
-
-/// Returns `order`, or the `weaker` one if this bug is injected here.
-#[inline(always)]
-pub fn weaken(order: Ordering, weaker: Ordering, mutant: Mutant) -> Ordering {
-    if planted(mutant) { weaker } else { order }
-}
-
-/// The mutant of this name, where this build has them.
+/// Returns the bug of this name, where this build has hooks.
 pub fn by_name(name: &str) -> Option<Mutant> {
-    let all = if cfg!(feature = "mutants") { Mutant::ALL } else { &[] };
-    all.iter().copied().find(|mutant| mutant.name() == name)
+    let all = if system::mutants::ENABLED { ALL } else { &[] };
+    all.iter().find(|entry| entry.name == name).map(|entry| entry.mutant)
 }
 
 /// Guard of an injected bug: dropping it removes the bug from this thread.
 #[derive(Debug)]
 #[must_use]
-pub struct Planted(());
+pub struct Injected(());
 
 /// Injects a bug into this thread, or none.
 ///
 /// # Panics
-/// If the name is unknown; ask [`by_name`] first.
-pub fn plant(name: Option<&str>) -> Planted {
-    let mutant = name.map(|name| by_name(name).expect("this build has the mutant"));
-    #[cfg(feature = "mutants")]
-    thread::put(mutant);
-    let _ = mutant;
-    Planted(())
+/// If this build has no hooks; [`by_name`] finds no bug there.
+pub fn inject(mutant: Option<Mutant>) -> Injected {
+    assert!(mutant.is_none() || system::mutants::ENABLED, "a build without hooks has no bugs");
+    system::mutants::inject(mutant);
+    Injected(())
 }
 
-/// Injects this bug into this thread, where this build has mutants. Model checkers run all threads
-/// of a model as coroutines of one thread, so all of them have the bug.
-pub fn inject(mutant: Mutant) -> Planted {
-    #[cfg(feature = "mutants")]
-    thread::put(Some(mutant));
-    let _ = mutant;
-    Planted(())
-}
-
-impl Drop for Planted {
+impl Drop for Injected {
     fn drop(&mut self) {
-        #[cfg(feature = "mutants")]
-        thread::put(None);
+        system::mutants::inject(None);
     }
 }
 
-#[cfg(feature = "mutants")]
-mod thread {
-    use std::cell::Cell;
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
 
-    use super::Mutant;
+    use super::*;
 
-    thread_local!(static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) });
-
-    #[inline]
-    pub(super) fn is_planted(mutant: Mutant) -> bool {
-        PLANTED.get() == Some(mutant)
+    #[test]
+    fn registry_has_each_name_once() {
+        let names: Vec<&str> = ALL.iter().chain(BETWEEN_THREADS).map(|entry| entry.name).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     }
 
-    pub(super) fn put(mutant: Option<Mutant>) {
-        PLANTED.set(mutant);
+    #[test]
+    fn every_bug_has_a_detection() {
+        for Entry { mutant, name, .. } in ALL {
+            assert!(DETECTIONS.iter().any(|it| it.mutant == *mutant), "no test detects {name}");
+        }
+    }
+
+    #[test]
+    fn injected_bug_ends_with_its_guard() {
+        let name = "head-left";
+        let Some(bug) = by_name(name) else {
+            assert!(!system::mutants::ENABLED, "{name} is in the registry");
+            return;
+        };
+        let guard = inject(Some(bug));
+        assert!(system::mutants::planted(bug));
+        let elsewhere = std::thread::spawn(move || system::mutants::planted(bug));
+        assert!(!elsewhere.join().unwrap(), "a bug is injected into one thread");
+        drop(guard);
+        assert!(!system::mutants::planted(bug));
     }
 }

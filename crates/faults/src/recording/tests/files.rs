@@ -1,7 +1,8 @@
 //! Tests of files: A5 to A10.
 
+use system::SimulatedQueue;
+
 use super::*;
-use crate::recording::Queue;
 
 const PLAIN: ReadWriteFlags = ReadWriteFlags::empty();
 
@@ -79,11 +80,11 @@ fn a5_durable_write_covers_only_its_range() {
 }
 
 /// A machine's queue for the file of `durable`.
-fn queue(file: &dyn Handle) -> Queue {
+fn queue(file: &dyn Handle) -> Box<dyn SimulatedQueue> {
     file.queue().unwrap()
 }
 
-fn submit(queue: &Queue, number: u64, first: u64, fill: &[u8]) {
+fn submit(queue: &dyn SimulatedQueue, number: u64, first: u64, fill: &[u8]) {
     let bytes: Vec<u8> = fill.iter().flat_map(|byte| [*byte; 512]).collect();
     queue.submit(number, 512 * first, &bytes);
 }
@@ -93,8 +94,8 @@ fn two_in_flight(asked: usize, wait: bool) -> BTreeSet<(Vec<u64>, [u8; 4])> {
     every(calm(), |recorder| {
         let file = durable(recorder, 4096);
         let queue = queue(&*file);
-        submit(&queue, 7, 0, &[1, 1]);
-        submit(&queue, 8, 2, &[2, 2]);
+        submit(&*queue, 7, 0, &[1, 1]);
+        submit(&*queue, 8, 2, &[2, 2]);
         let told = (0..asked).filter_map(|_| queue.completion(wait));
         let told = told.map(|(number, done)| {
             assert_eq!(done, Ok(1024));
@@ -134,7 +135,7 @@ fn a6_sync_does_not_cover_writes_in_flight() {
     let found = may_be(calm(), |file| {
         let queue = queue(file);
         write(file, 0, &[1], PLAIN);
-        submit(&queue, 0, 1, &[2]);
+        submit(&*queue, 0, 1, &[2]);
         file.sync_data().unwrap();
         std::mem::forget(queue);
     });
@@ -145,17 +146,17 @@ fn a6_sync_does_not_cover_writes_in_flight() {
 fn a6_concurrent_writes_to_one_place_end_in_either_order() {
     let found = may_be(calm(), |file| {
         let queue = queue(file);
-        submit(&queue, 0, 0, &[1]);
-        submit(&queue, 1, 0, &[2]);
+        submit(&*queue, 0, 0, &[1]);
+        submit(&*queue, 1, 0, &[2]);
         assert!(queue.completion(true).is_some() && queue.completion(true).is_some());
         file.sync_data().unwrap();
     });
     assert!(found.is_superset(&set([[1], [2]])), "{found:?}");
     let apart = may_be(calm(), |file| {
         let queue = queue(file);
-        submit(&queue, 0, 0, &[1]);
+        submit(&*queue, 0, 0, &[1]);
         assert!(queue.completion(true).is_some());
-        submit(&queue, 1, 0, &[2]);
+        submit(&*queue, 1, 0, &[2]);
         assert!(queue.completion(true).is_some());
     });
     assert_eq!(apart, set([[2]]));
@@ -167,7 +168,7 @@ fn a6_short_write_is_durable_up_to_its_length() {
     let found = every(model, |recorder| {
         let file = durable_for_sure(recorder);
         let queue = queue(&*file);
-        submit(&queue, 0, 0, &[1, 1]);
+        submit(&*queue, 0, 0, &[1, 1]);
         let (_, told) = queue.completion(true).unwrap();
         recorder.set_model(Model::calm);
         (told.ok(), left(recorder))
@@ -185,7 +186,7 @@ fn a7_garbage_replaces_durable_write_in_flight_if_enabled() {
         may_be(Model { garbage, ..calm() }, |file| {
             write(file, 1, &[1], PLAIN);
             let queue = queue(file);
-            submit(&queue, 0, 0, &[1]);
+            submit(&*queue, 0, 0, &[1]);
             std::mem::forget(queue);
         })
     };
@@ -207,7 +208,7 @@ fn a7_killed_process_leaves_no_garbage() {
     let found = every(Model { garbage: true, ..calm() }, |recorder| {
         let file = durable(recorder, 4096);
         let queue = queue(&*file);
-        submit(&queue, 0, 0, &[1]);
+        submit(&*queue, 0, 0, &[1]);
         recorder.exit();
         left(recorder)
     });
@@ -219,7 +220,7 @@ fn a7_rewritten_bytes_may_become_garbage() {
     let found = may_be(Model { garbage: true, ..calm() }, |file| {
         write(file, 0, &[1], DSYNC);
         let queue = queue(file);
-        submit(&queue, 0, 0, &[1]);
+        submit(&*queue, 0, 0, &[1]);
         std::mem::forget(queue);
     });
     assert_eq!(found, set([[1], [1 ^ 0xa5]]));
@@ -404,13 +405,13 @@ fn a10_regrown_file_reads_zero_beyond_lost_length() {
         let file = durable(recorder, 4096);
         file.allocate(0, 8192).unwrap();
         write(&*file, 8, &[1], PLAIN);
-        file.recorded().unwrap().area(4096, 4096, false).store(100, &[1]);
+        file.memory(4096, 4096, false).unwrap().store(100, &[1]);
         recorder.crash();
         let file = open(&recorder.system());
         let bytes = file.stat().unwrap().bytes;
         file.allocate(0, 8192).unwrap();
         let mut word = [9];
-        file.recorded().unwrap().area(4096, 4096, false).read(100, &mut word);
+        file.memory(4096, 4096, false).unwrap().read(100, &mut word);
         (bytes, sectors::<9>(&*file)[8], word[0])
     });
     let longer = [0, 1].into_iter().flat_map(|a| [0, 1].map(|b| (8192, a, b)));

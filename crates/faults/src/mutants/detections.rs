@@ -1,22 +1,64 @@
-//! The table of mutants and of the tests that kill them.
+//! Detections: each injected bug with the cheap tests that detect it.
+//!
+//! `crates/crash/tests/mutants.rs` runs them. A case is explored by the crash explorer; a part's
+//! test is a function there with the same name.
 
-use crash::Tier;
-use medium::mutants::Mutant;
+use std::fmt;
 
-use crate::{hostile, parts, snapshots};
+use super::Mutant;
 
-/// A mutant, and a test that kills it.
-pub(crate) struct Kill {
-    pub(crate) mutant: Mutant,
-    pub(crate) method: Method,
+/// An injected bug, and a test that detects it.
+#[derive(Clone, Copy, Debug)]
+pub struct Detection {
+    /// The bug.
+    pub mutant: Mutant,
+    /// The test.
+    pub by: By,
 }
 
-/// The test that kills a mutant.
-pub(crate) enum Method {
-    /// An exploration.
-    Case(&'static str, Tier),
-    /// A unit test of one part.
-    Part(&'static str, fn(Option<&str>) -> Option<String>),
+/// A test that detects an injected bug.
+#[derive(Clone, Copy, Debug)]
+pub enum By {
+    /// An exploration of a case.
+    Case(&'static str, Search),
+    /// A test of one part by itself, by its name.
+    Part(&'static str),
+}
+
+/// The executions of a case that are explored: the explorer's tiers.
+#[derive(Clone, Copy, Debug)]
+pub enum Search {
+    /// Tier A: all executions.
+    All,
+    /// Tier B: at most so many contents other than a policy's.
+    Near {
+        /// The limit.
+        deviations: u32,
+    },
+    /// Tier C: random executions.
+    Random {
+        /// The first execution's seed.
+        seed: u64,
+    },
+}
+
+impl fmt::Display for Search {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Search::All => f.write_str("tier A"),
+            Search::Near { deviations } => write!(f, "tier B, deviations {deviations}"),
+            Search::Random { seed } => write!(f, "tier C, seed {seed}"),
+        }
+    }
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            By::Case(case, search) => write!(f, "{case}; {search}"),
+            By::Part(name) => f.write_str(name),
+        }
+    }
 }
 
 const MEMORY: &str = "workload=cells medium=memory transactions=6 moves=16 all_moves=1 crashes=3";
@@ -89,7 +131,7 @@ const REDO_TWO: &str = "design=redo workload=cells medium=memory workers=2 trans
      all_moves=1 crashes=3";
 const REDO_FILE_TWO: &str = "design=redo workload=cells medium=file workers=2 transactions=6 \
      moves=16 all_moves=1 crashes=3";
-const REDO_LAPS: &str = "design=redo workload=bulk medium=memory every_word=0 sync=1 \
+const REDO_WRAPS: &str = "design=redo workload=bulk medium=memory every_word=0 sync=1 \
      transactions=30 moves=40 crashes=1";
 const SNAPSHOT_MEMORY: &str =
     "design=snapshot workload=cells medium=memory transactions=6 moves=16 all_moves=1 crashes=3";
@@ -107,7 +149,7 @@ const SNAPSHOT_GROUPS: &str = "design=snapshot workload=sides medium=memory work
      transactions=6 moves=16 all_moves=1 crashes=3";
 const SNAPSHOT_FILE_GROUPS: &str = "design=snapshot workload=sides medium=file workers=2 group=2 \
      transactions=6 moves=16 all_moves=1 crashes=3";
-const SNAPSHOT_LAPS: &str = "design=snapshot workload=bulk medium=memory every_word=0 sync=1 \
+const SNAPSHOT_WRAPS: &str = "design=snapshot workload=bulk medium=memory every_word=0 sync=1 \
      transactions=30 moves=40 crashes=1";
 /// A case that writes more pages than the shadow holds.
 const SOFTWARE: &str = "design=decoupled-software workload=pages medium=file transactions=12 \
@@ -119,22 +161,19 @@ const EVICTING: &str = "design=decoupled-evicting workload=pages medium=file tra
 const EVICTING_MEMORY: &str = "design=decoupled-evicting workload=pages medium=cache \
                                transactions=12 moves=24 all_moves=1 crashes=2";
 
-const C: Tier = Tier::C { seed: 1 };
+const ALL: Search = Search::All;
+const C: Search = Search::Random { seed: 1 };
 
-const fn case(mutant: Mutant, case: &'static str, tier: Tier) -> Kill {
-    Kill { mutant, method: Method::Case(case, tier) }
+const fn case(mutant: Mutant, case: &'static str, search: Search) -> Detection {
+    Detection { mutant, by: By::Case(case, search) }
 }
 
-const fn part(
-    mutant: Mutant,
-    name: &'static str,
-    find: fn(Option<&str>) -> Option<String>,
-) -> Kill {
-    Kill { mutant, method: Method::Part(name, find) }
+const fn part(mutant: Mutant, name: &'static str) -> Detection {
+    Detection { mutant, by: By::Part(name) }
 }
 
-/// The table.
-pub(crate) const KILLS: &[Kill] = &[
+/// Every detection, in the order of docs/internals/mutants.md.
+pub const DETECTIONS: &[Detection] = &[
     case(Mutant::GroupNotWrittenBack, MEMORY, C),
     case(Mutant::GroupNotSynced, BLOCKING, C),
     case(Mutant::PlainWriteNotSynced, NO_DSYNC, C),
@@ -142,61 +181,57 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::HeaderNotWrittenBack, MEMORY, C),
     case(Mutant::TakenUnderWay, FILE, C),
     case(Mutant::HomeBeforeLog, FILE, C),
-    case(Mutant::HomeNotWrittenBack, MEMORY, Tier::A),
-    case(Mutant::HomePagesForgotten, FILE, Tier::A),
-    case(Mutant::HomeBarrierSkipped, MEMORY, Tier::A),
-    case(Mutant::HomeBarrierSkipped, CACHE, Tier::A),
-    case(Mutant::HomeBarrierSkipped, FILE, Tier::A),
+    case(Mutant::HomeNotWrittenBack, MEMORY, ALL),
+    case(Mutant::HomePagesForgotten, FILE, ALL),
+    case(Mutant::HomeBarrierSkipped, MEMORY, ALL),
+    case(Mutant::HomeBarrierSkipped, CACHE, ALL),
+    case(Mutant::HomeBarrierSkipped, FILE, ALL),
     case(Mutant::RecycledFirst, WRAPS, C),
-    case(Mutant::RecyclingNotSynced, WRAPS, Tier::A),
-    case(Mutant::RecyclingNotSynced, FILE_WRAPS, Tier::B { deviations: 1 }),
+    case(Mutant::RecyclingNotSynced, WRAPS, ALL),
+    case(Mutant::RecyclingNotSynced, FILE_WRAPS, Search::Near { deviations: 1 }),
     case(Mutant::HeadBeforeHome, CACHE, C),
     case(Mutant::HeadBeforeHome, FILE, C),
-    part(Mutant::FenceLeftToBarrier, "heap image of two threads", parts::heap_image_of_two_threads),
-    part(
-        Mutant::FenceLeftToBarrier,
-        "combined heap image of two threads",
-        parts::combined_heap_image_of_two_threads,
-    ),
+    part(Mutant::FenceLeftToBarrier, "heap image of two threads"),
+    part(Mutant::FenceLeftToBarrier, "combined heap image of two threads"),
     case(Mutant::GroupNotFenced, MEMORY, C),
     case(Mutant::ChecksumIgnored, WRAPS, C),
     case(Mutant::SequenceIgnored, FILE_WRAPS, C),
     case(Mutant::SequenceIgnored, WRAPS, C),
     case(Mutant::GenerationIgnored, MEMORY, C),
     case(Mutant::GenerationIgnored, FILE, C),
-    part(Mutant::LengthTrusted, "a header that lies", parts::a_header_that_lies),
+    part(Mutant::LengthTrusted, "a header that lies"),
     case(Mutant::ClearedBeforeApplied, MEMORY, C),
     case(Mutant::OpeningNotSynced, MEMORY, C),
     case(Mutant::OpeningNotSynced, FILE, C),
     case(Mutant::ReplayBarrierSkipped, CACHE, C),
     case(Mutant::ReplayBarrierSkipped, FILE, C),
-    part(Mutant::BadRecordSkipped, "a group that never was", parts::a_group_that_never_was),
+    part(Mutant::BadRecordSkipped, "a group that never was"),
     case(Mutant::AllocatorNotLogged, ALLOCATOR, C),
     case(Mutant::ReadNotCovered, MEMORY, C),
     case(Mutant::ReadNotCovered, FILE, C),
     case(Mutant::TakenOutOfOrder, IN_FLIGHT, C),
-    part(Mutant::HoleSkipped, "a wrap that ends too early", parts::a_wrap_that_ends_too_early),
+    part(Mutant::HoleSkipped, "a wrap that ends too early"),
     case(Mutant::HoleNotRecorded, FILE, C),
-    part(Mutant::GrowthNotSynced, "a published file", parts::a_published_file),
-    case(Mutant::FailedSyncRetried, FAULT, Tier::A),
-    case(Mutant::DirectoryNotSynced, CREATION, Tier::A),
-    case(Mutant::EmptyNameFirst, CREATION_UNNAMED, Tier::A),
+    part(Mutant::GrowthNotSynced, "a published file"),
+    case(Mutant::FailedSyncRetried, FAULT, ALL),
+    case(Mutant::DirectoryNotSynced, CREATION, ALL),
+    case(Mutant::EmptyNameFirst, CREATION_UNNAMED, ALL),
     case(Mutant::ShortWriteNotResumed, CREATION_FAULT, C),
     case(Mutant::ShortGroupNotResumed, LONG_WRITES, C),
     case(Mutant::BlockRewritten, MEMORY, C),
     case(Mutant::BlockRewritten, FILE, C),
-    case(Mutant::OneSuperblock, GARBAGE, Tier::A),
-    case(Mutant::SuperblocksAtOnce, GARBAGE, Tier::A),
-    case(Mutant::SecondCopyNotSynced, GARBAGE, Tier::A),
-    case(Mutant::LogHeadLast, FILE, Tier::A),
-    part(Mutant::AcknowledgedTooLarge, "a group that never was", parts::a_group_that_never_was),
+    case(Mutant::OneSuperblock, GARBAGE, ALL),
+    case(Mutant::SuperblocksAtOnce, GARBAGE, ALL),
+    case(Mutant::SecondCopyNotSynced, GARBAGE, ALL),
+    case(Mutant::LogHeadLast, FILE, ALL),
+    part(Mutant::AcknowledgedTooLarge, "a group that never was"),
     case(Mutant::AcknowledgedTooLarge, IN_FLIGHT, C),
-    part(Mutant::AcknowledgedIgnored, "a group that is gone", parts::a_group_that_is_gone),
-    case(Mutant::GenerationKept, MEMORY, Tier::A),
-    case(Mutant::GenerationKept, FILE, Tier::A),
+    part(Mutant::AcknowledgedIgnored, "a group that is gone"),
+    case(Mutant::GenerationKept, MEMORY, ALL),
+    case(Mutant::GenerationKept, FILE, ALL),
     case(Mutant::SequenceKept, MEMORY, C),
     case(Mutant::SequenceKept, FILE, C),
-    case(Mutant::LogNotSettled, KILLED, Tier::C { seed: 1500 }),
+    case(Mutant::LogNotSettled, KILLED, Search::Random { seed: 1500 }),
     case(Mutant::CleanKept, MEMORY, C),
     case(Mutant::CleanBeforeHome, FILE, C),
     case(Mutant::ShadowBeforeReplay, MEMORY, C),
@@ -209,12 +244,12 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::FirstValueKept, FILE_COMBINED, C),
     case(Mutant::GroupInPieces, COMBINED, C),
     case(Mutant::GroupInPieces, FILE_COMBINED, C),
-    part(Mutant::DecodedLengthTrusted, "a payload that explodes", parts::a_payload_that_explodes),
+    part(Mutant::DecodedLengthTrusted, "a payload that explodes"),
     case(Mutant::CompressedTakenPlain, COMPRESSED, C),
     case(Mutant::CompressedTakenPlain, FILE_COMPRESSED, C),
     case(Mutant::RestOfRunLost, PARTS_MEMORY, C),
     case(Mutant::RestOfRunLost, PARTS_FILE, C),
-    part(Mutant::PageOfTwoParts, "a page between parts", parts::a_page_between_parts),
+    part(Mutant::PageOfTwoParts, "a page between parts"),
     case(Mutant::MarkedAtFirstPart, PARTS_MEMORY, C),
     case(Mutant::MarkedAtFirstPart, PARTS_FILE, C),
     case(Mutant::SyncedAtFirstPart, FEW_PARTS_FILE, C),
@@ -239,7 +274,7 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::ReleasedFirst, REDO_FILE, C),
     case(Mutant::HeadLeft, UNDO_MEMORY, C),
     case(Mutant::HeadLeft, UNDO_FILE, C),
-    case(Mutant::HeadLeft, REDO_LAPS, C),
+    case(Mutant::HeadLeft, REDO_WRAPS, C),
     case(Mutant::ShownFirst, SNAPSHOT_MEMORY, C),
     case(Mutant::ShownFirst, SNAPSHOT_CACHE, C),
     case(Mutant::ReleasedFirst, SNAPSHOT_MEMORY, C),
@@ -249,13 +284,13 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::SlotOrder, SNAPSHOT_TWO, C),
     case(Mutant::SlotOrder, SNAPSHOT_FILE_TWO, C),
     case(Mutant::ChecksumIgnored, SNAPSHOT_MEMORY, C),
-    case(Mutant::HeadLeft, SNAPSHOT_LAPS, C),
+    case(Mutant::HeadLeft, SNAPSHOT_WRAPS, C),
     case(Mutant::ReplayBarrierSkipped, SNAPSHOT_CACHE, C),
     case(Mutant::ReplayBarrierSkipped, SNAPSHOT_FILE, C),
     case(Mutant::StampTooEarly, SNAPSHOT_MEMORY, C),
     case(Mutant::StampTooEarly, SNAPSHOT_FILE_TWO, C),
-    part(Mutant::FrontierOfNow, "a reader that stays", snapshots::a_reader_that_stays),
-    part(Mutant::RestartedFirst, "a reader that stays", snapshots::a_reader_that_stays),
+    part(Mutant::FrontierOfNow, "a reader that stays"),
+    part(Mutant::RestartedFirst, "a reader that stays"),
     case(Mutant::ShownFirst, SNAPSHOT_GROUPS, C),
     case(Mutant::ReleasedFirst, SNAPSHOT_FILE_GROUPS, C),
     case(Mutant::SlotOrder, SNAPSHOT_FILE_GROUPS, C),
@@ -271,9 +306,9 @@ pub(crate) const KILLS: &[Kill] = &[
     case(Mutant::TouchingTooEarly, EVICTING, C),
     case(Mutant::WrittenNotPinned, SOFTWARE, C),
     case(Mutant::EvictedKept, SOFTWARE, C),
-    part(Mutant::ProcessIgnored, "a forked child", hostile::a_forked_child),
-    part(Mutant::NamesIgnored, "a removed pool", hostile::a_removed_pool),
-    part(Mutant::HolesKept, "a sparse copy", hostile::a_sparse_copy),
-    part(Mutant::StopCounted, "a stopped process", hostile::a_stopped_process),
-    part(Mutant::PlaceholderKept, "an interrupted renewal", hostile::an_interrupted_renewal),
+    part(Mutant::ProcessIgnored, "a forked child"),
+    part(Mutant::NamesIgnored, "a removed pool"),
+    part(Mutant::HolesKept, "a sparse copy"),
+    part(Mutant::StopCounted, "a stopped process"),
+    part(Mutant::PlaceholderKept, "an interrupted renewal"),
 ];

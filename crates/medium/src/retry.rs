@@ -14,9 +14,9 @@ use std::io::IoSlice;
 
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
-use super::Handle;
-use crate::mutants::{Mutant, planted};
 use crate::sync::thread;
+use system::Handle;
+use system::mutants::{Mutant, planted};
 
 /// How often a call is made that is interrupted every time. Chosen: far more than any program
 /// sends signals during a call, and over within a second where each attempt takes a millisecond.

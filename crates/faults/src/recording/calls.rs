@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, Result};
+use system::{
+    Directory, FileSystem, Files, Handle, MapSource, Seek, SimulatedMemory, SimulatedQueue, Stat,
+};
 
 use super::lines::Way;
 use super::machine::{Ask, Halt, Machine, Model};
 use super::{Recorder, cut};
-use crate::FileSystem;
-use crate::mapping::{Mapping, Sharing};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
-use crate::system::{Directory, Files, Handle, Seek, Stat};
 
 /// A machine in one of its boots.
 #[derive(Clone)]
@@ -136,7 +136,7 @@ fn stat(machine: &Machine, inode: usize) -> Stat {
 }
 
 /// An open file of a recorded machine.
-pub(crate) struct RecordedFile {
+struct RecordedFile {
     boot: Boot,
     inode: usize,
     handle: u64,
@@ -152,12 +152,6 @@ impl fmt::Debug for RecordedFile {
 }
 
 impl RecordedFile {
-    /// A part of the file as memory.
-    pub(crate) fn area(&self, offset: u64, bytes: usize, durable_cache: bool) -> RecordedArea {
-        let (boot, inode) = (self.boot.clone(), self.inode);
-        RecordedArea { boot, inode, offset, words: bytes / 8, durable_cache }
-    }
-
     /// Returns the file system's error for an unsupported write, which has no effect.
     fn refusal(&self, model: &Model, durable: bool) -> Option<Errno> {
         match () {
@@ -331,28 +325,27 @@ impl Handle for RecordedFile {
     }
 
     fn file_system(&self) -> Result<FileSystem> {
-        Ok(FileSystem::recorded())
+        Ok(FileSystem::simulated())
     }
 
     fn is_dax(&self) -> bool {
         true
     }
 
-    fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping> {
-        assert_eq!(sharing, Sharing::CopyOnWrite, "shared memory is a `RecordedArea`");
-        let memory = self.boot.with(|machine| {
+    fn map_source(&self, offset: u64, bytes: usize) -> Result<MapSource<'_>> {
+        let copy = self.boot.with(|machine| {
             machine.with_inode(self.inode, |machine, inode| {
                 inode.mirror(machine, offset, bytes as u64)
             })
         })?;
-        Mapping::of_file(&memory, 0, bytes, sharing).map_err(|_| Errno::NOMEM)
+        Ok(MapSource::Copy(copy))
     }
 
     fn can_skip_waiting(&self, _offset: u64, _block: &mut [u8]) -> bool {
         self.boot.with(|machine| Ok::<_, Errno>(machine.model.queue)).unwrap_or(false)
     }
 
-    fn queue(&self) -> Option<Queue> {
+    fn queue(&self) -> Option<Box<dyn SimulatedQueue>> {
         let file = RecordedFile {
             boot: self.boot.clone(),
             inode: self.inode,
@@ -360,11 +353,17 @@ impl Handle for RecordedFile {
             can_write: true,
             direct: self.direct,
         };
-        Some(Queue { file, in_flight: Mutex::default() })
+        Some(Box::new(Queue { file, in_flight: Mutex::default() }))
     }
 
-    fn recorded(&self) -> Option<&RecordedFile> {
-        Some(self)
+    fn memory(
+        &self,
+        offset: u64,
+        bytes: usize,
+        durable_cache: bool,
+    ) -> Option<Box<dyn SimulatedMemory>> {
+        let (boot, inode) = (self.boot.clone(), self.inode);
+        Some(Box::new(RecordedArea { boot, inode, offset, words: bytes / 8, durable_cache }))
     }
 }
 
@@ -385,14 +384,13 @@ struct Write {
 
 /// Durable writes that are sent and complete later, in any order (A6).
 #[derive(Debug)]
-pub(crate) struct Queue {
+struct Queue {
     file: RecordedFile,
     in_flight: Mutex<VecDeque<Write>>,
 }
 
-impl Queue {
-    /// Sends a write. It completes with its number.
-    pub(crate) fn submit(&self, number: u64, offset: u64, bytes: &[u8]) {
+impl SimulatedQueue for Queue {
+    fn submit(&self, number: u64, offset: u64, bytes: &[u8]) {
         let RecordedFile { boot, inode, .. } = &self.file;
         let refusal = boot.with(|machine| Ok::<_, Errno>(self.file.refusal(&machine.model, true)));
         let refusal = refusal.unwrap_or(None);
@@ -412,9 +410,7 @@ impl Queue {
         lock(&self.in_flight).push_back(Write { number, offset, bytes, refusal });
     }
 
-    /// Returns a completed write: its number, and its durable bytes. `None` when none has
-    /// completed and the caller does not wait, or none is in flight.
-    pub(crate) fn completion(&self, wait: bool) -> Option<(u64, Result<usize>)> {
+    fn completion(&self, wait: bool) -> Option<(u64, Result<usize>)> {
         let mut in_flight = lock(&self.in_flight);
         let oldest = in_flight.front()?.number;
         let RecordedFile { boot, inode, .. } = &self.file;
@@ -475,8 +471,7 @@ fn thread() -> u64 {
 }
 
 /// A part of a file as memory.
-#[derive(Clone)]
-pub(crate) struct RecordedArea {
+struct RecordedArea {
     boot: Boot,
     inode: usize,
     offset: u64,
@@ -533,19 +528,18 @@ impl RecordedArea {
             machine.after_store()
         });
     }
+}
 
-    /// Stores words, from a word on.
-    pub(crate) fn store(&self, first: usize, words: &[u64]) {
+impl SimulatedMemory for RecordedArea {
+    fn store(&self, first: usize, words: &[u64]) {
         self.put(first, words, if self.durable_cache { Way::Durable } else { Way::Cached });
     }
 
-    /// Stores words past the cache.
-    pub(crate) fn stream(&self, first: usize, words: &[u64]) {
+    fn stream(&self, first: usize, words: &[u64]) {
         self.put(first, words, Way::Streamed);
     }
 
-    /// Starts to write a word's line back.
-    pub(crate) fn write_back(&self, word: usize) {
+    fn write_back(&self, word: usize) {
         let at = self.at(word, 0);
         self.with(|machine| -> Result<()> {
             machine.write_back(self.inode, at, thread());
@@ -553,26 +547,18 @@ impl RecordedArea {
         });
     }
 
-    /// Orders the thread's stores.
-    pub(crate) fn fence(&self) {
-        self.has_fenced();
-    }
-
-    /// Orders the thread's stores; returns whether the power was on.
-    pub(crate) fn has_fenced(&self) -> bool {
+    fn fence(&self) -> bool {
         self.with_power(|machine| {
             machine.trace(|say| say(format_args!("fence")));
             machine.fence(thread())
         })
     }
 
-    /// Returns whether the power is off; later calls do nothing.
-    pub(crate) fn is_off(&self) -> bool {
+    fn is_off(&self) -> bool {
         self.boot.with(|_| Ok::<(), Errno>(())).is_err()
     }
 
-    /// Reads words, from a word on.
-    pub(crate) fn read(&self, first: usize, out: &mut [u64]) {
+    fn read(&self, first: usize, out: &mut [u64]) {
         use zerocopy::IntoBytes;
         let at = self.at(first, out.len());
         self.with_power(|machine| -> Result<()> {

@@ -7,11 +7,9 @@
 //!   also close it in programs that the process starts.
 //! - No call relies on a file's offset, which all descriptors of one description share: reads and
 //!   writes pass their position. `SEEK_DATA` and `SEEK_HOLE` move the offset; nothing reads it.
-//!   writes name their place. `SEEK_DATA` and `SEEK_HOLE` move the offset; nothing reads it.
 
 use std::fs::File;
 use std::io::IoSlice;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,9 +20,8 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
-use super::{Directory, Fate, Files, Handle, Seek, Stat};
-use crate::FileSystem;
-use crate::mapping::{Mapping, Sharing};
+use crate::file_system::FileSystem;
+use crate::{Directory, Fate, Files, Handle, MapSource, Seek, Stat};
 
 /// How long a process may be between its fork and its program, on a machine that is busy.
 const FORKED: Duration = Duration::from_millis(250);
@@ -33,7 +30,7 @@ const FORKED: Duration = Duration::from_millis(250);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The first descriptor that is neither standard input, nor output, nor errors.
-pub(crate) const FIRST_FD: i32 = 3;
+pub const FIRST_FD: i32 = 3;
 
 /// Opens a file on a descriptor from [`FIRST_FD`] on, closed in programs that the process starts.
 fn open(path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
@@ -60,8 +57,11 @@ fn free_standard() -> Vec<OwnedFd> {
     taken
 }
 
-/// The same file on a descriptor from [`FIRST_FD`] on.
-pub(crate) fn above_standard(file: OwnedFd) -> Result<OwnedFd> {
+/// Returns the same file on a descriptor from [`FIRST_FD`] on.
+///
+/// # Errors
+/// The system's, when it has no descriptor left.
+pub fn above_standard(file: OwnedFd) -> Result<OwnedFd> {
     match file.as_raw_fd() {
         ..FIRST_FD => rustix::io::fcntl_dupfd_cloexec(&file, FIRST_FD),
         _ => Ok(file),
@@ -196,8 +196,8 @@ impl Handle for File {
         rustix::fs::fallocate(self, FallocateFlags::empty(), offset, bytes)
     }
 
-    fn extents(&self, bytes: u64) -> Option<Vec<Range<u64>>> {
-        super::extents::extents(self, bytes)
+    fn queried(&self) -> Option<&File> {
+        Some(self)
     }
 
     fn punch(&self, offset: u64, bytes: u64) -> Result<()> {
@@ -284,10 +284,8 @@ impl Handle for File {
         stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::DAX))
     }
 
-    fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping> {
-        // Only the system can fail here: the length was checked to fit.
-        Mapping::of_file(self, offset, bytes, sharing)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
+    fn map_source(&self, _offset: u64, _bytes: usize) -> Result<MapSource<'_>> {
+        Ok(MapSource::Itself(self))
     }
 
     fn can_skip_waiting(&self, offset: u64, block: &mut [u8]) -> bool {

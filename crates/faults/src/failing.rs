@@ -18,17 +18,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::io::IoSlice;
-use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
-use super::{Directory, Fate, Files, Handle, Seek, Stat, System};
-use crate::FileSystem;
-use crate::mapping::{Mapping, Sharing};
-use crate::recording::RecordedFile;
+use system::{
+    Directory, Fate, FileSystem, Files, Handle, MapSource, Seek, SimulatedMemory, Stat, System,
+};
+
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 
 /// A call that can fail.
@@ -210,28 +210,37 @@ fn not_there(call: Call) -> Errno {
     }
 }
 
-pub(super) struct Failing {
+/// Wraps a system in faults.
+pub trait Failing {
+    /// Returns this system, but for the calls that `faults` lets fail.
+    #[must_use]
+    fn failing(&self, faults: Arc<Faults>) -> System;
+}
+
+impl Failing for System {
+    fn failing(&self, faults: Arc<Faults>) -> System {
+        System::of(Arc::new(FailingFiles { system: self.clone(), faults }))
+    }
+}
+
+struct FailingFiles {
     system: System,
     faults: Arc<Faults>,
 }
 
-impl Failing {
-    pub(super) fn new(system: System, faults: Arc<Faults>) -> Failing {
-        Failing { system, faults }
-    }
-
+impl FailingFiles {
     fn call(&self, call: Call) -> Result<&dyn Files> {
         self.faults.check(call).map(|()| self.system.files())
     }
 }
 
-impl fmt::Debug for Failing {
+impl fmt::Debug for FailingFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Failing").field(&self.system).field(&self.faults).finish()
     }
 }
 
-impl Files for Failing {
+impl Files for FailingFiles {
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<Box<dyn Handle>> {
         let file = self.call(Call::Open)?.open(path, flags, mode)?;
         Ok(FailingFile::boxed(file, &self.faults, false))
@@ -419,8 +428,8 @@ impl Handle for FailingFile {
         self.call(Call::Stat)?.allocated()
     }
 
-    fn extents(&self, bytes: u64) -> Option<Vec<Range<u64>>> {
-        self.file.extents(bytes)
+    fn queried(&self) -> Option<&File> {
+        self.file.queried()
     }
 
     fn punch(&self, offset: u64, bytes: u64) -> Result<()> {
@@ -470,16 +479,21 @@ impl Handle for FailingFile {
         self.call(Call::FileSystem).is_ok_and(|file| file.is_dax())
     }
 
-    fn map(&self, offset: u64, bytes: usize, sharing: Sharing) -> Result<Mapping> {
-        self.call(Call::Map)?.map(offset, bytes, sharing)
+    fn map_source(&self, offset: u64, bytes: usize) -> Result<MapSource<'_>> {
+        self.call(Call::Map)?.map_source(offset, bytes)
     }
 
     fn can_skip_waiting(&self, _offset: u64, _block: &mut [u8]) -> bool {
         false
     }
 
-    fn recorded(&self) -> Option<&RecordedFile> {
-        self.file.recorded()
+    fn memory(
+        &self,
+        offset: u64,
+        bytes: usize,
+        durable_cache: bool,
+    ) -> Option<Box<dyn SimulatedMemory>> {
+        self.file.memory(offset, bytes, durable_cache)
     }
 }
 
@@ -491,35 +505,48 @@ fn half(bytes: usize, block: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, PoolFile, Prewrite};
 
-    fn file(faults: &Arc<Faults>) -> (tempfile::TempDir, PoolFile) {
+    const PLAIN: ReadWriteFlags = ReadWriteFlags::empty();
+
+    /// A file of zeros. Opening it is the first call that `faults` counts.
+    fn file(faults: &Arc<Faults>) -> (tempfile::TempDir, Box<dyn Handle>) {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pool");
-        PoolFile::create(&path, 8192, Prewrite::Zeros).unwrap().publish().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [0; 8192]).unwrap();
         let system = System::kernel().failing(Arc::clone(faults));
-        let file = PoolFile::open_on(&system, path).unwrap();
+        let file = system.files().open(&path, OFlags::RDWR, Mode::empty()).unwrap();
         (dir, file)
     }
 
-    fn word(file: &PoolFile) -> u64 {
-        let mut word = [9];
-        file.read_at(4096, &mut word).unwrap();
-        word[0]
+    fn write(
+        file: &dyn Handle,
+        offset: u64,
+        words: &[u64],
+        flags: ReadWriteFlags,
+    ) -> Result<usize> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        file.write(&[IoSlice::new(&bytes)], offset, flags)
+    }
+
+    fn words<const N: usize>(file: &dyn Handle, offset: u64) -> [u64; N] {
+        let mut bytes = vec![9; 8 * N];
+        assert_eq!(file.read(&mut bytes, offset), Ok(8 * N));
+        let (words, _) = bytes.as_chunks::<8>();
+        std::array::from_fn(|word| u64::from_le_bytes(words[word]))
     }
 
     #[test]
     fn failed_sync_loses_writes_since_last_sync() {
-        // open, stat, lock, stat; write, sync, write, write, sync.
-        let faults = Faults::nth(8, Fault::Io, false);
+        // open; write, sync, write, write, sync.
+        let faults = Faults::nth(5, Fault::Io, false);
         let (_dir, file) = file(&faults);
-        file.write_at(4096, &[1]).unwrap();
-        file.sync().unwrap();
-        file.write_at(4096, &[2]).unwrap();
-        file.write_at(4096, &[3]).unwrap();
-        assert!(matches!(file.sync(), Err(Error::Io { .. })));
-        assert_eq!(word(&file), 1);
-        assert!(file.sync().is_ok() && word(&file) == 1);
+        write(&*file, 4096, &[1], PLAIN).unwrap();
+        file.sync_data().unwrap();
+        write(&*file, 4096, &[2], PLAIN).unwrap();
+        write(&*file, 4096, &[3], PLAIN).unwrap();
+        assert_eq!(file.sync_data(), Err(Errno::IO));
+        assert_eq!(words(&*file, 4096), [1]);
+        assert!(file.sync_data().is_ok() && words(&*file, 4096) == [1]);
         assert_eq!(faults.failed(), [Call::SyncData]);
         assert_eq!(faults.passed(Call::Write), 3);
     }
@@ -528,26 +555,28 @@ mod tests {
     fn failed_write_leaves_nothing_half_or_all() {
         let mut left = Vec::new();
         for already in 0..3 {
-            let faults = Faults::nth(4 + already, Fault::NoSpace, false);
+            let faults = Faults::nth(1 + already, Fault::NoSpace, false);
             let (_dir, file) = file(&faults);
             for _ in 0..already {
-                word(&file);
+                words::<1>(&*file, 4096);
             }
-            assert!(file.write_durable_at(4088, &[1, 2]).is_err());
-            let mut words = [9; 2];
-            file.read_at(4088, &mut words).unwrap();
-            left.push(words);
+            let failed = write(&*file, 4088, &[1, 2], ReadWriteFlags::DSYNC);
+            assert_eq!(failed, Err(Errno::NOSPC));
+            left.push(words::<2>(&*file, 4088));
         }
         left.sort_unstable();
         assert_eq!(left, [[0, 0], [1, 0], [1, 2]]);
+    }
+
+    #[test]
+    fn short_write_ends_early() {
         for sticky in [false, true] {
             let faults = Faults::nth(0, Fault::Short, sticky);
             let (_dir, file) = file(&faults);
-            file.write_at(4064, &[1, 2, 3, 4, 5, 6]).unwrap();
-            let mut words = [9; 6];
-            file.read_at(4064, &mut words).unwrap();
-            assert_eq!(words, [1, 2, 3, 4, 5, 6]);
-            assert!(!faults.failed().is_empty());
+            assert_eq!(write(&*file, 4064, &[1, 2, 3, 4, 5, 6], PLAIN), Ok(24));
+            assert_eq!(words(&*file, 4064), [1, 2, 3, 0, 0, 0]);
+            assert_eq!(write(&*file, 4088, &[4, 5], PLAIN), Ok(if sticky { 8 } else { 16 }));
+            assert_eq!(faults.failed().len(), if sticky { 2 } else { 1 });
         }
     }
 }

@@ -1,0 +1,151 @@
+//! Traits of a medium: the heap image, the log, and the operations that each counts.
+//!
+//! Designs access storage through these alone. Each back end implements them in its own folder.
+
+use std::fmt;
+
+use crate::buffer::Buffer;
+use crate::error::Error;
+
+/// Where words live when no log holds a newer value.
+///
+/// One thread at a time uses it. Nothing is durable before [`barrier`](HomeMedium::barrier).
+pub trait HomeMedium: Send {
+    /// Starts to apply a batch of writes to the heap image; [`crate::writes`] has its encoding.
+    /// Writes of one word take effect in the order given. Recovery may read them again only after a
+    /// barrier.
+    ///
+    /// # Errors
+    /// A write outside the heap, or the medium's own error. After the latter the pool must not go
+    /// on.
+    fn write_back(&mut self, writes: &[u64]) -> Result<(), Error>;
+
+    /// Persist barrier: everything written back before is durable when it returns.
+    ///
+    /// # Errors
+    /// The medium's own; then the state of all writes since the last barrier is unknown.
+    fn barrier(&mut self) -> Result<(), Error>;
+
+    /// First half of a barrier, for a heap image in [parts](crate::Parts): writes out the writes
+    /// that this part has gathered. On memory, where each thread has its own fence, it is the whole
+    /// barrier.
+    ///
+    /// # Errors
+    /// As [`barrier`](HomeMedium::barrier).
+    fn write_out(&mut self) -> Result<(), Error> {
+        self.barrier()
+    }
+
+    /// Second half of a barrier: makes durable the writes that every part has written out before.
+    /// One call covers all parts, so a file is synced once.
+    ///
+    /// # Errors
+    /// As [`barrier`](HomeMedium::barrier).
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns the operations since the medium was opened.
+    fn counts(&self) -> Counts;
+}
+
+/// Log area that can be read back, by recovery or by inspection tools.
+pub trait ReadLog {
+    /// Bytes of the log area.
+    fn bytes(&self) -> u64;
+
+    /// Unit to which groups are padded. No two appends write to the same unit, so no later write
+    /// can tear an acknowledged record.
+    fn block_bytes(&self) -> usize;
+
+    /// Reads the bytes at `at`; groups in flight may be included or not.
+    ///
+    /// # Errors
+    /// The medium's own, or a range outside the area.
+    fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error>;
+}
+
+/// Appends groups to the log, several at a time where the device can, and acknowledges them in
+/// order when they are durable.
+///
+/// On a device, one thread at a time appends and one at a time asks for acknowledgements; other
+/// threads wait inside. On memory, where no group is ever in flight, any number of threads append
+/// at the same time. Positions are bytes in the log area, multiples of
+/// [`block_bytes`](ReadLog::block_bytes).
+pub trait LogMedium: ReadLog + Send + Sync {
+    /// Maximum number of groups in flight. It is 0 where bytes are durable as soon as they are
+    /// written; there [`append`](LogMedium::append) returns each group at once.
+    fn depth(&self) -> usize;
+
+    /// Sends the first `words` words of `group` to `at`: whole blocks, inside the area, apart from
+    /// all groups in flight. A device does not block the caller: the group is in flight on return,
+    /// and its buffer comes back with the acknowledgement. Memory returns the buffer at once, and
+    /// its bytes are durable.
+    ///
+    /// # Errors
+    /// The medium's own; then the pool must not go on.
+    ///
+    /// # Panics
+    /// If [`depth`](LogMedium::depth) groups are already in flight.
+    fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error>;
+
+    /// Returns the oldest group in flight once it is durable, whatever became of later groups. This
+    /// is a group's persist barrier. `wait` selects whether to block for it. `None`: it is not
+    /// durable yet, or no group is in flight.
+    ///
+    /// # Errors
+    /// The medium's own; then the state of every group in flight is unknown, and no group is
+    /// acknowledged any more.
+    fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, Error>;
+
+    /// Returns the operations since the medium was opened.
+    fn counts(&self) -> Counts;
+
+    /// How groups get to the file; `None` where the log is mapped.
+    fn written(&self) -> Option<LogPath> {
+        None
+    }
+}
+
+/// How groups get to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPath {
+    /// By io_uring, several at a time; else by `pwritev2`, one at a time.
+    pub io_uring: bool,
+    /// Past the page cache (`O_DIRECT`); else through it, as durable but slower.
+    pub direct: bool,
+}
+
+impl fmt::Display for LogPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let call = if self.io_uring { "io_uring" } else { "pwritev2" };
+        let way = if self.direct { "direct" } else { "page cache" };
+        write!(f, "{call}, {way}")
+    }
+}
+
+/// Operations of a medium since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bytes sent to the device, padding included.
+    pub bytes: u64,
+    /// Writes sent to the device (system calls, or flushes of emulated memory).
+    pub device_writes: u64,
+    /// Persist barriers.
+    pub persist_barriers: u64,
+    /// Nanoseconds spent spinning for the emulated device.
+    pub emulated_delay_ns: u64,
+}
+
+impl Counts {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Counts) -> Counts {
+        Counts {
+            bytes: self.bytes + other.bytes,
+            device_writes: self.device_writes + other.device_writes,
+            persist_barriers: self.persist_barriers + other.persist_barriers,
+            emulated_delay_ns: self.emulated_delay_ns + other.emulated_delay_ns,
+        }
+    }
+}
