@@ -161,7 +161,7 @@ impl Handle for File {
 
     /// A process that another thread of the last owner has just forked holds a copy of the file,
     /// and with it the lock, until it runs its program. So a lock that is held is tried again for
-    /// [`FORKED`]: a program that closes a file and opens it at once finds it free.
+    /// `FORKED`: a program that closes a file and opens it at once finds it free.
     fn lock(&self, operation: FlockOperation) -> Result<()> {
         let end = Instant::now() + FORKED;
         loop {

@@ -191,6 +191,7 @@ fn file_without_module_docs_is_found() {
 const WORKSPACE: &str = r#"
 [workspace.dependencies]
 words = { package = "lastword-words", path = "crates/words" }
+faults = { package = "lastword-faults", path = "crates/faults" }
 lw_log = { package = "lastword-log", path = "crates/log" }
 lastword = { path = "crates/lastword" }
 rand = "0.10"
@@ -220,6 +221,16 @@ fn tests_may_use_data_structures_but_no_design() {
     let tests = "[dev-dependencies]\nwords.workspace = true\nlastword.workspace = true\n";
     assert_eq!(arrows_of("log", tests), [3]);
     assert_eq!(arrows_of("cli", tests), []);
+}
+
+#[test]
+fn test_double_in_product_code_is_found() {
+    let manifest = |section| format!("[{section}]\nfaults.workspace = true\n");
+    for product in ["system", "words", "medium", "log", "alloc", "lastword", "capi"] {
+        assert_eq!(arrows_of(product, &manifest("dependencies")), [2], "{product}");
+        assert_eq!(arrows_of(product, &manifest("dev-dependencies")), [], "{product}");
+    }
+    assert_eq!(arrows_of("crash", &manifest("dependencies")), []);
 }
 
 #[test]
