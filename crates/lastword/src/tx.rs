@@ -15,9 +15,9 @@ use std::fmt;
 
 use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, planted};
-use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, Words};
+use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 
-use self::end::Stage;
+use self::end::{Ending, Stage};
 use crate::design::{At, Decoupled, Design};
 use crate::pool::Shape;
 
@@ -203,6 +203,16 @@ impl<'t, D: Design> Tx<'t, D> {
             heap.give_back(&mut Metadata(self), run).map_err(|stop| self.end(stop))?;
         }
         Ok(())
+    }
+
+    /// Commits. After a conflict, dropping the transaction rolls it back.
+    #[inline]
+    pub(crate) fn commit(&mut self) -> Result<TxId, Stop> {
+        self.stage = Stage::Ending;
+        let committed = Ending::run(self.design, self.local, "commit", D::commit);
+        // A conflict leaves the transaction open, so that `drop` rolls it back.
+        self.stage = if committed.is_ok() { Stage::Over } else { Stage::Open };
+        committed
     }
 
     /// Ends the attempt: every later access returns the same stop.

@@ -13,7 +13,7 @@
 //! Invariants:
 //! - Groups are placed in the log in ID order, without gaps.
 //! - Groups are acknowledged in ID order, each after it is durable.
-//! - One thread at a time acknowledges. Its effects (queue, durable ID) are therefore in order, too.
+//! - One thread at a time acknowledges. Its effects (queue, durable ID) are therefore in order.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use lw_log::{Group, Packed};
 use medium::Buffer;
 use medium::mutants::{Mutant, planted};
 
-use super::grouping::Packer;
+use super::group_commit::Packer;
 use super::queue::LogGroup;
 use crate::sync::{Mutex, lock};
 

@@ -4,7 +4,7 @@
 //! ring's first ID, finds the ring with the next ID, and stays with it while its IDs are
 //! consecutive.
 
-use super::frontier::Slot;
+use super::slot::Slot;
 use crate::sync::{Arc, AtomicU64};
 use lw_log::{Group, Ring};
 use words::TxId;

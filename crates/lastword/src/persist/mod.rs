@@ -34,14 +34,12 @@
 //! share a flush, recovery scans the log once, and reproduction needs no merge.)
 
 pub(crate) mod background;
-pub(crate) mod due;
-pub(crate) mod frontier;
-pub(crate) mod grouping;
+pub(crate) mod group_commit;
 pub(crate) mod in_flight;
 pub(crate) mod listeners;
 pub(crate) mod merge;
 pub(crate) mod queue;
-pub(crate) mod redo;
+pub(crate) mod slot;
 pub(crate) mod waiters;
 
 use std::collections::VecDeque;
@@ -55,24 +53,23 @@ use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, NAP, Others, Steps, Waiting};
-use frontier::frontier;
-use grouping::{Fit, GATHERED_WORDS, Opened, Packer};
-pub(crate) use grouping::{Grouping, UNPAUSED_BYTES};
+use group_commit::{Fit, GATHERED_WORDS, Opened, Packer};
+pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing};
 pub(crate) use listeners::Listeners;
 pub use listeners::{Listener, Registration};
 use merge::Merge;
 use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
-pub(crate) use redo::UNBOUNDED_WORDS;
-use redo::given_back;
+pub(crate) use slot::UNBOUNDED_WORDS;
+use slot::{frontier, given_back};
 pub(crate) use waiters::{Event, InTurn, Progress, Step, Turn, help_until, in_turn, take_turn};
 
 /// A worker's slot, over real memory.
-pub(crate) type Slot = frontier::Slot<Memory>;
+pub(crate) type Slot = slot::Slot<Memory>;
 
 /// A worker's redo log, over real memory.
-pub(crate) type RingRedo = redo::RingRedo<Memory>;
+pub(crate) type RingRedo = slot::RingRedo<Memory>;
 
 /// The persist step of one pool.
 pub(crate) struct Persist {

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Invariants:
-//! - Every ID up to min(clock of a, every `committing` of b) is durable; `persist/frontier.rs` has
+//! - Every ID up to min(clock of a, every `committing` of b) is durable; `persist/slot.rs` has
 //!   the argument. An ID up to the clock of a was assigned before a, so step 1 is visible at b. If
 //!   b sees 1 or 3, the minimum is below the ID. Otherwise b sees 6 or a later 1, and both come
 //!   after 4.

@@ -4,8 +4,8 @@
 //! an ID may be assigned without a record, a record may be in the log without its words, and
 //! ownership records may be taken. None of this can be undone: a roll-back would add a second ID,
 //! and would restore words that the log holds as committed. The poison ends every transaction and
-//! every wait that meets this state, and prevents a clean shutdown. Recovery then decides by the log
-//! alone.
+//! every wait that meets this state, and prevents a clean shutdown. The log alone then decides at
+//! recovery.
 
 use words::{Stop, TxId};
 
@@ -52,16 +52,6 @@ impl<D: Design> Drop for Ending<'_, D> {
 }
 
 impl<D: Design> Tx<'_, D> {
-    /// Commits. After a conflict, dropping the transaction rolls it back.
-    #[inline]
-    pub(crate) fn commit(&mut self) -> Result<TxId, Stop> {
-        self.stage = Stage::Ending;
-        let committed = Ending::run(self.design, self.local, "commit", D::commit);
-        // A conflict leaves the transaction open, so that `drop` rolls it back.
-        self.stage = if committed.is_ok() { Stage::Over } else { Stage::Open };
-        committed
-    }
-
     /// Whether a commit or roll-back is running. During `drop` this means that it panicked.
     #[inline]
     pub(crate) fn is_ending(&self) -> bool {

@@ -2,8 +2,7 @@
 //! computation.
 
 use super::perform::{Stm, Tm};
-use super::persist::frontier::{Slot, frontier};
-use super::persist::redo::RingRedo;
+use super::persist::slot::{RingRedo, Slot, frontier};
 use crate::explore::{explore, words};
 use crate::ring::Ring;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};

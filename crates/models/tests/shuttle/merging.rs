@@ -4,9 +4,8 @@
 
 use super::perform::{Redo, Stm, Tm};
 use super::persist::background::{Background, Bells, Steps};
-use super::persist::frontier::{Slot, frontier};
 use super::persist::merge::Merge;
-use super::persist::redo::RingRedo;
+use super::persist::slot::{RingRedo, Slot, frontier};
 use super::persist::waiters::{Turn, help_until, take_turn};
 use super::persist::{Progress, Step};
 use std::collections::VecDeque;

@@ -10,7 +10,7 @@ use super::super::workers::Workers;
 use super::Local;
 use super::group::Groups;
 use crate::Options;
-use crate::sync::{AtomicU64, Mutex};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::versions::{Attempt, Finished, Owned, Versions};
 
 /// One grace period in this many is timed, because reading the cycle counter takes as long as a
@@ -36,6 +36,22 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn clock(&self) -> &AtomicU64 {
         self.versions.clock()
+    }
+
+    /// Leaves a commit that failed or panicked while it was made durable, so that its fate after a
+    /// crash is unknown. Its objects stay locked; the pool is poisoned. After a simulated power
+    /// failure a test observes the heap as other transactions would have seen it, so the copies are
+    /// shown then.
+    #[cold]
+    pub(super) fn leave_undecided(&self, local: &mut Local) {
+        if self.store.is_detached()
+            && let Some(log) = &local.log
+        {
+            // `committed_id` without groups: with groups a worker has no log of its own.
+            let committed = self.clock().load(Ordering::Acquire);
+            self.sure.fetch_min(committed, Ordering::Relaxed);
+            self.versions.force(local.attempt.owned(), &log.batch);
+        }
     }
 
     /// Commits a transaction that only protected objects. It logs nothing and shows nothing, but it

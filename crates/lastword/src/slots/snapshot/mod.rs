@@ -171,21 +171,6 @@ impl Snapshot {
             timer.stop(groups);
         }
     }
-
-    /// Leaves a commit that failed or panicked while it was made durable, so that its fate after a
-    /// crash is unknown. Its objects stay locked; the pool is poisoned. After a simulated power
-    /// failure a test observes the heap as other transactions would have seen it, so the copies are
-    /// shown then.
-    #[cold]
-    fn leave_undecided(&self, local: &mut Local) {
-        let core = &*self.core;
-        if core.store.is_detached()
-            && let Some(log) = &local.log
-        {
-            core.sure.fetch_min(self.committed_id().0, Ordering::Relaxed);
-            core.versions.force(local.attempt.owned(), &log.batch);
-        }
-    }
 }
 
 impl Design for Snapshot {
@@ -451,7 +436,7 @@ impl Design for Snapshot {
             return core.leave_group(groups, local);
         }
         if local.committing {
-            self.leave_undecided(local);
+            self.core.leave_undecided(local);
             return self.committed_id();
         }
         let seen = TxId(core.versions.roll_back(&core.store, &mut local.attempt));
@@ -464,7 +449,7 @@ impl Design for Snapshot {
         self.core.workers.poison.put(Error::StepPanicked { step });
         drop(self.core.notify_on_drop());
         if local.committing {
-            self.leave_undecided(local);
+            self.core.leave_undecided(local);
         }
     }
 
