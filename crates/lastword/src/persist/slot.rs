@@ -27,7 +27,7 @@
 //! The slot of an idle worker says idle and holds nothing back. A no-op record counts as any other
 //! record.
 //!
-//! Invariant: for each assigned ID, [`RingRedo`] announces it to the slot before the assignment, and
+//! Invariant: for each assigned ID, [`RingRedo`] announces it to the slot before the assignment and
 //! marks the slot idle after the record is published.
 
 use std::ops::Range;
