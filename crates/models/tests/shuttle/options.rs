@@ -268,6 +268,7 @@ pub struct Evicting;
 pub struct Shape;
 
 impl Shape {
+    #[allow(clippy::extra_unused_type_parameters, reason = "the signature is the product's")]
     pub(crate) fn of<D>(_: &Storage, _: &Options) -> Shape {
         Shape
     }
