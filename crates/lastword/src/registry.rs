@@ -125,7 +125,7 @@ pub enum Isolation {
     /// None; one worker.
     None,
     /// Snapshot isolation, with write skew where a transaction does not
-    /// [protect](crate::Tx::protect) what its decision depends on.
+    /// [protect](words::Words::protect) what its decision depends on.
     Snapshot,
     /// Serializable.
     Serializable,

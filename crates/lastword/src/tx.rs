@@ -29,7 +29,8 @@ const LINK: u64 = HEADER_BYTES.wrapping_neg();
 
 /// A reason to end a transaction: any value with a text for the user.
 ///
-/// [`Error::Aborted`] shows that text, so the bound is `Display`. Strings (`&'static str`,
+/// [`Error::Aborted`](crate::Error::Aborted) shows that text, so the bound is `Display`.
+/// Strings (`&'static str`,
 /// `String`) and all error types qualify. [`Reason::get`] returns the value.
 ///
 /// ```
@@ -163,7 +164,8 @@ impl<'t, D: Design> Tx<'t, D> {
     }
 
     /// Ends the transaction without any effect: `return tx.abort(reason)`. `run` then returns
-    /// [`Error::Aborted`] with this reason and with the last ID that the body may have seen.
+    /// [`Error::Aborted`](crate::Error::Aborted) with this reason and with the last ID that the
+    /// body may have seen.
     ///
     /// # Errors
     /// Always: [`Stop::Aborted`].

@@ -1,7 +1,7 @@
 //! Test doubles: product code does not import the simulated disk, memory and system that stand in
 //! for real ones in tests.
 //!
-//! The rule takes the import graph of [`circles`](crate::circles), which leaves out code behind
+//! The rule takes the import graph of [`circles`], which leaves out code behind
 //! `#[cfg(test)]`, and reports edges that lead into a double from outside of it. Paths from one
 //! crate into a double of another are found by their text. A double in a crate of its own needs no
 //! row here: [`arrows`](crate::arrows) keeps product crates from depending on it.

@@ -7,7 +7,7 @@
 //!   `a_name_of_five_words_or_more`  a test: some function's name begins so
 //! ```
 //! Every page under docs/ is a chapter of the book: docs/SUMMARY.md links it. CHANGELOG.md is not
-//! checked, because it names removed files. Pages that [`GENERATED`] has are written when the book
+//! checked, because it names removed files. Pages that `GENERATED` has are written when the book
 //! is built: they count as files whether they are written or not, and their text is not checked.
 
 use std::io;
