@@ -7,7 +7,7 @@
 //!
 //! An invalid access ends the attempt, and no access reaches outside the pool.
 
-pub(crate) mod end;
+mod end;
 mod live;
 
 use std::any::Any;
@@ -17,8 +17,7 @@ use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, planted};
 use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 
-use self::end::{Ending, Stage};
-use crate::design::{At, Decoupled, Design};
+use crate::design::{At, Decoupled, Design, Ending};
 use crate::pool::Shape;
 
 /// Words of an object's header, which precedes the object.
@@ -127,6 +126,14 @@ pub struct Tx<'t, D: Design = Decoupled> {
     reason: Option<Reason>,
     /// Dropping the transaction rolls back if this is `Open`.
     stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// In its commit or roll-back. If it is dropped in this stage, that has panicked.
+    Ending,
+    Over,
 }
 
 impl<'t, D: Design> Tx<'t, D> {

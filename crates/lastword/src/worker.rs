@@ -11,12 +11,11 @@ use medium::Patience;
 use medium::mutants::{Mutant, planted};
 use words::{Stop, Transact, TxId};
 
-use crate::design::{Decoupled, Design};
+use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::{Fortune, GaveUp, Turn};
 use crate::tx::Known;
-use crate::tx::end::Ending;
 use crate::{Error, Pool, Ticket, Tx};
 
 /// A thread's handle to a pool, with its log ring and its statistics.

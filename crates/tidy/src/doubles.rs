@@ -1,5 +1,4 @@
-//! Test doubles: product code does not import the simulated disk, memory and system that stand in
-//! for real ones in tests.
+//! Test doubles: product code does not import a module that stands in for a real one in tests.
 //!
 //! The rule takes the import graph of [`circles`], which leaves out code behind
 //! `#[cfg(test)]`, and reports edges that lead into a double from outside of it. Paths from one
@@ -13,15 +12,11 @@ use crate::circles;
 use crate::source::Source;
 
 /// The test doubles: crate, and module in it.
-pub const DOUBLES: [(&str, &[&str]); 3] =
-    [("medium", &["recording"]), ("medium", &["system", "failing"]), ("words", &["mock"])];
+pub const DOUBLES: [(&str, &[&str]); 1] = [("words", &["mock"])];
 
 /// The crates that a product is built from.
 pub const PRODUCT: [&str; 7] =
     ["words", "medium", "log", "alloc", "collections", "lastword", "capi"];
-
-/// Crates whose modules still import doubles, and how many do. A row may shrink or go, never grow.
-pub const LIMITS: [(&str, usize); 1] = [("medium", 4)];
 
 const RULE: &str = "doubles";
 
@@ -56,17 +51,11 @@ fn same((word, other): (&String, &&str)) -> bool {
     word == other
 }
 
-/// Returns the findings for a crate: one for each import, if more modules than its limit have any.
+/// Returns the findings for a crate: one for each import.
 pub fn check(name: &str, sources: &[Source]) -> Vec<Finding> {
-    let found = imports(name, sources);
-    let modules: BTreeSet<&String> = found.iter().map(|(from, _)| from).collect();
-    let limit = LIMITS.iter().find(|(known, _)| *known == name).map_or(0, |(_, limit)| *limit);
-    if modules.len() <= limit {
-        return Vec::new();
-    }
     let finding = |(from, double): &(String, String)| {
         let what = format!("`{from}` imports the test double `{double}`: pass it in from the test");
         Finding { file: format!("crates/{name}/src"), line: 1, rule: RULE, what }
     };
-    found.iter().map(finding).collect()
+    imports(name, sources).iter().map(finding).collect()
 }

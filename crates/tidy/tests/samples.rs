@@ -115,17 +115,17 @@ fn import_of_a_test_double_is_found() {
         let sources: Vec<Source> = files.iter().map(source).collect();
         (doubles::imports(name, &sources).len(), doubles::check(name, &sources).len())
     };
-    let double = ("recording/mod.rs", "mod disk;\nuse self::disk::Disk;\n");
-    let disk = ("recording/disk.rs", "use crate::real::Real;\n");
+    let double = ("mock/mod.rs", "mod disk;\nuse self::disk::Disk;\n");
+    let disk = ("mock/disk.rs", "use crate::real::Real;\n");
     let real = |text: &'static str| ("real.rs", text);
-    assert_eq!(of("medium", &[double, disk, real("use crate::file::File;\n")]).0, 0);
-    assert_eq!(of("medium", &[double, disk, real("use crate::recording::disk::Disk;\n")]).0, 1);
-    let test = "#[cfg(test)]\nmod tests {\n    use crate::recording::disk::Disk;\n}\n";
-    assert_eq!(of("medium", &[double, disk, real(test)]).0, 0);
+    assert_eq!(of("words", &[double, disk, real("use crate::file::File;\n")]).0, 0);
+    assert_eq!(of("words", &[double, disk, real("use crate::mock::disk::Disk;\n")]).0, 1);
+    let test = "#[cfg(test)]\nmod tests {\n    use crate::mock::disk::Disk;\n}\n";
+    assert_eq!(of("words", &[double, disk, real(test)]).0, 0);
     // Of another crate; a path that only begins alike is another item.
-    assert_eq!(of("log", &[("lib.rs", "use medium::recording::Disk;\n")]), (1, 1));
-    assert_eq!(of("log", &[("lib.rs", "use medium::{Buffer, recording::Disk};\n")]), (1, 1));
-    assert_eq!(of("log", &[("lib.rs", "use medium::system::Kernel;\n")]), (0, 0));
+    assert_eq!(of("log", &[("lib.rs", "use words::mock::Disk;\n")]), (1, 1));
+    assert_eq!(of("log", &[("lib.rs", "use words::{Addr, mock::Disk};\n")]), (1, 1));
+    assert_eq!(of("log", &[("lib.rs", "use words::mocks::Kernel;\n")]), (0, 0));
 }
 
 #[test]

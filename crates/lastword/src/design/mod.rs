@@ -385,3 +385,39 @@ pub trait Design: Sized + Send + Sync + 'static {
         Metrics::default()
     }
 }
+
+/// The guard of a running commit or roll-back, which a return disarms.
+///
+/// Invariant: an end that panics poisons the pool before the panic leaves it. By then an ID may be
+/// assigned without a record, a record may be in the log without its words, and ownership records
+/// may be taken. None of this can be undone: a roll-back would add a second ID, and would restore
+/// words that the log holds as committed. The poison ends every transaction and every wait that
+/// meets this state, and prevents a clean shutdown. The log alone then decides at recovery.
+pub(crate) struct Ending<'t, D: Design> {
+    design: &'t D,
+    local: &'t mut D::Local,
+    step: &'static str,
+}
+
+impl<'t, D: Design> Ending<'t, D> {
+    /// Runs a commit or roll-back.
+    #[inline(always)]
+    pub(crate) fn run<R>(
+        design: &'t D,
+        local: &'t mut D::Local,
+        step: &'static str,
+        end: impl FnOnce(&D, &mut D::Local) -> R,
+    ) -> R {
+        let guard = Ending { design, local, step };
+        let done = end(guard.design, guard.local);
+        std::mem::forget(guard);
+        done
+    }
+}
+
+impl<D: Design> Drop for Ending<'_, D> {
+    #[cold]
+    fn drop(&mut self) {
+        self.design.end_panicked(self.local, self.step);
+    }
+}

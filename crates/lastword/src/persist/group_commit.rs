@@ -100,9 +100,8 @@ pub(crate) const GATHERED_WORDS: usize = (16 << 20) / 8;
 #[derive(Debug, Default)]
 pub(crate) struct Packer {
     combiner: Combiner,
-    /// Words of the groups that it has combined; [`Line`](super::line::Line) collects and resets
-    /// them.
-    pub(crate) combined_words: u64,
+    /// Words of the groups that it has combined; [`Packers`] collects and resets them.
+    combined_words: u64,
     lz4: Option<Box<Lz4>>,
     /// Output memory of a compression that did not shrink its group.
     unused: Option<Buffer>,
@@ -116,6 +115,27 @@ pub(crate) struct Fit {
     pub(crate) block_words: usize,
     /// Most words of a group's payload: half the log, less its header.
     pub(crate) payload_words_max: usize,
+}
+
+/// The packers that no thread uses at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Packers {
+    idle: Vec<Packer>,
+    /// Words of combined groups, so far.
+    pub(crate) combined_words: u64,
+}
+
+impl Packers {
+    /// Takes a packer for the calling thread.
+    pub(crate) fn take(&mut self) -> Packer {
+        self.idle.pop().unwrap_or_default()
+    }
+
+    /// Takes a packer back and collects its counts.
+    pub(crate) fn put_back(&mut self, mut packer: Packer) {
+        self.combined_words += std::mem::take(&mut packer.combined_words);
+        self.idle.push(packer);
+    }
 }
 
 impl Packer {

@@ -21,7 +21,6 @@ use lw_log::{Group, Packed};
 use medium::Buffer;
 use medium::mutants::{Mutant, planted};
 
-use super::group_commit::Packer;
 use super::queue::LogGroup;
 use crate::sync::{Mutex, lock};
 
@@ -65,18 +64,10 @@ impl<T, C> InOrder<T, C> {
     }
 }
 
-/// A group that one thread packs.
+/// A group that one thread packs, and its place in the order.
 pub(crate) struct Job {
-    number: u64,
-    gathered: Group,
-    pub(crate) packer: Packer,
-}
-
-impl Job {
-    /// Takes the group out, to be packed.
-    pub(crate) fn take_gathered(&mut self) -> Group {
-        std::mem::replace(&mut self.gathered, Group::new(Buffer::new(0)))
-    }
+    pub(crate) number: u64,
+    pub(crate) gathered: Group,
 }
 
 /// The groups that have no place in the log yet.
@@ -86,10 +77,6 @@ pub(crate) struct Packing {
     pub(crate) ready: VecDeque<Packed>,
     /// The first transactions of groups that are unpacked, or wait for an unpacked one before them.
     working: InOrder<u64, VecDeque<Packed>>,
-    /// Packers that no thread uses at the moment.
-    packers: Vec<Packer>,
-    /// Words of combined groups.
-    pub(crate) combined_words: u64,
 }
 
 impl Packing {
@@ -114,27 +101,15 @@ impl Packing {
         ready.or_else(|| self.working.entries.front().map(|(first, _)| *first))
     }
 
-    /// Takes a packer for the calling thread.
-    pub(crate) fn packer(&mut self) -> Packer {
-        self.packers.pop().unwrap_or_default()
-    }
-
-    /// Takes a packer back and collects its counts.
-    pub(crate) fn put_back(&mut self, mut packer: Packer) {
-        self.combined_words += std::mem::take(&mut packer.combined_words);
-        self.packers.push(packer);
-    }
-
     /// Adds a group, for the caller to pack.
-    pub(crate) fn begin(&mut self, gathered: Group, packer: Packer) -> Job {
-        let number = self.working.add(gathered.first().0);
-        Job { number, gathered, packer }
+    pub(crate) fn begin(&mut self, gathered: Group) -> Job {
+        Job { number: self.working.add(gathered.first().0), gathered }
     }
 
-    /// Completes a job. Its groups are ready, with those after them, once all before them are.
-    pub(crate) fn complete(&mut self, job: Job, packed: VecDeque<Packed>) {
-        self.put_back(job.packer);
-        self.working.complete(job.number, packed);
+    /// Completes the job with this number. Its groups are ready, with those after them, once all
+    /// before them are.
+    pub(crate) fn complete(&mut self, number: u64, packed: VecDeque<Packed>) {
+        self.working.complete(number, packed);
         while let Some((_, packed)) = self.working.take() {
             self.ready.extend(packed);
         }
@@ -220,23 +195,20 @@ mod tests {
     #[test]
     fn groups_packed_out_of_order_are_ready_in_order() {
         let mut packing = Packing::default();
-        let mut jobs: Vec<Job> =
-            (1..=4).map(|id| packing.begin(group(id), Packer::default())).collect();
+        let mut jobs: Vec<Job> = (1..=4).map(|id| packing.begin(group(id))).collect();
         assert_eq!((packing.len(), packing.working(), packing.first()), (4, 4, Some(1)));
         let mut done = Vec::new();
         for (at, ready) in [(2, 0), (0, 1), (0, 3), (0, 4)] {
-            let mut job = jobs.remove(at);
-            let gathered = job.take_gathered();
-            packing.complete(job, [Packed::plain(gathered, 8)].into());
+            let Job { number, gathered } = jobs.remove(at);
+            packing.complete(number, [Packed::plain(gathered, 8)].into());
             done.push(packing.ready.len());
             assert_eq!(packing.ready.len(), ready, "after {done:?}");
         }
         assert!(packing.ready.iter().map(Packed::first).eq(1..=4));
         assert_eq!((packing.len(), packing.working(), packing.first()), (4, 0, Some(1)));
         // The next is a job like the first.
-        let mut job = packing.begin(group(5), Packer::default());
-        let gathered = job.take_gathered();
-        packing.complete(job, [Packed::plain(gathered, 8)].into());
+        let Job { number, gathered } = packing.begin(group(5));
+        packing.complete(number, [Packed::plain(gathered, 8)].into());
         assert_eq!(packing.ready.len(), 5);
     }
 

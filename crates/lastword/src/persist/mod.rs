@@ -53,7 +53,7 @@ use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 pub(crate) use background::{Background, Bells, NAP, Others, Steps, Waiting};
-use group_commit::{Fit, GATHERED_WORDS, Opened, Packer};
+use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing};
 pub(crate) use listeners::Listeners;
@@ -112,6 +112,7 @@ struct Sending {
     merge: Merge,
     /// Groups taken off that have no place yet.
     packing: Packing,
+    packers: Packers,
     /// Bytes of writes that have a place.
     plain: u64,
 }
@@ -157,6 +158,7 @@ impl Persist {
             opened: Opened::default(),
             merge: Merge::default(),
             packing: Packing::default(),
+            packers: Packers::default(),
             plain: 0,
         };
         Persist {
@@ -353,7 +355,7 @@ impl Persist {
     fn take_off(
         &self,
         sending: &mut Sending,
-        job: &mut Option<Job>,
+        job: &mut Option<(Job, Packer)>,
         placed: &mut Vec<(u64, Placed)>,
     ) -> Result<Step, medium::Error> {
         if let Some(step) = self.place_all(sending, placed)? {
@@ -385,21 +387,21 @@ impl Persist {
         if !has_room {
             return Ok(Step::LogFull);
         }
-        let Sending { packing, pending, closed, .. } = sending;
-        let mut packer = packing.packer();
+        let Sending { packing, packers, pending, closed, .. } = sending;
+        let mut packer = packers.take();
         let memory = if self.grouping.combines() { packer.memory() } else { self.queue.memory() };
         let gathered = std::mem::replace(pending, Group::new(memory));
         *closed = false;
         self.meter.gathered(8 * gathered.words() as u64);
         if apart {
-            *job = Some(packing.begin(gathered, packer));
+            *job = Some((packing.begin(gathered), packer));
             if full {
                 self.more.notify();
             }
             return Ok(if full { Step::More } else { Step::Done });
         }
         self.pack(gathered, &mut packer, &mut packing.ready);
-        packing.put_back(packer);
+        packers.put_back(packer);
         let stopped = self.place_all(sending, placed)?;
         Ok(stopped.unwrap_or(if full { Step::More } else { Step::Done }))
     }
@@ -412,15 +414,15 @@ impl Persist {
     /// groups.
     fn finish(
         &self,
-        job: Option<Job>,
+        job: Option<(Job, Packer)>,
         mut placed: Vec<(u64, Placed)>,
     ) -> Result<(), medium::Error> {
-        if let Some(mut job) = job {
+        if let Some((Job { number, gathered }, mut packer)) = job {
             let mut ready = VecDeque::new();
-            let gathered = job.take_gathered();
-            self.pack(gathered, &mut job.packer, &mut ready);
+            self.pack(gathered, &mut packer, &mut ready);
             let mut sending = lock(&self.sending);
-            sending.packing.complete(job, ready);
+            sending.packing.complete(number, ready);
+            sending.packers.put_back(packer);
             self.place_all(&mut sending, &mut placed)?;
         }
         placed.into_iter().try_for_each(|(number, placed)| self.store(number, placed))
@@ -555,7 +557,7 @@ impl Persist {
     pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64, u64) {
         let sending = lock(&self.sending);
         let wraps = sending.log.head() as f64 / self.medium.bytes() as f64;
-        let words = sending.packing.combined_words;
+        let words = sending.packers.combined_words;
         (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
     }
 }

@@ -1,55 +1,10 @@
-//! The end of a transaction: commit, roll-back, and a panic in either.
-//!
-//! Invariant: an end that panics poisons the pool before the panic leaves it ([`Ending`]). By then
-//! an ID may be assigned without a record, a record may be in the log without its words, and
-//! ownership records may be taken. None of this can be undone: a roll-back would add a second ID,
-//! and would restore words that the log holds as committed. The poison ends every transaction and
-//! every wait that meets this state, and prevents a clean shutdown. The log alone then decides at
-//! recovery.
+//! Ends a transaction without a commit: a roll-back, or an error for the program.
 
 use words::{Stop, TxId};
 
-use super::Tx;
-use crate::design::Design;
+use super::{Stage, Tx};
+use crate::design::{Design, Ending};
 use crate::{Error, Limit};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Open,
-    /// In its commit or roll-back. If it is dropped in this stage, that has panicked.
-    Ending,
-    Over,
-}
-
-/// The guard of a running commit or roll-back, which a return disarms.
-pub(crate) struct Ending<'t, D: Design> {
-    design: &'t D,
-    local: &'t mut D::Local,
-    step: &'static str,
-}
-
-impl<'t, D: Design> Ending<'t, D> {
-    /// Runs a commit or roll-back.
-    #[inline(always)]
-    pub(crate) fn run<R>(
-        design: &'t D,
-        local: &'t mut D::Local,
-        step: &'static str,
-        end: impl FnOnce(&D, &mut D::Local) -> R,
-    ) -> R {
-        let guard = Ending { design, local, step };
-        let done = end(guard.design, guard.local);
-        std::mem::forget(guard);
-        done
-    }
-}
-
-impl<D: Design> Drop for Ending<'_, D> {
-    #[cold]
-    fn drop(&mut self) {
-        self.design.end_panicked(self.local, self.step);
-    }
-}
 
 impl<D: Design> Tx<'_, D> {
     /// Whether a commit or roll-back is running. During `drop` this means that it panicked.

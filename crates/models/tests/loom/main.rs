@@ -49,7 +49,7 @@ mod pipeline;
 mod poison;
 mod publication;
 mod recycling;
-#[path = "../../../lastword/src/reproduce/mod.rs"]
+#[path = "../../../lastword/src/reproduce.rs"]
 mod reproduce;
 #[path = "../../../log/src/ring.rs"]
 mod ring;

@@ -41,7 +41,7 @@ mod poison;
 mod pool;
 #[path = "../../../lastword/src/recover/mod.rs"]
 mod recover;
-#[path = "../../../lastword/src/reproduce/mod.rs"]
+#[path = "../../../lastword/src/reproduce.rs"]
 mod reproduce;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
