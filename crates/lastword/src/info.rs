@@ -9,7 +9,7 @@ use crate::ideal;
 use crate::perform::records_of;
 use crate::shadow::PAGE_BYTES;
 use crate::superblock::{Superblock, exact_name, name};
-use crate::{Decoupled, Design, Error, Medium, Options, Redo, Shadow, Snapshot, Undo};
+use crate::{Decoupled, DesignInfo, Error, Medium, Options, Shadow};
 
 /// A pool's description. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +170,8 @@ impl Info {
         medium: Medium,
         log: Option<(&PoolFile, LogPath)>,
     ) -> Info {
-        let by_record = writes_records(&name(&superblock.design));
+        let design = design_of(superblock);
+        let by_record = design.is_some_and(DesignInfo::writes_records);
         let file_system = file.file_system().ok();
         let in_memory = file_system.is_none_or(|fs| fs.is_in_memory());
         Info {
@@ -183,7 +184,8 @@ impl Info {
             heap_bytes: superblock.heap_bytes,
             log_bytes: superblock.log_bytes,
             ring_bytes: 8 * Options::new().ring_words() as u64,
-            ownership_records: has_records(&name(&superblock.design))
+            ownership_records: design
+                .is_some_and(|design| design.has_records)
                 .then(|| records_of(superblock.heap_bytes as usize / 8, 0)),
             shadow: Shadow::Full,
             shadow_bytes: None,
@@ -233,22 +235,15 @@ impl Info {
     }
 }
 
-/// Whether pools of the design with this name in their superblock have ownership records.
-fn has_records(name: &str) -> bool {
-    fn of<D: Design>() -> (&'static str, bool) {
-        (D::NAME, D::HAS_RECORDS)
-    }
-    let ideal = (ideal::NAME, <Decoupled as Design>::HAS_RECORDS);
-    let designs = [of::<Decoupled>(), of::<Undo>(), of::<Redo>(), of::<Snapshot>(), ideal];
-    designs.contains(&(name, true))
-}
-
 /// The path of single records. They are not made of whole blocks, as direct writes must be.
 const RECORD_PATH: LogPath = LogPath { io_uring: false, direct: false };
 
-/// Whether workers of this design write their records themselves, and not in groups.
-pub(crate) fn writes_records(design: &str) -> bool {
-    [Undo::NAME, Redo::NAME, Snapshot::NAME].iter().any(|name| design.starts_with(name))
+/// Returns the design that wrote the pool last. Ideal reproduction is a mode of `decoupled` with a
+/// name of its own, so that no program opens its pools.
+fn design_of(superblock: &Superblock) -> Option<&'static DesignInfo> {
+    let is_ideal = name(&superblock.design) == ideal::NAME;
+    let ideal = is_ideal.then(DesignInfo::of::<Decoupled>);
+    DesignInfo::in_superblock(superblock).or(ideal)
 }
 
 /// Why groups of the log in this file go through the page cache.

@@ -23,7 +23,7 @@ use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::worker::{Phase, WorkerState};
-use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
+use crate::{Committed, DesignInfo, Error, Info, Options, Ticket, Tx, Worker};
 use kept::{Kept, Lent};
 
 /// A pool of durable objects, open in this process and in no other.
@@ -66,7 +66,7 @@ impl Shape {
         let ring_bytes = 8 * options.ring_words() as u64;
         let info = Info { ring_bytes, ownership_records, ..info };
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
-        let in_groups = !crate::info::writes_records(&info.design);
+        let in_groups = !DesignInfo::of::<D>().writes_records();
         let log = in_groups.then(|| Arc::downgrade(&storage.log));
         let shape = Shape::new(heap(superblock), base, info, Names::of::<D>(storage));
         Shape { log, ..shape }

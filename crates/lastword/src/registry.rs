@@ -215,6 +215,8 @@ pub struct DesignInfo {
     pub workers_max: usize,
     /// [`Design::ROLLS_BACK`].
     pub rolls_back: bool,
+    /// [`Design::HAS_RECORDS`].
+    pub(crate) has_records: bool,
     /// Recovery of a pool that the design wrote last; `None` for designs that are not durable.
     pub(crate) recovery: Option<Replay>,
 }
@@ -237,6 +239,7 @@ macro_rules! infos {
                 is_durable: <$design as Design>::DURABLE,
                 workers_max: <$design as Design>::WORKERS_MAX,
                 rolls_back: <$design as Design>::ROLLS_BACK,
+                has_records: <$design as Design>::HAS_RECORDS,
                 $($fact)*
             }),*];
         }
@@ -276,6 +279,11 @@ impl DesignInfo {
             at += 1;
         }
         &DesignInfo::ALL[at]
+    }
+
+    /// Whether each worker writes single records to the log, and not groups.
+    pub(crate) fn writes_records(&self) -> bool {
+        matches!(self.log, LogFormat::Slots { .. })
     }
 
     /// Returns the design that wrote the pool last; `None` when this program has no such design,
