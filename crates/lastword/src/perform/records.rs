@@ -14,7 +14,7 @@ use super::write_set::STRIPE_WORDS;
 use crate::Error;
 use crate::sync::AtomicU64;
 
-/// Most records for each core by default.
+/// Most records for each core by default, with the cores rounded up to a power of two.
 const RECORDS_PER_CORE: usize = 1 << 18;
 /// Most records that a program can request: 512 MiB. A read set stores their numbers in 32 bits.
 const RECORDS_MAX: u64 = 1 << 26;

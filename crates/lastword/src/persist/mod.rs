@@ -26,7 +26,7 @@
 //!
 //! Invariants:
 //! - Groups get their places in the log, and are acknowledged, in ID order.
-//! - `flights` holds the groups that are placed and not acknowledged, in that order.
+//! - `in_flight` holds the groups that are placed and not acknowledged, in that order.
 //! - The durable ID grows only after the barrier for every record up to it.
 //!
 //! (DudeTM, section 3.3. In the paper, each thread's log is written by itself, and the reproduce
