@@ -104,7 +104,6 @@ impl Names {
     #[cold]
     pub(crate) fn check(&self, id: TxId) -> Result<(), Error> {
         let (files, cut) = self.lost();
-        self.lost.store(!files.is_empty() || cut.is_some(), Ordering::Relaxed);
         self.looked.fetch_max(id.0, Ordering::Relaxed);
         if let Some(file) = cut {
             return Err(Error::Cut { file, closed: false });
@@ -170,6 +169,9 @@ impl Names {
                 *cut = Some(seen);
             }
         }
+        // Stored under the lock: a thread that looked before a cut must not overwrite the finding of
+        // one that looked after it. A lost name is no such finding, since a name can come back.
+        self.lost.store(!lost.is_empty() || cut.is_some(), Ordering::Relaxed);
         (lost, cut.clone())
     }
 }

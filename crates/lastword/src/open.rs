@@ -56,7 +56,6 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 pub struct Open<'w, 'p, D: Design = Decoupled> {
     begun: Begun<'w, D>,
     pool: &'p Pool<D>,
-    fortune: &'w mut Fortune,
     conflicts: &'w mut u64,
     writes: &'w mut u64,
     _turn: Option<Turn<'p>>,
@@ -67,13 +66,14 @@ pub struct Open<'w, 'p, D: Design = Decoupled> {
 struct Begun<'w, D: Design> {
     tx: Tx<'w, D>,
     phase: &'w mut Phase,
+    fortune: &'w mut Fortune,
 }
 
 impl<'w, D: Design> Begun<'w, D> {
     #[inline]
-    fn new(tx: Tx<'w, D>, phase: &'w mut Phase) -> Begun<'w, D> {
+    fn new(tx: Tx<'w, D>, phase: &'w mut Phase, fortune: &'w mut Fortune) -> Begun<'w, D> {
         *phase = Phase::Open;
-        Begun { tx, phase }
+        Begun { tx, phase, fortune }
     }
 
     /// Ends the transaction, by a roll-back if `end` leaves it open. If that panics, the worker can
@@ -89,9 +89,16 @@ impl<'w, D: Design> Begun<'w, D> {
 }
 
 impl<D: Design> Drop for Begun<'_, D> {
+    /// Rolls back what the program has dropped, or a panic. Only a conflict counts for the next
+    /// transaction: it would otherwise starve, and stop the pool, for losses of this one.
     fn drop(&mut self) {
         if *self.phase == Phase::Open {
+            let is_conflict = self.tx.stopped() == Some(Stop::Conflict);
             self.end(|_| ());
+            match is_conflict {
+                true => self.fortune.give_way(),
+                false => self.fortune.reset(),
+            }
         }
     }
 }
@@ -119,8 +126,8 @@ impl<'p, D: Design> Worker<'p, D> {
         }
         let arena = arena(*number);
         let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
-        let begun = Begun::new(tx, phase);
-        Ok(Open { begun, pool, fortune, conflicts, writes, _turn: turn, _inside: inside })
+        let begun = Begun::new(tx, phase, fortune);
+        Ok(Open { begun, pool, conflicts, writes, _turn: turn, _inside: inside })
     }
 }
 
@@ -139,14 +146,13 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
         self.pool.own_process("commit")?;
-        let Open { mut begun, pool, fortune, conflicts, writes, _turn: turn, _inside: inside } =
-            self;
+        let Open { mut begun, pool, conflicts, writes, _turn: turn, _inside: inside } = self;
         let done = begun.end(|tx| conclude(tx, Ok(())));
         match done {
             Ok(((), id, words)) => {
+                begun.fortune.reset();
                 std::mem::forget(begun); // committed: skip the roll-back in `drop`
                 *writes += words as u64;
-                fortune.reset();
                 drop((turn, inside));
                 let ticket = Ticket::new(pool, id);
                 if pool.durability == Durability::Sync && D::DURABLE {
@@ -161,14 +167,14 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                     return Err(error);
                 }
                 *conflicts += 1;
-                fortune.give_way();
+                begun.fortune.give_way();
                 // Drop `turn` first: a callback that waits for the end of this body may begin a
                 // transaction.
                 drop((turn, inside));
                 Ok(None)
             }
             Err(Some(error)) => {
-                fortune.reset();
+                begun.fortune.reset();
                 drop((turn, inside));
                 Err(pool.settle(error))
             }
@@ -181,16 +187,14 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// # Errors
     /// [`Error::Poisoned`], in sync mode: that ID could not be made durable.
     pub fn abort(self) -> Result<TxId, Error> {
-        let Open { mut begun, pool, fortune, conflicts, _turn: turn, _inside: inside, .. } = self;
+        let Open { mut begun, pool, conflicts, _turn: turn, _inside: inside, .. } = self;
         if begun.tx.stopped() == Some(Stop::Conflict) {
             *conflicts += 1;
-            drop(begun);
-            fortune.give_way();
-            drop((turn, inside));
+            drop((begun, turn, inside));
             return Ok(TxId::NONE);
         }
         let seen = begun.end(Tx::roll_back);
-        fortune.reset();
+        begun.fortune.reset();
         drop((turn, inside));
         if pool.durability == Durability::Sync && D::DURABLE {
             pool.wait_for(seen)?;

@@ -419,6 +419,8 @@ impl<D: Design> Pool<D> {
         // after this look meets files that need nothing more but the mark, as does a cut of a
         // closed pool: the next opening compares the lengths.
         if !self.names().must_abandon() {
+            // The mark skips recovery, which a failure since then may need.
+            design.check()?;
             is_clean = design.mark_clean()?;
         }
         // Unlock before the drop: the log's direct descriptor unlocks itself only if the file is.

@@ -14,7 +14,7 @@ use words::{Stop, Transact, TxId};
 use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
-use crate::perform::{Fortune, GaveUp, Turn};
+use crate::perform::{Fortune, GaveUp, Turn, Wait};
 use crate::tx::Known;
 use crate::{Error, Pool, Ticket, Tx};
 
@@ -47,7 +47,7 @@ pub(crate) struct WorkerState<D: Design> {
     pub(crate) number: usize,
     pub(crate) fortune: Fortune,
     /// Bounds the wait for another worker's transaction.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) patience: Clocks,
     pub(crate) known: Known,
     pub(crate) phase: Phase,
     pub(crate) mark: Mark,
@@ -58,7 +58,7 @@ pub(crate) struct WorkerState<D: Design> {
 impl<D: Design> WorkerState<D> {
     pub(crate) fn new(local: D::Local, number: usize) -> WorkerState<D> {
         let (fortune, known) = (Fortune::new(number), Known::NOTHING);
-        let (patience, phase, mark) = (None, Phase::Over, Mark::new());
+        let (patience, phase, mark) = (Clocks::default(), Phase::Over, Mark::new());
         let (conflicts, writes) = (0, 0);
         WorkerState { local, number, fortune, patience, known, phase, mark, conflicts, writes }
     }
@@ -78,7 +78,7 @@ impl<D: Design> WorkerState<D> {
         let met = || design.obstacle(local);
         let holder = |key, seen| design.holder(key, seen);
         let waited = pool.patience;
-        let gives_up = |is_another| gives_up(patience, waited, is_another);
+        let gives_up = |wait, is_another| patience.gives_up(waited, wait, is_another);
         let passed = design.gate().pass(fortune, turn, met, holder, gives_up);
         passed.map_err(|gave_up| match gave_up {
             GaveUp::Closed { worker } => Error::GateClosed { worker, waited },
@@ -282,15 +282,28 @@ pub(crate) fn arena(number: usize) -> usize {
     (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())
 }
 
-/// Whether a wait is over. `is_another`: it is for another transaction than at the last look, so it
-/// begins anew.
-#[cold]
-fn gives_up(patience: &mut Option<Patience>, limit: Duration, is_another: bool) -> bool {
-    match patience {
-        Some(patience) if !is_another => patience.is_over(),
-        other => {
-            *other = Some(Patience::new(limit));
-            false
+/// The waits of a worker for other workers' transactions: a clock for each kind.
+#[derive(Debug, Default)]
+pub(crate) struct Clocks {
+    turn: Option<Patience>,
+    record: Option<Patience>,
+}
+
+impl Clocks {
+    /// Whether a wait is over. `is_another`: it is for another transaction than at the last look, so
+    /// it begins anew.
+    #[cold]
+    fn gives_up(&mut self, limit: Duration, wait: Wait, is_another: bool) -> bool {
+        let clock = match wait {
+            Wait::Turn => &mut self.turn,
+            Wait::Record => &mut self.record,
+        };
+        match clock {
+            Some(patience) if !is_another => patience.is_over(),
+            other => {
+                *other = Some(Patience::new(limit));
+                false
+            }
         }
     }
 }
@@ -400,10 +413,12 @@ mod tests {
 
     #[test]
     fn wait_for_another_transaction_begins_anew() {
-        let (mut patience, limit) = (None, Duration::ZERO);
+        let (mut clocks, limit) = (Clocks::default(), Duration::ZERO);
         for _ in 0..3 {
-            assert!(!gives_up(&mut patience, limit, true));
-            assert!(gives_up(&mut patience, limit, false));
+            assert!(!clocks.gives_up(limit, Wait::Record, true));
+            // The clock of another kind.
+            assert!(!clocks.gives_up(limit, Wait::Turn, true));
+            assert!(clocks.gives_up(limit, Wait::Record, false));
         }
     }
 }

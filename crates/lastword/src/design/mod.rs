@@ -263,10 +263,8 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Poisons the pool after a panic in `commit` or `roll_back`, which `step` names. Called while
     /// that panic unwinds; `local` runs no other attempt. Ownership records stay taken, and an ID
     /// may stay without a record: other transactions and waits end by the poison, not by their
-    /// release. `plain` has nothing that another worker could wait for.
-    fn end_panicked(&self, local: &mut Self::Local, step: &'static str) {
-        let _ = (local, step);
-    }
+    /// release.
+    fn end_panicked(&self, local: &mut Self::Local, step: &'static str);
 
     /// Returns the last assigned ID.
     fn committed_id(&self) -> TxId;

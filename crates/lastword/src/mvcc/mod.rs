@@ -43,6 +43,7 @@ use words::{Stop, TxId};
 
 use crate::design::{At, Design};
 use crate::perform::Gate;
+use crate::poison::Poison;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{Mutex, Ordering, lock, spin_loop, thread};
@@ -70,6 +71,7 @@ pub struct Mvcc {
     /// Version stores that departed workers have left for reuse.
     stores: Mutex<Vec<Store>>,
     gate: Gate,
+    poison: Poison,
 }
 
 /// State of one worker.
@@ -243,7 +245,8 @@ impl Design for Mvcc {
         let heads = ShadowHeap::zeros(bytes / ID_WORDS as u64)?;
         let (versions, running) = (Versions::new(bytes)?, Running::new());
         let (stores, gate) = (Mutex::default(), Gate::default());
-        Ok((Mvcc { heap, heads, versions, running, stores, gate }, shape))
+        let poison = Poison::default();
+        Ok((Mvcc { heap, heads, versions, running, stores, gate, poison }, shape))
     }
 
     fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
@@ -275,7 +278,13 @@ impl Design for Mvcc {
     }
 
     #[inline]
+    fn check(&self) -> Result<(), Error> {
+        self.poison.check()
+    }
+
+    #[inline]
     fn begin(&self, local: &mut Local, _read_only: bool) -> Result<(), Error> {
+        self.poison.check()?;
         local.start = self.running.start(local.worker);
         Ok(())
     }
@@ -370,6 +379,10 @@ impl Design for Mvcc {
         }
         self.end(local);
         TxId(local.start)
+    }
+
+    fn end_panicked(&self, _local: &mut Local, step: &'static str) {
+        self.poison.put(Error::StepPanicked { step });
     }
 
     fn committed_id(&self) -> TxId {

@@ -148,13 +148,14 @@ pub(crate) enum GaveUp {
     },
 }
 
-/// The end for which a transaction waits, over several attempts.
+/// The end for which a transaction waits, over several attempts. Each kind has a clock of its own:
+/// a closed lock met between two waits for one record must not restart the wait for that record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Awaited {
+pub(crate) enum Wait {
     /// Of the transaction that is the first in the queue.
-    Turn(u64),
-    /// Of the transaction that holds a record, by the record's value.
-    Record { key: u64, seen: u64 },
+    Turn,
+    /// Of the transaction that holds a record.
+    Record,
 }
 
 /// Conflicts and losses of a worker's running transaction.
@@ -167,8 +168,10 @@ pub(crate) struct Fortune {
     /// Losses as the first in the queue, which close the lock. Ended reservations of others are no
     /// part of them.
     losses_as_first: u32,
-    /// The last obstacle that was still in the way after a wait.
-    awaited: Option<Awaited>,
+    /// The turn that was not over after the last wait for one.
+    awaited_turn: Option<u64>,
+    /// The record, with its value, that was still held after the last wait for one.
+    awaited_record: Option<(u64, u64)>,
     seed: u64,
 }
 
@@ -196,7 +199,9 @@ impl Default for Gate {
 impl Fortune {
     pub(crate) fn new(worker: usize) -> Fortune {
         let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Fortune { worker, conflicts: 0, losses: 0, losses_as_first: 0, awaited: None, seed }
+        let (awaited_turn, awaited_record) = (None, None);
+        let (conflicts, losses, losses_as_first) = (0, 0, 0);
+        Fortune { worker, conflicts, losses, losses_as_first, awaited_turn, awaited_record, seed }
     }
 
     /// Whether the running transaction has met few conflicts.
@@ -216,7 +221,8 @@ impl Fortune {
     #[cold]
     pub(crate) fn give_way(&mut self) {
         if self.conflicts == 0 {
-            (self.losses, self.losses_as_first, self.awaited) = (0, 0, None);
+            (self.losses, self.losses_as_first) = (0, 0);
+            (self.awaited_turn, self.awaited_record) = (None, None);
         }
         self.conflicts = self.conflicts.saturating_add(1);
         // xorshift64: random enough to desynchronize two workers.
@@ -242,9 +248,9 @@ impl Fortune {
         in_the_way()
     }
 
-    /// Notes the end of a wait. Returns whether it was for another transaction than the last one.
-    fn awaits_another(&mut self, awaited: Awaited) -> bool {
-        self.awaited.replace(awaited) != Some(awaited)
+    /// Notes that a turn is not over. Returns whether it is another one than at the last look.
+    fn awaits_turn(&mut self, turn: u64) -> bool {
+        self.awaited_turn.replace(turn) != Some(turn)
     }
 }
 
@@ -254,7 +260,8 @@ impl Gate {
     /// starving transaction gets a `turn`, which it keeps until it ends.
     ///
     /// `gives_up` is called after each wait that was in vain, and at each look at a closed lock. It
-    /// gets whether the wait was for another transaction than the last one; `true` ends it.
+    /// gets the kind of the wait, and whether it was for another transaction than the last one of
+    /// that kind; `true` ends it.
     ///
     /// # Errors
     /// [`GaveUp`] after `gives_up` returned `true`. The attempt has not begun.
@@ -265,7 +272,7 @@ impl Gate {
         turn: &mut Option<Turn<'g>>,
         met: impl FnOnce() -> Obstacle,
         holder: impl Fn(u64, u64) -> Option<usize>,
-        mut gives_up: impl FnMut(bool) -> bool,
+        mut gives_up: impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
         if fortune.conflicts > 0 {
             self.wait_after(met(), fortune, turn, holder, &mut gives_up)?;
@@ -290,7 +297,7 @@ impl Gate {
         fortune: &mut Fortune,
         turn: &mut Option<Turn<'g>>,
         holder: impl Fn(u64, u64) -> Option<usize>,
-        gives_up: &mut impl FnMut(bool) -> bool,
+        gives_up: &mut impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
         if turn.is_none() && fortune.losses >= PATIENCE {
             lock(&self.queue).push_back(fortune.worker);
@@ -308,33 +315,40 @@ impl Gate {
             turn => turn.is_some(),
         };
         let number = self.turns.load(Ordering::Relaxed) / TURN;
-        let (awaited, in_the_way) = match met {
-            Obstacle::Held { key, seen } => {
-                let in_the_way = fortune.wait_while(|| holder(key, seen));
-                (Some(Awaited::Record { key, seen }), in_the_way)
-            }
-            // Must count as a loss: a stream of starving transactions on one record could otherwise
-            // exclude this one from their queue forever.
-            Obstacle::Reserved { key } => {
-                let in_the_way = fortune.wait_while(|| self.reserver(key, number, fortune.worker));
-                (Some(Awaited::Turn(number)), in_the_way)
-            }
-            Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => (None, None),
-            Obstacle::Room => return Ok(()),
-        };
         let is_reserved = matches!(met, Obstacle::Reserved { .. });
         if is_reserved && planted(Mutant::EndedReservationsAreNoLosses) {
             return Ok(());
         }
-        if let (Some(awaited), Some(worker)) = (awaited, in_the_way) {
-            // A program may forget a transaction together with its worker, and nothing then ends
-            // it. So the caller bounds the sum of the waits for one transaction.
-            let is_another = fortune.awaits_another(awaited);
-            return if gives_up(is_another) { Err(GaveUp::Blocked { worker }) } else { Ok(()) };
-        }
-        // The value of a record may return under `snapshot`: a later wait for it begins anew.
-        if fortune.awaited == awaited {
-            fortune.awaited = None;
+        // A program may forget a transaction together with its worker, and nothing then ends it. So
+        // the caller bounds the sum of the waits for one transaction.
+        let goes_on = match met {
+            Obstacle::Held { key, seen } => {
+                let worker = fortune.wait_while(|| holder(key, seen));
+                let last = fortune.awaited_record;
+                let is_another = last != Some((key, seen));
+                if worker.is_some() {
+                    fortune.awaited_record = Some((key, seen));
+                } else if !is_another {
+                    // The value may return under `snapshot`: a later wait for it begins anew.
+                    fortune.awaited_record = None;
+                }
+                worker.map(|worker| (worker, Wait::Record, is_another))
+            }
+            // Must count as a loss: a stream of starving transactions on one record could otherwise
+            // exclude this one from their queue forever.
+            Obstacle::Reserved { key } => {
+                let worker = fortune.wait_while(|| self.reserver(key, number, fortune.worker));
+                worker.map(|worker| (worker, Wait::Turn, fortune.awaits_turn(number)))
+            }
+            Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => None,
+            Obstacle::Room => return Ok(()),
+        };
+        if let Some((worker, wait, is_another)) = goes_on {
+            return if gives_up(wait, is_another) {
+                Err(GaveUp::Blocked { worker })
+            } else {
+                Ok(())
+            };
         }
         fortune.losses = PATIENCE.min(fortune.losses + 1);
         let counts = match planted(Mutant::EndedReservationsCloseLock) {
@@ -355,10 +369,10 @@ impl Gate {
         &self,
         fortune: &mut Fortune,
         turn: Option<&Turn<'_>>,
-        mut gives_up: impl FnMut(bool) -> bool,
+        mut gives_up: impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
         if fortune.conflicts == 0 {
-            fortune.awaited = None; // of the transaction before
+            fortune.awaited_turn = None; // of the transaction before
         }
         let mut look = 0;
         loop {
@@ -368,8 +382,8 @@ impl Gate {
             }
             // Not the worker's number: a worker that closes the lock again and again, each time for
             // a moment, would look as if it kept the lock closed.
-            let is_another = fortune.awaits_another(Awaited::Turn(turns / TURN));
-            if gives_up(is_another) {
+            let is_another = fortune.awaits_turn(turns / TURN);
+            if gives_up(Wait::Turn, is_another) {
                 // The owner was stored before the lock was closed, but the store may become visible
                 // later: the message may then name the owner before.
                 return Err(GaveUp::Closed { worker: self.owner.load(Ordering::Relaxed) });

@@ -18,7 +18,7 @@ mod space;
 mod stm;
 mod write_set;
 
-pub(crate) use contention::{Fortune, GaveUp, Turn};
+pub(crate) use contention::{Fortune, GaveUp, Turn, Wait};
 pub use contention::{Gate, Obstacle};
 pub(crate) use records::records_of;
 pub use serial::Serial;

@@ -490,8 +490,6 @@ impl Design for Redo {
     }
 
     fn mark_clean(&mut self) -> Result<bool, Error> {
-        // Also when no transaction was left to apply: the mark skips recovery.
-        self.check()?;
         let marked = self.store.mark_clean(self.committed_id().0);
         marked.map(|()| true).map_err(|error| self.workers.poison.put(error))
     }

@@ -537,7 +537,6 @@ impl Design for Undo {
     }
 
     fn mark_clean(&mut self) -> Result<bool, Error> {
-        self.check()?;
         if self.is_open_in_place() {
             // With the mark of a clean shutdown its words would stay. Without it, opening the pool
             // rolls them back from these records, as after a crash.

@@ -26,7 +26,7 @@ fn starve(gate: &Gate, worker: usize, key: u64) -> (Fortune, Option<Turn<'_>>) {
 }
 
 fn lose<'g>(gate: &'g Gate, fortune: &mut Fortune, turn: &mut Option<Turn<'g>>, met: Obstacle) {
-    let passed = gate.pass(fortune, turn, || met, |_, _| None, |_| false);
+    let passed = gate.pass(fortune, turn, || met, |_, _| None, |_, _| false);
     passed.expect("it does not give up");
 }
 
@@ -125,7 +125,7 @@ fn run_in_parts(relay: &Relay) -> bool {
             stm.obstacle(&mut attempt)
         };
         let holder = |key, seen| stm.holder(key, seen);
-        let passed = stm.gate().pass(&mut fortune, &mut turn, obstacle, holder, |_| false);
+        let passed = stm.gate().pass(&mut fortune, &mut turn, obstacle, holder, |_, _| false);
         passed.expect("it does not give up");
         assert!(!stm.gate().is_closed(), "ended reservations close the lock: {round}");
         stm.begin(&mut attempt);
@@ -157,7 +157,7 @@ pub(crate) fn closed_lock_wait_sees_each_closing() {
         let (gate, closing) = (&shared.0, &shared.1);
         while closing.load(Ordering::Relaxed) <= CLOSINGS {
             let (mut looks, mut others) = (Vec::new(), 0);
-            let gives_up = |is_another| {
+            let gives_up = |_, is_another| {
                 if is_another {
                     looks.clear();
                     others += 1;

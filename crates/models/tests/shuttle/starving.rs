@@ -130,7 +130,7 @@ fn run(
     loop {
         let holder = |key, seen| stm.holder(key, seen);
         let met = || stm.obstacle(&mut attempt);
-        let passed = stm.gate().pass(&mut fortune, &mut turn, met, holder, |_| false);
+        let passed = stm.gate().pass(&mut fortune, &mut turn, met, holder, |_, _| false);
         passed.expect("it does not give up");
         stm.begin(&mut attempt);
         let done = body(&mut attempt).and_then(|()| stm.commit(&mut attempt, heap, &mut NoRedo));

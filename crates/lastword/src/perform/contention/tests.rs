@@ -3,7 +3,7 @@
 use super::*;
 
 const FREE: fn(u64, u64) -> Option<usize> = |_, _| None;
-const WAITS: fn(bool) -> bool = |_| false;
+const WAITS: fn(Wait, bool) -> bool = |_, _| false;
 
 /// Makes a transaction meet an obstacle this many times.
 fn lose<'g>(
@@ -74,16 +74,16 @@ fn closed_gate_wait_reports_its_owner() {
     let (mut owner, mut turn) = starving(&gate, 3);
     lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
     let (mut asked, mut other) = (Vec::new(), Fortune::new(4));
-    let gives_up = |is_another| {
+    let gives_up = |_, is_another| {
         asked.push(is_another);
         asked.len() == 3
     };
     let passed = gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, gives_up);
     assert_eq!((passed, asked), (Err(GaveUp::Closed { worker: 3 }), vec![true, false, false]));
     // The owner's own transaction passes.
-    gate.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_| true).unwrap();
+    gate.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_, _| true).unwrap();
     drop(turn);
-    gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, |_| true).unwrap();
+    gate.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, |_, _| true).unwrap();
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn lock_closed_again_restarts_the_wait() {
         turn
     };
     let (mut turn, mut asked) = (close(), Vec::new());
-    let gives_up = |is_another| {
+    let gives_up = |_, is_another| {
         asked.push(is_another);
         if asked.len().is_multiple_of(2) {
             // Opened and closed again between two looks, by the same worker.
@@ -115,7 +115,7 @@ fn asked(gate: &Gate, fortune: &mut Fortune, obstacles: &[Obstacle]) -> Vec<bool
     let mut asked = Vec::new();
     for met in obstacles {
         fortune.conflicts = 1; // few enough for a single look
-        let gives_up = |is_another| {
+        let gives_up = |_, is_another| {
             asked.push(is_another);
             false
         };
@@ -133,7 +133,7 @@ fn wait_for_one_holder_spans_attempts() {
     // It was released in between.
     gate.pass(&mut fortune, &mut None, || one, FREE, WAITS).unwrap();
     assert_eq!(asked(&gate, &mut fortune, &[one, one]), [true, false]);
-    let passed = gate.pass(&mut fortune, &mut None, || one, |_, _| Some(7), |_| true);
+    let passed = gate.pass(&mut fortune, &mut None, || one, |_, _| Some(7), |_, _| true);
     assert_eq!(passed, Err(GaveUp::Blocked { worker: 7 }));
     // Another transaction of this worker.
     fortune.reset();
@@ -149,7 +149,7 @@ fn wait_for_one_reservation_spans_attempts() {
         let (mut other, mut first) = starving(&gate, 3);
         lose(&gate, &mut other, &mut first, Obstacle::Changed { key: 5 }, 1);
         assert_eq!(asked(&gate, &mut fortune, &[met, met, met]), [true, false, false]);
-        let passed = gate.pass(&mut fortune, &mut None, || met, FREE, |_| true);
+        let passed = gate.pass(&mut fortune, &mut None, || met, FREE, |_, _| true);
         assert_eq!(passed, Err(GaveUp::Blocked { worker: 3 }));
     }
 }
@@ -279,13 +279,35 @@ fn losses_behind_another_never_close_lock() {
 }
 
 #[test]
+fn closing_between_two_waits_restarts_no_wait_for_a_record() {
+    let (gate, mut fortune) = (Gate::default(), Fortune::new(4));
+    let held = Obstacle::Held { key: 5, seen: 7 };
+    assert_eq!(asked(&gate, &mut fortune, &[held]), [true]);
+    let (mut owner, mut turn) = starving(&gate, 3);
+    lose(&gate, &mut owner, &mut turn, Obstacle::Unknown, 1);
+    let mut asked_in_between = Vec::new();
+    let gives_up = |wait, is_another| {
+        asked_in_between.push((wait, is_another));
+        if wait == Wait::Turn {
+            turn = None; // opens the lock
+        }
+        false
+    };
+    fortune.conflicts = 1;
+    gate.pass(&mut fortune, &mut None, || held, |_, _| Some(7), gives_up).unwrap();
+    assert_eq!(asked_in_between, [(Wait::Record, false), (Wait::Turn, true)]);
+    assert_eq!(asked(&gate, &mut fortune, &[held]), [false]);
+}
+
+#[test]
 fn next_transaction_counts_its_losses_anew() {
     let gate = Gate::default();
     let (mut fortune, turn) = starving(&gate, 3);
     fortune.losses_as_first = RESERVATIONS;
-    fortune.awaited = Some(Awaited::Turn(0));
+    (fortune.awaited_turn, fortune.awaited_record) = (Some(0), Some((1, 2)));
     drop(turn);
     fortune.reset();
     fortune.give_way();
-    assert_eq!((fortune.losses, fortune.losses_as_first, fortune.awaited), (0, 0, None));
+    assert_eq!((fortune.losses, fortune.losses_as_first), (0, 0));
+    assert_eq!((fortune.awaited_turn, fortune.awaited_record), (None, None));
 }

@@ -39,9 +39,10 @@ impl Core {
     }
 
     /// Leaves a commit that failed or panicked while it was made durable, so that its fate after a
-    /// crash is unknown. Its objects stay locked; the pool is poisoned. After a simulated power
-    /// failure a test observes the heap as other transactions would have seen it, so the copies are
-    /// shown then.
+    /// crash is unknown. Its objects stay locked; the pool is poisoned. Where no store reaches the
+    /// medium by itself (`file`, a simulated power failure) the copies are shown: a test observes
+    /// the heap as other transactions would have seen it. Its timestamp is above `sure`, so that no
+    /// wait reports it as durable.
     #[cold]
     pub(super) fn leave_undecided(&self, local: &mut Local) {
         if self.store.is_detached()

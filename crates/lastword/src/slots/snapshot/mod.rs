@@ -481,12 +481,14 @@ impl Design for Snapshot {
     fn wait(&self, id: TxId) -> Result<(), Error> {
         match &self.core.groups {
             Some(groups) => self.core.wait_for_groups(groups, id.0),
-            None => Ok(()),
+            // Durable on return, unless a commit failed or panicked with this ID.
+            None if self.durable_id() >= id => Ok(()),
+            None => self.core.workers.poison.check(),
         }
     }
 
     fn outcome(&self, id: TxId) -> Option<Result<(), Error>> {
-        if self.core.groups.is_none() || self.durable_id() >= id {
+        if self.durable_id() >= id {
             return Some(Ok(()));
         }
         self.core.workers.poison.check().err().map(Err)
@@ -495,7 +497,7 @@ impl Design for Snapshot {
     fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
         match &self.core.groups {
             Some(groups) => self.core.add_listener(groups, id.0, listener),
-            None => listener.tell(Ok(())),
+            None => listener.tell(self.wait(id)),
         }
         Ok(())
     }
