@@ -68,6 +68,8 @@ pub enum Call {
     Seek,
     /// `fadvise`.
     Advise,
+    /// `FIEMAP`. It is neither counted nor fails, but a file system may lack it.
+    Extents,
 }
 
 /// How a call fails.
@@ -429,7 +431,8 @@ impl Handle for FailingFile {
     }
 
     fn queried(&self) -> Option<&File> {
-        self.file.queried()
+        let lists_extents = !self.faults.missing.contains(&Call::Extents);
+        if lists_extents { self.file.queried() } else { None }
     }
 
     fn punch(&self, offset: u64, bytes: u64) -> Result<()> {

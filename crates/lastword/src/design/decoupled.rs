@@ -21,7 +21,7 @@ use super::{At, Design};
 use crate::ideal::{self, Nowhere};
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::perform::{Gate, Obstacle, Redo, Stm, Tm};
+use crate::perform::{Gate, Obstacle, Redo, Stm, Tm, records_of};
 use crate::persist::{
     Background, Bells, Grouping, Listener, NAP, Others, Persist, Registration, RingRedo, Step,
     Steps, Waiting,
@@ -31,7 +31,7 @@ use crate::pool::Shape;
 use crate::recover;
 use crate::reproduce::Reproduce;
 use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
-use crate::storage::{Begun, Opened, Storage};
+use crate::storage::{Begun, Demand, Opened, Storage};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Limit, Medium, Options};
@@ -66,9 +66,10 @@ pub struct Local<T: Tm, S: ShadowMemory = ShadowHeap> {
 }
 
 impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
-    /// Returns the bytes of anonymous memory that the shadow needs, on any medium.
-    fn memory_bytes(options: &Options, _: Medium, heap_bytes: u64) -> u64 {
-        S::memory_bytes(options, heap_bytes)
+    /// Returns the anonymous memory that a pool needs, on any medium.
+    fn demand(options: &Options, _: Medium, heap_bytes: u64) -> Demand {
+        let records = records_of(heap_bytes as usize / 8, options.ownership_records);
+        Demand { heap_bytes: S::memory_bytes(options, heap_bytes), records }
     }
 
     /// Recovers the pool, begins a new generation, and starts the threads.
@@ -248,14 +249,14 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         S::check(options)?;
         options.medium.map_or(Ok(()), |medium| ideal::check(options, medium))?;
-        let (storage, created) = Storage::create(path, options, Self::NAME, Self::memory_bytes)?;
+        let (storage, created) = Storage::create(path, options, Self::NAME, Self::demand)?;
         created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         S::check(options)?;
         options.medium.map_or(Ok(()), |medium| ideal::check(options, medium))?;
-        Self::start(Opened::open(path, options, Self::memory_bytes)?, options)
+        Self::start(Opened::open(path, options, Self::demand)?, options)
     }
 
     #[inline]

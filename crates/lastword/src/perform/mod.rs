@@ -20,7 +20,7 @@ mod write_set;
 
 pub(crate) use contention::{Fortune, GaveUp, Turn, Wait};
 pub use contention::{Gate, Obstacle};
-pub(crate) use records::records_of;
+pub(crate) use records::{check_records, records_of};
 pub use serial::Serial;
 pub use space::{Heap, Space};
 pub use stm::Stm;

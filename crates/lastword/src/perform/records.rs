@@ -59,6 +59,18 @@ impl Records {
     }
 }
 
+/// Checks that the system has memory for this number of records.
+///
+/// # Errors
+/// [`Error::NoRecords`].
+pub(crate) fn check_records(records: u64) -> Result<(), Error> {
+    let bytes = 8 * records;
+    match bytes > 0 && Memory::anonymous(bytes).is_err() {
+        true => Err(Error::NoRecords { records, bytes }),
+        false => Ok(()),
+    }
+}
+
 /// Returns the number of records for a heap: as requested, rounded up to a power of two, or with 0
 /// a number for the heap and the machine. Never more than the heap has stripes.
 pub(crate) fn records_of(heap_words: usize, wanted: u64) -> u64 {

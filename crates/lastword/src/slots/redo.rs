@@ -283,12 +283,12 @@ impl Design for Redo {
     type Local = Local;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        let (storage, created) = Storage::create(path, options, Self::NAME, Words::memory_bytes)?;
+        let (storage, created) = Storage::create(path, options, Self::NAME, Words::demand::<Self>)?;
         created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        Self::start(Opened::open(path, options, Words::memory_bytes)?, options)
+        Self::start(Opened::open(path, options, Words::demand::<Self>)?, options)
     }
 
     #[inline]
@@ -548,7 +548,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         drop(Redo::create(&path, &options()).unwrap());
-        let mut opened = Opened::open(&path, &options(), Words::memory_bytes).unwrap();
+        let mut opened = Opened::open(&path, &options(), Words::demand::<Redo>).unwrap();
         opened.storage.superblocks.update(|now| now.reproduced = 1 << 50).unwrap();
         let (redo, _) = Redo::start(opened, &options()).unwrap();
         let mut local = redo.local(0).unwrap();

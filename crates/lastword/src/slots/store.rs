@@ -18,9 +18,10 @@ use medium::{Domain, HomeMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
 
 use super::format::{Head, Key, Layout, UNIT_WORDS};
 use super::workers::Meter;
-use crate::perform::{Heap, Stm, Tm};
+use crate::design::Design;
+use crate::perform::{Heap, Stm, Tm, records_of};
 use crate::shadow::{ShadowHeap, ShadowMemory};
-use crate::storage::Storage;
+use crate::storage::{Demand, Storage};
 use crate::superblock::{Superblock, Superblocks};
 use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::{Error, Medium, Options};
@@ -73,12 +74,14 @@ impl Words {
         Ok((words, Stm::sized(heap_words, options.ownership_records)?))
     }
 
-    /// Returns the bytes of anonymous memory that [`open`](Words::open) allocates.
-    pub(super) fn memory_bytes(options: &Options, medium: Medium, heap_bytes: u64) -> u64 {
-        match medium {
-            Medium::File => ShadowHeap::memory_bytes(options, heap_bytes),
+    /// Returns the anonymous memory that a pool of this design needs.
+    pub(super) fn demand<D: Design>(options: &Options, medium: Medium, bytes: u64) -> Demand {
+        let heap_bytes = match medium {
+            Medium::File => ShadowHeap::memory_bytes(options, bytes),
             Medium::Dax | Medium::PersistentCache | Medium::Emulated { .. } => 0,
-        }
+        };
+        let records = || records_of(bytes as usize / 8, options.ownership_records);
+        Demand { heap_bytes, records: if D::HAS_RECORDS { records() } else { 0 } }
     }
 
     /// Maps the heap image and the log, or reads the heap image into memory.

@@ -350,12 +350,12 @@ impl Design for Undo {
     type Local = Local;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        let (storage, created) = Storage::create(path, options, Self::NAME, Words::memory_bytes)?;
+        let (storage, created) = Storage::create(path, options, Self::NAME, Words::demand::<Self>)?;
         created.or_remove(|| Self::start(Opened::created(storage)?, options))
     }
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
-        Self::start(Opened::open(path, options, Words::memory_bytes)?, options)
+        Self::start(Opened::open(path, options, Words::demand::<Self>)?, options)
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use medium::{Domain, HomeMedium, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
 use super::open::check_memory;
-use super::{AREA_ALIGN, LOG_SUFFIX, MemoryBytes, Storage, log_path};
+use super::{AREA_ALIGN, LOG_SUFFIX, MemoryDemand, Storage, log_path};
 use crate::superblock::{COPIES_BYTES, Copies, LogHead, Superblock, Superblocks, padded};
 use crate::{Error, Medium, Options};
 
@@ -21,12 +21,12 @@ impl Storage {
         path: &Path,
         options: &Options,
         design: &str,
-        memory_bytes: MemoryBytes,
+        demand: MemoryDemand,
     ) -> Result<(Storage, Created), Error> {
         let system = &options.system;
         let medium = options.medium.unwrap_or_else(|| probe(system, path));
         let first = plan(options, design, medium)?;
-        check_memory(memory_bytes(options, medium, first.heap_bytes))?;
+        check_memory(demand(options, medium, first.heap_bytes))?;
         let end = first.heap_offset + first.heap_bytes;
         // Check before the heap's file is created: the log's name is longer.
         let suffix = if first.log_inside { "" } else { LOG_SUFFIX };

@@ -29,7 +29,7 @@ use crate::{Error, Medium, Options};
 
 pub(crate) use begin::{Begun, replay};
 pub(crate) use create::format;
-pub(crate) use open::{Found, MemoryBytes, Opened, heap, open_settled};
+pub(crate) use open::{Demand, Found, MemoryDemand, Opened, heap, open_settled};
 pub(crate) use renew::if_lost;
 pub(crate) use survey::Survey;
 

@@ -10,6 +10,7 @@ use medium::{Memory, Patience, PoolFile, Prewrite, System};
 use super::survey::{Survey, choose_medium};
 use super::{Storage, renew};
 use crate::inspect::CheckOptions;
+use crate::perform::check_records;
 use crate::recover::decide::{Action, LogState};
 use crate::superblock::{COPIES_BYTES, Copies, Invalid, LogHead, Superblock, Superblocks};
 use crate::sync::thread;
@@ -31,9 +32,17 @@ pub(crate) struct Found {
     pub(crate) action: Action,
 }
 
-/// A function that returns the anonymous memory that a design needs, in bytes, for a medium and a
-/// heap size.
-pub(crate) type MemoryBytes = fn(&Options, Medium, u64) -> u64;
+/// The anonymous memory that a design needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// Bytes for the words of the heap, and copies of them.
+    pub(crate) heap_bytes: u64,
+    /// Number of ownership records.
+    pub(crate) records: u64,
+}
+
+/// Returns a design's demand from the options, the medium and the bytes of the heap.
+pub(crate) type MemoryDemand = fn(&Options, Medium, u64) -> Demand;
 
 /// A pool's files, with the media opened on them.
 pub(crate) struct Opened {
@@ -50,12 +59,12 @@ pub(crate) fn heap(superblock: &Superblock) -> lw_alloc::Heap {
 impl Opened {
     /// Opens the files for transactions: locks them, and allocates their missing blocks. Contents
     /// do not change, except that a lost log is replaced on request. Costs a persist barrier for
-    /// each file, and one for their names. If memory for the design (`memory_bytes`) is missing,
-    /// the files stay unchanged, holes included.
+    /// each file, and one for their names. If memory for the design is missing, the files stay
+    /// unchanged, holes included.
     pub(crate) fn open(
         path: &Path,
         options: &Options,
-        memory_bytes: MemoryBytes,
+        demand: MemoryDemand,
     ) -> Result<Opened, Error> {
         options.layout_padded()?;
         let found = Survey::of(path, &CheckOptions::from(options), |path| {
@@ -64,7 +73,7 @@ impl Opened {
         .found()?;
         let medium = choose_medium(options.medium, found.medium).expect("the survey checked it");
         check_size_limits(&found.file, found.log_file.as_deref(), medium)?;
-        check_memory(memory_bytes(options, medium, found.superblocks.current().heap_bytes))?;
+        check_memory(demand(options, medium, found.superblocks.current().heap_bytes))?;
         // Before any mapping or write, and after every check that refuses the pool.
         allocate(&found.file, Prewrite::No, medium)?;
         // Before any transaction is acknowledged: the process that created the pool may have been
@@ -111,17 +120,16 @@ fn allocate(file: &PoolFile, prewrite: Prewrite, medium: Medium) -> Result<(), E
     }
 }
 
-/// Checks that the system has memory for a pool's words, before disk space is requested. The memory
-/// is freed again, because the content of its pages depends on recovery. Another process may take
-/// it meanwhile, which leads to the same error later.
+/// Checks that the system has memory for a pool's words and ownership records, before disk space is
+/// requested. The memory is freed again, because the content of its pages depends on recovery.
+/// Another process may take it meanwhile, which leads to the same error later.
 ///
 /// # Errors
-/// [`medium::Error::NoMemory`].
-pub(super) fn check_memory(bytes: u64) -> Result<(), Error> {
-    if bytes > 0 {
-        drop(Memory::anonymous(bytes)?);
-    }
-    Ok(())
+/// [`medium::Error::NoMemory`], [`Error::NoRecords`].
+pub(super) fn check_memory(Demand { heap_bytes, records }: Demand) -> Result<(), Error> {
+    // Kept until the records are checked, as the pool needs both.
+    let _heap = if heap_bytes > 0 { Some(Memory::anonymous(heap_bytes)?) } else { None };
+    check_records(records)
 }
 
 /// Checks that the file-size limit of this process covers all writes. A mapped file needs only its

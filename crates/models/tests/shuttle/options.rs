@@ -51,7 +51,12 @@ pub(crate) struct Storage {
 }
 
 /// The product's type; a model always has the memory.
-pub(crate) type MemoryBytes = fn(&Options, Medium, u64) -> u64;
+pub(crate) struct Demand {
+    pub(crate) heap_bytes: u64,
+    pub(crate) records: u64,
+}
+
+pub(crate) type MemoryDemand = fn(&Options, Medium, u64) -> Demand;
 
 /// The files of a created pool, which a machine does not have.
 pub(crate) struct Created;
@@ -70,7 +75,7 @@ impl Storage {
         _: &Path,
         options: &Options,
         _: &'static str,
-        _: MemoryBytes,
+        _: MemoryDemand,
     ) -> Result<(Storage, Created), Error> {
         let machine = &options.machine;
         let storage = Storage {
@@ -94,9 +99,9 @@ impl Opened {
     pub(crate) fn open(
         path: &Path,
         options: &Options,
-        memory_bytes: MemoryBytes,
+        demand: MemoryDemand,
     ) -> Result<Opened, Error> {
-        let (storage, _) = Storage::create(path, options, "", memory_bytes)?;
+        let (storage, _) = Storage::create(path, options, "", demand)?;
         Ok(Opened { storage, action: Action::Replay })
     }
 
