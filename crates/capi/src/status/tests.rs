@@ -89,6 +89,11 @@ fn each_medium_error_has_its_status() {
         Poisoned { path: path() } => IO,
     ];
     assert_all(&table, include_str!("../../../medium/src/error.rs"), of_medium);
+    for (name, error, _) in table {
+        let poisoned = Error::Poisoned { cause: Arc::new(Error::Medium(error)) };
+        let text = poisoned.to_string();
+        assert_eq!(of(&poisoned) == DAMAGED, text.contains("may be lost"), "{name}: {text}");
+    }
 }
 
 /// Returns the error of a pool whose log another program cuts. No other crate can construct it.

@@ -112,11 +112,32 @@ pub(super) fn after_cut(file: &CutFile, closed: bool) -> Cow<'static, str> {
 
 /// Returns what is safe after the failure that poisoned a pool, and the remedy.
 pub(super) fn after_failure(cause: &Error) -> &'static str {
-    match cause {
-        Error::Changed { .. } | Error::Medium(medium::Error::Truncated { .. }) => {
+    match loses_content(cause) {
+        true => {
             "Acknowledged transactions may be lost; copy what this process can still read into \
              another pool, or restore both files from the same backup"
         }
-        _ => "Acknowledged transactions are safe; close the pool, fix the cause and open it again",
+        false => {
+            "Acknowledged transactions are safe; close the pool, fix the cause and open it again"
+        }
     }
+}
+
+/// Whether the failure shows that the files lack content, or hold other content than the pool wrote.
+fn loses_content(cause: &Error) -> bool {
+    use medium::Error as Medium;
+    matches!(
+        cause,
+        Error::Cut { .. }
+            | Error::Changed { .. }
+            | Error::DamagedLog { .. }
+            | Error::DamagedHeap { .. }
+            | Error::Medium(
+                Medium::Truncated { .. }
+                    | Medium::BadArea { .. }
+                    | Medium::OutOfHeap { .. }
+                    | Medium::TornBatch { .. }
+                    | Medium::OutOfLog { .. }
+            )
+    )
 }

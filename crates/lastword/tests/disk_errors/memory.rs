@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use lastword::{Error, Medium, MediumError, Options, Pool, Shadow, Volatile};
+use lastword::{Error, Medium, MediumError, Options, Pool, Shadow, Undo, Volatile};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::in_child;
@@ -51,6 +51,37 @@ fn records_without_memory_are_refused_at_open() {
     limit(None);
     assert_no_records(&refused.unwrap_err());
     drop(fewer.unwrap());
+}
+
+/// The records are asked for before a file is made, and before a sparse copy gets its blocks. On
+/// mapped media they are all the memory that `undo` needs.
+#[test]
+fn records_without_memory_allocate_no_disk() {
+    const NAME: &str = "memory::records_without_memory_allocate_no_disk";
+    if std::env::var_os(CHILD).is_none() {
+        return in_child("true", NAME);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let options = Options::new().bytes(HEAP_BYTES).log_bytes(1 << 20);
+    let options = options.medium(Medium::PersistentCache);
+    let demanding = options.clone().ownership_records(RECORDS);
+    limit(Some(4 * RECORDS));
+    let refused = Pool::<Undo>::create_as(&path, demanding.clone());
+    limit(None);
+    assert_no_records(&refused.unwrap_err());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let pool = Pool::<Undo>::create_as(&path, options.ownership_records(1000)).unwrap();
+    pool.close().unwrap();
+    make_sparse(&path);
+    let before = blocks(&path);
+    limit(Some(4 * RECORDS));
+    let refused = Pool::<Undo>::open_as(&path, demanding.clone());
+    limit(None);
+    assert_no_records(&refused.unwrap_err());
+    assert_eq!(blocks(&path), before);
+    drop(Pool::<Undo>::open_as(&path, demanding).unwrap());
+    assert!(blocks(&path) > before);
 }
 
 /// The shadow is allocated before any file is made, so a refusal leaves no file.
