@@ -169,8 +169,8 @@ impl Names {
                 *cut = Some(seen);
             }
         }
-        // Stored under the lock: a thread that looked before a cut must not overwrite the finding of
-        // one that looked after it. A lost name is no such finding, since a name can come back.
+        // Stored under the lock: a thread that looked before a cut must not overwrite the finding
+        // of a thread that looked after it. A lost name differs, since a name can come back.
         self.lost.store(!lost.is_empty() || cut.is_some(), Ordering::Relaxed);
         (lost, cut.clone())
     }

@@ -99,8 +99,9 @@ impl Reproduce {
         self.shards.parts()
     }
 
-    /// Reproduces durable groups: at least one if any is queued, up to `log_bytes` of the log. Two
-    /// persist barriers, however many transactions.
+    /// Reproduces durable groups: at least one if any is queued, up to `log_bytes` of the log. One
+    /// persist barrier for each part, one for the file, and two for the superblock, however many
+    /// transactions.
     ///
     /// # Errors
     /// The medium's; the pool is poisoned then.

@@ -290,8 +290,8 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Whether a wait is over. `is_another`: it is for another transaction than at the last look, so
-    /// it begins anew.
+    /// Whether a wait is over. `is_another`: it is for another transaction than at the last look,
+    /// so it begins anew.
     #[cold]
     fn gives_up(&mut self, limit: Duration, wait: Wait, is_another: bool) -> bool {
         let clock = match wait {

@@ -123,7 +123,8 @@ pub(super) fn after_failure(cause: &Error) -> &'static str {
     }
 }
 
-/// Whether the failure shows that the files lack content, or hold other content than the pool wrote.
+/// Whether the failure shows that the files lack content, or have other content than the pool
+/// wrote.
 fn loses_content(cause: &Error) -> bool {
     use medium::Error as Medium;
     matches!(

@@ -168,7 +168,7 @@ pub(crate) struct Fortune {
     /// Losses as the first in the queue, which close the lock. Ended reservations of others are no
     /// part of them.
     losses_as_first: u32,
-    /// The turn that was not over after the last wait for one.
+    /// The [`Turn`] that was not over after the last wait for one, by its number.
     awaited_turn: Option<u64>,
     /// The record, with its value, that was still held after the last wait for one.
     awaited_record: Option<(u64, u64)>,
@@ -248,7 +248,8 @@ impl Fortune {
         in_the_way()
     }
 
-    /// Notes that a turn is not over. Returns whether it is another one than at the last look.
+    /// Notes that this [`Turn`] is not over. Returns whether it is another one than at the last
+    /// look.
     fn awaits_turn(&mut self, turn: u64) -> bool {
         self.awaited_turn.replace(turn) != Some(turn)
     }

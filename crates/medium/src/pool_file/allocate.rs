@@ -134,9 +134,9 @@ impl PoolFile {
         Error::Unallocated { path: self.path.clone(), bytes: self.bytes, missing }
     }
 
-    /// Writes zeros where the file has holes, and adds the pieces to `filled`. It reads a hole first,
-    /// because some file systems report data that was just written as a hole. The bytes written
-    /// equal those present, so a crash cannot tear them.
+    /// Writes zeros where the file has holes, and adds the pieces to `filled`. It reads a hole
+    /// first, because some file systems report data that was just written as a hole. The bytes
+    /// written equal those present, so a crash cannot tear them.
     fn fill_holes(&self, filled: &mut Vec<Range<u64>>) -> Result<(), Error> {
         let mut at = 0;
         // Ends: each turn gets to the end of data that is not empty, or of the file.
