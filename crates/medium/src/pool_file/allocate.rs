@@ -399,7 +399,7 @@ mod tests {
         file.fill(0..1 << 20, &mut filled).unwrap();
         assert!(filled.is_empty(), "it has data");
         file.fill(16384..32768, &mut filled).unwrap();
-        assert_eq!(filled, [16384..32768]);
+        assert!(filled.len() == 1 && filled[0] == (16384..32768), "{filled:?}");
         let mut word = [0];
         file.read_at(8192, &mut word).unwrap();
         assert_eq!(word, [0x0101_0101_0101_0101]);
