@@ -1,4 +1,5 @@
-//! Versions of objects, and the memory they live in.
+//! Versions of objects in the research design `mvcc`, and their memory. (The two versions of the
+//! design `snapshot` are in `versions`.)
 //!
 //! ```text
 //!   version   0 | timestamp of its commit; 0 before that                 |

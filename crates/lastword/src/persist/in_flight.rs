@@ -7,8 +7,8 @@
 //!
 //! Several threads pack groups and store them to memory at the same time, so a later group may be
 //! packed or durable before an earlier one. Both halves let a group pass only after all earlier
-//! ones ([`InOrder`]). A device completes in any order, too; `medium` then reports the groups in
-//! the order of their appends.
+//! ones ([`InOrder`]). A device completes in any order, too; `medium` (its `file/in_flight.rs`)
+//! then reports the groups in the order of their appends.
 //!
 //! Invariants:
 //! - Groups are placed in the log in ID order, without gaps.

@@ -1,4 +1,5 @@
-//! Listeners: the callbacks and tasks that a pool notifies of a transaction's outcome.
+//! Listeners: the callbacks and tasks that a pool notifies of a transaction's outcome. The moment
+//! is decided in [`waiters`](super::waiters).
 //!
 //! A future registers the waker of its task once. When another task polls it, it replaces that
 //! waker; when dropped, it removes it. So a pool holds one waker for each living future, however

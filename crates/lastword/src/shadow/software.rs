@@ -6,8 +6,8 @@
 //!
 //! A transaction that accesses a missing page reads it from the heap image, into a free frame or
 //! one whose page is evicted. All memory is bounded, and every I/O error is a return value: no read
-//! is by mapping, so none kills the process. [`table`](super::table) has the protocol; this module
-//! has the policy:
+//! is by mapping, so none kills the process. [`table`](super::table) has the protocol and chooses
+//! the page that leaves; this module has the rest of the policy:
 //! - A page-in waits until the page's touching ID is reproduced, and helps with that.
 //! - Of two threads that access one missing page, the first reads it and the other waits.
 //! - When pages written by transactions pin all frames, the attempt rolls back and is retried, in

@@ -1,4 +1,5 @@
-//! Group writes by `pwritev2`: one group in flight, written by the thread that waits for it.
+//! Group writes by `pwritev2`: one group in flight, written by the thread that waits for it. The
+//! call is `Target::write_blocking`.
 
 use super::in_flight::{Failure, GroupFile, InFlight, Taken};
 use crate::buffer::Buffer;

@@ -1,4 +1,5 @@
-//! In-flight groups of the log: sent in order, completed in any order, acknowledged in order.
+//! In-flight writes of groups to a file: sent in order, completed in any order, acknowledged in
+//! order. (The groups themselves, before and after: `persist/in_flight.rs` of `lastword`.)
 //!
 //! ```text
 //!   oldest                        latest
