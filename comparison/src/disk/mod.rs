@@ -7,7 +7,7 @@
 //! (`records.rs`), one thread, an ordered index on both sides. For each slice a store is created
 //! and loaded in one directory, and synced before the clock starts.
 //!
-//! Lastword's clock runs until everything is reproduced (`bring_home`), and the log of 64 MiB must
+//! Lastword's clock runs until everything is reproduced (`checkpoint`), and the log of 64 MiB must
 //! wrap three times. LMDB's rate is taken both ways: until its last commit, with nothing synced,
 //! and until `mdb_env_sync` returns. `by LMDB` divides Lastword's rate until everything is
 //! reproduced by LMDB's until the last commit: the comparison hardest on Lastword.

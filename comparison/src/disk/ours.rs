@@ -65,7 +65,7 @@ impl Store for Session<'_> {
     }
 
     fn drain(&mut self) -> Result<(), Failure> {
-        Ok(self.pool.bring_home()?)
+        Ok(self.pool.checkpoint()?)
     }
 
     fn get(&mut self, key: u64) -> Result<Option<Record>, Failure> {
@@ -79,7 +79,7 @@ impl Store for Session<'_> {
 
     fn counts(&self) -> Counts {
         let metrics = self.pool.metrics();
-        Counts { bytes: Some(metrics.log_bytes + metrics.home_bytes), laps: Some(metrics.log_laps) }
+        Counts { bytes: Some(metrics.log_bytes + metrics.heap_image_bytes), laps: Some(metrics.log_wraps) }
     }
 }
 

@@ -175,10 +175,10 @@ fn ours<D: Design>(
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     let options = lastword::Options::new().medium(medium).durability(durability);
     let ours = Ours::<D>::new(path, options, work)?;
-    ours.bring_home()?; // what was loaded is not timed
+    ours.checkpoint()?; // what was loaded is not timed
     let seconds = {
         let mut runner: Runner<'_> = ours.runner(0)?;
-        time(source, count, |calls| runner(calls), || Ok(ours.bring_home()?))?
+        time(source, count, |calls| runner(calls), || Ok(ours.checkpoint()?))?
     };
     let content = ours.contents()?.pop().expect("one structure");
     Ok((seconds, content))

@@ -131,8 +131,8 @@ impl<D: Design> Subject for Ours<D> {
 
 impl<D: Design> Ours<D> {
     /// Waits until everything is durable and reproduced.
-    pub(crate) fn bring_home(&self) -> Result<(), Error> {
-        self.pool.bring_home()
+    pub(crate) fn checkpoint(&self) -> Result<(), Error> {
+        self.pool.checkpoint()
     }
 
     fn hash_content(&self, map: HashMap) -> Result<Content, Error> {

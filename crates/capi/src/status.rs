@@ -135,7 +135,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::NoSuchTransaction { .. } => UNKNOWN,
         Error::NotDurable { .. } => NOT_DURABLE,
         Error::TooManyWorkers { .. } => WORKERS,
-        Error::HeldUp { .. } | Error::GateClosed { .. } | Error::Blocked { .. } => HELD_UP,
+        Error::HeldUp { .. } | Error::StarvationLockHeld { .. } | Error::Blocked { .. } => HELD_UP,
         Error::NoRecords { .. } => NO_MEMORY,
         Error::Thread { .. } | Error::WorkerForgotten { .. } => IO,
         Error::Poisoned { cause } => of_poison(cause),

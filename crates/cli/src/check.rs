@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &PoolCheck) -> Result<Verdict, Failure> {
     let expected = expected.options();
     let (repaired, report) = if *repair {
         let repair = lastword::repair_with(path, &expected)?;
-        (Some(Repaired::new(&repair.mended, &repair.left)), repair.after)
+        (Some(Repaired::new(&repair.fixed, &repair.left)), repair.after)
     } else {
         (None, lastword::check_with(path, &expected)?)
     };
@@ -82,7 +82,7 @@ struct Line {
 /// Results of a repair.
 #[derive(Debug, Serialize)]
 struct Repaired {
-    mended: Vec<Line>,
+    fixed: Vec<Line>,
     left: Vec<Left>,
 }
 
@@ -146,9 +146,9 @@ impl Line {
 }
 
 impl Repaired {
-    fn new(mended: &[Finding], left: &[(Finding, &'static str)]) -> Repaired {
+    fn new(fixed: &[Finding], left: &[(Finding, &'static str)]) -> Repaired {
         let left = left.iter().map(|(finding, why)| Left { finding: Line::new(finding), why });
-        Repaired { mended: mended.iter().map(Line::new).collect(), left: left.collect() }
+        Repaired { fixed: fixed.iter().map(Line::new).collect(), left: left.collect() }
     }
 }
 
@@ -224,8 +224,8 @@ impl Found {
         for finding in &self.findings {
             finding.rows(&mut rows);
         }
-        if let Some(Repaired { mended, left }) = &self.repaired {
-            for one in mended {
+        if let Some(Repaired { fixed, left }) = &self.repaired {
+            for one in fixed {
                 rows.push(("repaired", format!("{}: {}", one.file, one.what)));
             }
             for Left { finding, why } in left {

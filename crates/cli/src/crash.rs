@@ -97,7 +97,7 @@ fn run_explore(arguments: &CrashExplore) -> Result<Verdict, Failure> {
 
 fn run_replay(arguments: &CrashReplay) -> Result<Verdict, Failure> {
     let trace: Trace = arguments.trace.parse().map_err(Failure::Trace)?;
-    known_mutant(trace.case.plant.as_deref())?;
+    known_mutant(trace.case.inject.as_deref())?;
     let (report, heard) = trace.replay().map_err(Failure::Trace)?;
     for line in heard {
         print(&line)?;
@@ -126,8 +126,8 @@ fn case(arguments: &CrashExplore) -> Result<Case, Failure> {
     }
     let with = arguments.with.join(" ");
     case.change(&with).map_err(|error| Failure::Trace(BadTrace::Case(error)))?;
-    case.plant = arguments.plant.clone().or(case.plant);
-    known_mutant(case.plant.as_deref())?;
+    case.inject = arguments.inject.clone().or(case.inject);
+    known_mutant(case.inject.as_deref())?;
     Ok(case)
 }
 

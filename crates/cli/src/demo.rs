@@ -171,8 +171,8 @@ fn report(pairs: &[(Measured, Measured)], held: bool) -> Result<bool, Failure> {
          log wraps {:.0}     {}",
         short(ratio(count, sum(&|m| m.cpu.total as f64) / 1e9)),
         ratio(sum(&|m| m.metrics.log_bytes as f64), count),
-        ratio(sum(&|m| m.metrics.home_bytes as f64), count),
-        sum(&|m| m.metrics.log_laps),
+        ratio(sum(&|m| m.metrics.heap_image_bytes as f64), count),
+        sum(&|m| m.metrics.log_wraps),
         if held { "CHECKED" } else { "FAILED" },
     ))?;
     Ok(held)

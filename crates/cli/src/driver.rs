@@ -334,7 +334,7 @@ pub(crate) fn warm_up(
     let Some(seconds) = seconds else { return Ok(()) };
     let manner = Manner { sampling: Sampling::Off, outstanding: None, readers: 0 };
     measure(ready, positions, Limit::Seconds(seconds), manner)?;
-    if ready.design.is_durable { ready.pool.bring_home() } else { Ok(()) }
+    if ready.design.is_durable { ready.pool.checkpoint() } else { Ok(()) }
 }
 
 /// Waits for the time limit, or until all workers have ended.
@@ -500,8 +500,8 @@ pub(crate) fn since(now: &Metrics, before: &Metrics) -> Metrics {
     spent.log_stored_bytes -= before.log_stored_bytes;
     spent.log_bytes -= before.log_bytes;
     spent.padding_bytes -= before.padding_bytes;
-    spent.log_laps -= before.log_laps;
-    spent.home_bytes -= before.home_bytes;
+    spent.log_wraps -= before.log_wraps;
+    spent.heap_image_bytes -= before.heap_image_bytes;
     spent.device_writes -= before.device_writes;
     spent.persist_barriers -= before.persist_barriers;
     spent.ring_full_waits -= before.ring_full_waits;

@@ -71,7 +71,7 @@ pub(crate) fn lap(
     let before = (ready.pool.metrics(), process_cpu_ns());
     let measured = driver::measure(&ready, &mut positions, how.limit, manner)?;
     if design.is_durable() {
-        ready.pool.bring_home()?;
+        ready.pool.checkpoint()?;
     }
     let cpu_ns = process_cpu_ns() - before.1;
     let until_home = driver::since(&ready.pool.metrics(), &before.0);
@@ -109,8 +109,8 @@ fn trial(measured: &Measured, until_home: &Metrics, workers: usize, cpu_ns: u64)
         log_bytes: until_home.log_bytes,
         combined_words: metrics.log_combined_words,
         log_stored_bytes: metrics.log_stored_bytes,
-        home_bytes: until_home.home_bytes,
-        late_home_bytes: until_home.home_bytes - metrics.home_bytes,
+        heap_image_bytes: until_home.heap_image_bytes,
+        late_heap_image_bytes: until_home.heap_image_bytes - metrics.heap_image_bytes,
         grace_periods: metrics.grace_periods,
         grace_cycles: metrics.grace_cycles,
         page_ins: metrics.page_ins,

@@ -115,7 +115,7 @@ pub(crate) fn slice(
     let measured = driver::measure(ready, positions, limit, manner)?;
     if ready.design.is_durable {
         // Complete the background work, so that it does not disturb the next measurement.
-        ready.pool.bring_home()?;
+        ready.pool.checkpoint()?;
     }
     Ok(measured)
 }

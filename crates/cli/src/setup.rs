@@ -74,8 +74,8 @@ pub(crate) fn ready(
     load: &Load,
     place: Place,
 ) -> Result<Ready, Failure> {
-    let readers = load.readers.filter(|_| !kind.heeds.update_percent).map(|_| "--readers");
-    if let Some(option) = readers.or(load.workload_options().unheeded(kind.heeds)) {
+    let readers = load.readers.filter(|_| !kind.supported.update_percent).map(|_| "--readers");
+    if let Some(option) = readers.or(load.workload_options().unsupported(kind.supported)) {
         return Err(Failure::Unheeded { workload: kind.name, option });
     }
     if let Some(readers) = load.readers.filter(|&readers| readers > load.threads) {
@@ -96,7 +96,7 @@ pub(crate) fn ready(
     };
     let (workload, run) = fill(kind, &*pool, load, place.path())?;
     if design.is_durable {
-        pool.bring_home()?;
+        pool.checkpoint()?;
     }
     let reopens = design.is_durable && load.keeps();
     Ok(Ready { design, reopens, pool, workload, run, options, place })

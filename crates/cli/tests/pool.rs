@@ -333,7 +333,7 @@ fn repair_fixes_copies_and_reports_the_rest() {
     let table = room.expect(1, &["pool", "check", "a.pool"]);
     assert!(table.starts_with("a.pool is whole and opens, but needs a repair\n"), "{table}");
     let repair = room.json(0, &["pool", "check", "a.pool", "--repair"]);
-    assert_eq!(problems(&repair["repaired"]["mended"]), ["superblock_copy", "log_head_copy"]);
+    assert_eq!(problems(&repair["repaired"]["fixed"]), ["superblock_copy", "log_head_copy"]);
     assert_eq!((&repair["sound"], problems(&repair["findings"]).len()), (&true.into(), 0));
     assert_eq!(contents(&room), before, "the repair did not restore the copies");
     // Both heads of the log cannot be repaired. Then the superblock's copy is left as it is, too.
@@ -379,7 +379,7 @@ fn lost_log_of_clean_pool_is_recreated() {
     assert_eq!(info["clean"], true);
     assert_eq!(contents(&room), before, "a command without --repair changed a file");
     let repair = room.json(0, &["pool", "check", "a.pool", "--repair", "--without-log"]);
-    assert_eq!(repair["repaired"]["mended"][0]["problem"], "log_lost");
+    assert_eq!(repair["repaired"]["fixed"][0]["problem"], "log_lost");
     assert_eq!((&repair["sound"], &repair["opens"]), (&true.into(), &true.into()));
     room.expect(0, &["pool", "check", "a.pool"]);
 }

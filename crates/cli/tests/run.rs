@@ -70,12 +70,12 @@ const REPORT_KEYS: &[&str] = &[
     "grace_periods",
     "group",
     "group_ms",
-    "home_bytes",
+    "heap_image_bytes",
     "latency_cycles",
     "log_bytes",
     "log_combined_bytes",
     "log_combined_words",
-    "log_laps",
+    "log_wraps",
     "log_payload_bytes",
     "log_stored_bytes",
     "machine",
@@ -129,7 +129,7 @@ fn run_report_has_documented_keys() {
     assert!(number("durable_transactions_per_second") <= number("transactions_per_second"));
     assert!(number("transactions_per_cpu_second") > 0.0);
     assert!(number("peak_rss_bytes") > 1e6);
-    let device_bytes = number("log_bytes") + number("home_bytes");
+    let device_bytes = number("log_bytes") + number("heap_image_bytes");
     assert_eq!(number("write_amplification"), device_bytes / (8.0 * 3000.0));
     let each = number("transactions_per_device_write");
     assert_eq!(each, 3000.0 / number("device_writes"));

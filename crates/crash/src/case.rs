@@ -85,7 +85,7 @@ pub struct Case {
     /// The choices of the machine.
     pub model: Model,
     /// The injected bug.
-    pub plant: Option<String>,
+    pub inject: Option<String>,
 }
 
 impl Case {
@@ -109,7 +109,7 @@ impl Case {
             moves: 8,
             all_moves: false,
             model: Model::default(),
-            plant: None,
+            inject: None,
         }
     }
 
@@ -192,8 +192,8 @@ macro_rules! fields {
                 $(if self.$($path).+ != plain.$($path).+ {
                     write!(f, " {}={}", $name, self.$($path).+ as usize)?;
                 })*
-                match &self.plant {
-                    Some(mutant) => write!(f, " plant={mutant}"),
+                match &self.inject {
+                    Some(mutant) => write!(f, " inject={mutant}"),
                     None => Ok(()),
                 }
             }
@@ -206,7 +206,7 @@ macro_rules! fields {
                 match name {
                     "design" => self.design = value.into(),
                     "workload" => self.workload = value.into(),
-                    "plant" => self.plant = Some(value.into()),
+                    "inject" | "plant" => self.inject = Some(value.into()),
                     "medium" => {
                         let known = MediumModel::ALL.iter().find(|(known, _)| *known == value);
                         self.medium = known.ok_or_else(bad)?.1;
@@ -303,7 +303,7 @@ mod tests {
         case.moves = 99;
         case.partitions = 2;
         case.model.every_word = false;
-        case.plant = Some("home-not-synced".into());
+        case.inject = Some("heap-not-synced".into());
         assert_eq!(case.to_string().parse::<Case>().unwrap(), case);
         assert!("design=decoupled colour=red".parse::<Case>().is_err());
         for bad in ["medium=stone", "workers=0", "garbage=2", "moves=99999999", "sync=-1"] {

@@ -122,7 +122,7 @@ impl workload::Visitor for Run<'_> {
     fn visit<S: Scenario>(self) -> Report {
         let Run { case, prepared, picker } = self;
         let named = |name: &String| by_name(name).expect("this build has the mutant");
-        let injected = inject(case.plant.as_ref().map(named));
+        let injected = inject(case.inject.as_ref().map(named));
         let recorder = Recorder::from_image(&prepared.image, case.model, Box::new(picker.clone()));
         let mut execution = Execution {
             case,

@@ -280,9 +280,9 @@ fn check_injection(files: &mut Files, injection: &Injection, context: &str) {
         assert!(repair.after.findings.is_empty(), "{context}: {:?}", repair.after.findings);
         assert_eq!(repair.after.checked, report.checked, "{context}: a repair changed valid data");
         let again = lastword::repair(files.path()).unwrap();
-        assert!(again.mended.is_empty() && again.left.is_empty(), "{context}");
+        assert!(again.fixed.is_empty() && again.left.is_empty(), "{context}");
     } else {
-        assert!(repair.mended.is_empty() && bytes(files) == before, "{context}: it was changed");
+        assert!(repair.fixed.is_empty() && bytes(files) == before, "{context}: it was changed");
     }
     // Opening agrees, and continues where it can; both unrepaired and repaired.
     let _ = examine(files, Shadow::Full, false);
@@ -389,7 +389,7 @@ fn interrupted_repair_is_harmless_and_repeatable() {
                     let repair = lastword::repair(files.path()).unwrap();
                     assert_eq!(repair.after.checked.as_ref(), Some(&shown), "{cut} {pattern}");
                     assert!(repair.after.findings.is_empty() && repair.left.is_empty());
-                    repairs += repair.mended.len();
+                    repairs += repair.fixed.len();
                 }
             }
             assert!((100..3 * 65).contains(&repairs), "{repairs} repairs, none of an intact copy");

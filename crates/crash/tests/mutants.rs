@@ -106,7 +106,7 @@ fn search(case: &str, search: Search, injected: Option<Mutant>, executions: u64)
         Search::Random { seed } => Tier::C { seed },
     };
     let mut case: Case = case.parse().unwrap();
-    case.plant = injected.map(|mutant| entry(mutant).name.to_owned());
+    case.inject = injected.map(|mutant| entry(mutant).name.to_owned());
     let prepared = Prepared::new(&case).expect("the design and workload are known").unwrap();
     explore(&case, &prepared, tier, Limits { executions, ..Limits::default() })
 }

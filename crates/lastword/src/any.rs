@@ -35,11 +35,11 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn flush(&self) -> Result<(), Error>;
 
-    /// As [`Pool::bring_home`].
+    /// As [`Pool::checkpoint`].
     ///
     /// # Errors
     /// As there.
-    fn bring_home(&self) -> Result<(), Error>;
+    fn checkpoint(&self) -> Result<(), Error>;
 
     /// As [`Pool::check_heap`].
     ///
@@ -97,8 +97,8 @@ impl<D: Design> AnyPool for Pool<D> {
         self.flush()
     }
 
-    fn bring_home(&self) -> Result<(), Error> {
-        self.bring_home()
+    fn checkpoint(&self) -> Result<(), Error> {
+        self.checkpoint()
     }
 
     fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {

@@ -438,7 +438,7 @@ pub enum Error {
          or drop its worker (a forgotten one leaves when the pool is closed), or wait longer \
          (`Options::patience`)"
     )]
-    GateClosed {
+    StarvationLockHeld {
         /// Number of the worker, counted from 0.
         worker: usize,
         /// How long this worker waited; see [`Options::patience`](crate::Options::patience).

@@ -9,7 +9,7 @@
 //!   transaction and stays, however the pool is closed.
 //! - It is never marked as cleanly shut down.
 
-use medium::{Counts, HomeMedium};
+use medium::{Counts, HeapMedium};
 
 use crate::{Error, Medium, Options, Shadow};
 
@@ -37,7 +37,7 @@ pub(crate) fn check(options: &Options, medium: Medium) -> Result<(), Error> {
 /// A heap image that discards every write.
 pub(crate) struct Nowhere;
 
-impl HomeMedium for Nowhere {
+impl HeapMedium for Nowhere {
     fn write_back(&mut self, _writes: &[u64]) -> Result<(), medium::Error> {
         Ok(())
     }

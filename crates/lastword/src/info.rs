@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use medium::{FileHome, LogPath, PoolFile};
+use medium::{FileHeap, LogPath, PoolFile};
 use words::TxId;
 
 use crate::ideal;
@@ -149,7 +149,7 @@ impl Info {
             ring_bytes: self.ring_bytes,
             queue_bytes_max: self.log_bytes,
             gathered_bytes_max: match gathers {
-                true => self.heap_bytes.min(FileHome::GATHER_BYTES),
+                true => self.heap_bytes.min(FileHeap::GATHER_BYTES),
                 false => 0,
             },
             file_bytes,

@@ -32,9 +32,9 @@ pub struct Metrics {
     /// Bytes of the log that were padded or skipped.
     pub padding_bytes: u64,
     /// Number of log wraps.
-    pub log_laps: f64,
+    pub log_wraps: f64,
     /// Bytes written to the heap image.
-    pub home_bytes: u64,
+    pub heap_image_bytes: u64,
     /// Writes sent to the device, for log and heap image.
     pub device_writes: u64,
     /// Persist barriers of log, heap image and superblock.

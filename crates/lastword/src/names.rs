@@ -6,7 +6,7 @@
 //!
 //! | call | checks |
 //! |---|---|
-//! | `flush`, `bring_home`, `close` | always |
+//! | `flush`, `checkpoint`, `close` | always |
 //! | a ticket's `wait`, `await` and callback; `run` with `Durability::Sync` | periodically |
 //! | `is_durable`, `durable_id` | never: a load |
 //!
@@ -33,7 +33,7 @@
 
 use std::path::PathBuf;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::{LostName, PoolFile};
 use words::TxId;
 
@@ -146,7 +146,7 @@ impl Names {
     }
 
     fn lost(&self) -> (Vec<LostFile>, Option<CutFile>) {
-        if planted(Mutant::NamesIgnored) {
+        if injected(Mutant::NamesIgnored) {
             return (Vec::new(), None);
         }
         let (mut lost, mut seen) = (Vec::new(), Vec::new());

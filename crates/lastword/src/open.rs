@@ -8,7 +8,7 @@ use words::{Stop, TxId};
 use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
-use crate::perform::{Fortune, Turn};
+use crate::perform::{Backoff, Turn};
 use crate::worker::{Phase, WorkerState, arena, conclude};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
@@ -26,8 +26,8 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 /// - Its writes are never committed. Transactions that need the same objects end with
 ///   [`Error::Blocked`] after [`Options::patience`](crate::Options::patience).
 /// - Under [`Snapshot`](crate::Snapshot) the log cannot be truncated.
-/// - If it was starving and runs alone, every other transaction ends with [`Error::GateClosed`]
-///   after the same time.
+/// - If it was starving and runs alone, every other transaction ends with
+/// [`Error::StarvationLockHeld`] after the same time.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -66,14 +66,14 @@ pub struct Open<'w, 'p, D: Design = Decoupled> {
 struct Begun<'w, D: Design> {
     tx: Tx<'w, D>,
     phase: &'w mut Phase,
-    fortune: &'w mut Fortune,
+    backoff: &'w mut Backoff,
 }
 
 impl<'w, D: Design> Begun<'w, D> {
     #[inline]
-    fn new(tx: Tx<'w, D>, phase: &'w mut Phase, fortune: &'w mut Fortune) -> Begun<'w, D> {
+    fn new(tx: Tx<'w, D>, phase: &'w mut Phase, backoff: &'w mut Backoff) -> Begun<'w, D> {
         *phase = Phase::Open;
-        Begun { tx, phase, fortune }
+        Begun { tx, phase, backoff }
     }
 
     /// Ends the transaction, by a roll-back if `end` leaves it open. If that panics, the worker can
@@ -96,8 +96,8 @@ impl<D: Design> Drop for Begun<'_, D> {
             let is_conflict = self.tx.stopped() == Some(Stop::Conflict);
             self.end(|_| ());
             match is_conflict {
-                true => self.fortune.give_way(),
-                false => self.fortune.reset(),
+                true => self.backoff.give_way(),
+                false => self.backoff.reset(),
             }
         }
     }
@@ -109,7 +109,7 @@ impl<'p, D: Design> Worker<'p, D> {
     ///
     /// # Errors
     /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::Poisoned`],
-    /// [`Error::HeldUp`], [`Error::GateClosed`] and [`Error::Blocked`] as [`Worker::run`].
+    /// [`Error::HeldUp`], [`Error::StarvationLockHeld`] and [`Error::Blocked`] as [`Worker::run`].
     #[inline]
     pub fn begin(&mut self, read_only: bool) -> Result<Open<'_, 'p, D>, Error> {
         let pool = self.pool();
@@ -118,15 +118,16 @@ impl<'p, D: Design> Worker<'p, D> {
         let waits = !(read_only && D::READS_PASS);
         let (design, mut turn) = (pool.design(), None);
         let passed = if waits { state.pass(pool, &mut turn) } else { Ok(()) };
-        let WorkerState { local, number, fortune, known, phase, conflicts, writes, .. } = state;
-        let begun = passed.and_then(|()| design.begin(local, read_only && fortune.is_good()));
+        let WorkerState { local, number, backoff, known, phase, conflicts, writes, .. } = state;
+        let begun =
+            passed.and_then(|()| design.begin(local, read_only && backoff.has_few_conflicts()));
         if let Err(error) = begun {
-            fortune.reset();
+            backoff.reset();
             return Err(error);
         }
         let arena = arena(*number);
         let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
-        let begun = Begun::new(tx, phase, fortune);
+        let begun = Begun::new(tx, phase, backoff);
         Ok(Open { begun, pool, conflicts, writes, _turn: turn, _inside: inside })
     }
 }
@@ -150,7 +151,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
         let done = begun.end(|tx| conclude(tx, Ok(())));
         match done {
             Ok(((), id, words)) => {
-                begun.fortune.reset();
+                begun.backoff.reset();
                 std::mem::forget(begun); // committed: skip the roll-back in `drop`
                 *writes += words as u64;
                 drop((turn, inside));
@@ -167,14 +168,14 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                     return Err(error);
                 }
                 *conflicts += 1;
-                begun.fortune.give_way();
+                begun.backoff.give_way();
                 // Drop `turn` first: a callback that waits for the end of this body may begin a
                 // transaction.
                 drop((turn, inside));
                 Ok(None)
             }
             Err(Some(error)) => {
-                begun.fortune.reset();
+                begun.backoff.reset();
                 drop((turn, inside));
                 Err(pool.settle(error))
             }
@@ -194,7 +195,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
             return Ok(TxId::NONE);
         }
         let seen = begun.end(Tx::roll_back);
-        begun.fortune.reset();
+        begun.backoff.reset();
         drop((turn, inside));
         if pool.durability == Durability::Sync && D::DURABLE {
             pool.wait_for(seen)?;

@@ -128,8 +128,8 @@ pub struct Options {
 const GROUP_TIME: Duration = Duration::from_millis(1);
 
 /// How long a worker waits for another worker's transaction before its own ends with
-/// [`Error::GateClosed`], [`Error::Blocked`] or [`Error::HeldUp`]. Chosen, not measured: far longer
-/// than any transaction is expected to run. A body that runs longer makes others fail.
+/// [`Error::StarvationLockHeld`], [`Error::Blocked`] or [`Error::HeldUp`]. Chosen, not measured:
+/// far longer than any transaction is expected to run. A body that runs longer makes others fail.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Threads that prepare groups. On two cores a second one gained nothing on files, and cost up to
@@ -448,7 +448,7 @@ impl Options {
 
     /// Sets how long a worker waits for one transaction of another worker. Default 10 s. It waits
     /// in three cases:
-    /// - A starving transaction runs alone. The wait ends with [`Error::GateClosed`].
+    /// - A starving transaction runs alone. The wait ends with [`Error::StarvationLockHeld`].
     /// - A transaction holds a word that this one needs, or has reserved it. The wait ends with
     ///   [`Error::Blocked`].
     /// - `snapshot`: a long-running transaction retains room or an old version. The wait ends

@@ -3,12 +3,12 @@
 //! The designs run transactions in the foreground and hand redo records to the pipeline. Background
 //! threads and waiting workers drive its steps.
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
-use crate::persist::{Bells, Persist, Step, UNPAUSED_BYTES, help_until};
+use crate::persist::{Notifiers, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::Reproduce;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Pipeline {
     pub(crate) persist: Persist,
     pub(crate) reproduce: Reproduce,
-    pub(crate) bells: Bells,
+    pub(crate) notifiers: Notifiers,
     /// Bytes of log, or of decoded groups, that make a reproduce step worth its barriers.
     due_bytes: u64,
     /// Whether steps sleep in the kernel: reproduction then has a thread of its own.
@@ -66,7 +66,7 @@ impl<'a> Behind<'a> {
     /// Requests reproduction of the durable groups, however few.
     pub(crate) fn expedite(self) {
         if !self.pipeline.expedited.swap(true, Ordering::Relaxed) {
-            self.pipeline.bells.notify_reproduce(self.pipeline.blocks);
+            self.pipeline.notifiers.notify_reproduce(self.pipeline.blocks);
         }
     }
 
@@ -104,9 +104,9 @@ impl Pipeline {
             (false, true) => half.min(UNPAUSED_BYTES as u64),
             (false, false) => half.min(DUE_BYTES_MEMORY),
         };
-        let (bells, own_reproducer) = (Bells::default(), blocks && background);
+        let (notifiers, own_reproducer) = (Notifiers::default(), blocks && background);
         let expedited = AtomicBool::new(false);
-        Pipeline { persist, reproduce, bells, due_bytes, blocks, own_reproducer, expedited }
+        Pipeline { persist, reproduce, notifiers, due_bytes, blocks, own_reproducer, expedited }
     }
 
     /// Runs one persist step: sends a group, and acknowledges the durable ones. With `wait`, waits
@@ -125,9 +125,9 @@ impl Pipeline {
         let acknowledged = self.persist.acknowledge(wait && sent != Step::More, timer)?;
         // On memory the persist thread reproduces, and checks that itself after each step. A
         // notification of itself would end its nap while another thread reproduces.
-        let is_other = self.blocks || helped || planted(Mutant::PersistThreadWakesItself);
+        let is_other = self.blocks || helped || injected(Mutant::PersistThreadWakesItself);
         if is_other && self.is_due() {
-            self.bells.notify_reproduce(self.blocks);
+            self.notifiers.notify_reproduce(self.blocks);
         }
         Ok(Step::of_both(sent, acknowledged, self.persist.turn()))
     }
@@ -137,7 +137,7 @@ impl Pipeline {
         let timer = StepTimer { blocks: self.blocks, helped };
         self.expedited.store(false, Ordering::Relaxed);
         let bytes = self.due_bytes.max(self.persist.queued_bytes() / BACKLOG_STEPS);
-        self.reproduce.step(&self.persist, &self.bells, bytes, timer)
+        self.reproduce.step(&self.persist, &self.notifiers, bytes, timer)
     }
 
     /// Runs one part of a reproduce step that another thread leads.
@@ -178,9 +178,9 @@ impl Pipeline {
     fn make_room(&self) -> Result<Step, Error> {
         // A thread that has sent a group by io_uring must not sleep in a sync of its own: its
         // writes are not reported as complete before it is back. The pool's thread reproduces.
-        let has_thread = self.own_reproducer && !self.bells.is_closing();
+        let has_thread = self.own_reproducer && !self.notifiers.is_closing();
         if has_thread && !self.persist.queue.is_empty() {
-            self.bells.notify_reproduce(true);
+            self.notifiers.notify_reproduce(true);
             return Ok(Step::Busy);
         }
         Ok(match self.reproduce_step(true)? {
@@ -188,7 +188,7 @@ impl Pipeline {
             // moved the epoch. So the thread would not sleep but spin against the thread that
             // reproduces, which needs a core.
             Step::Busy | Step::Nothing
-                if self.persist.is_memory() && !planted(Mutant::FullLogSpins) =>
+                if self.persist.is_memory() && !injected(Mutant::FullLogSpins) =>
             {
                 Step::Nothing
             }
@@ -203,7 +203,7 @@ impl Pipeline {
     /// # Errors
     /// The medium's; also when it failed in another thread.
     pub(crate) fn wait(&self, clock: &AtomicU64, id: TxId) -> Result<(), Error> {
-        self.persist.hurry(id);
+        self.persist.expedite(id);
         self.help_until(clock, id, || (self.persist.durable() >= id).then_some(()))
     }
 
@@ -212,7 +212,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// The medium's; also when it failed in another thread.
-    pub(crate) fn bring_home(&self, clock: &AtomicU64) -> Result<(), Error> {
+    pub(crate) fn checkpoint(&self, clock: &AtomicU64) -> Result<(), Error> {
         self.reproduce_up_to(clock, TxId(clock.load(Ordering::Acquire)))
     }
 
@@ -225,11 +225,11 @@ impl Pipeline {
 
     /// Makes every transaction durable and reproduced. No worker and no background thread is left.
     pub(crate) fn close(&self, clock: &AtomicU64) -> Result<(), Error> {
-        if planted(Mutant::CleanBeforeHome) {
+        if injected(Mutant::CleanBeforeApplied) {
             self.mark_clean()?;
         }
         self.persist.progress.check()?;
-        self.bring_home(clock)?;
+        self.checkpoint(clock)?;
         // The clean mark skips replay, so check its condition whatever happened before.
         let (reproduced, assigned) = (self.reproduce.reproduced().0, clock.load(Ordering::Acquire));
         assert_eq!(reproduced, assigned, "a clean shutdown reproduces every transaction");
@@ -242,7 +242,7 @@ impl Pipeline {
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
-        let (log, padding_bytes, log_laps, log_combined_words) = self.persist.log_counts();
+        let (log, padding_bytes, log_wraps, log_combined_words) = self.persist.log_counts();
         let heap = self.reproduce.counts();
         // Both calls hold a lock of a step. A thread that found it taken meanwhile sleeps until the
         // next end.
@@ -260,8 +260,8 @@ impl Pipeline {
             log_stored_bytes,
             log_bytes: log.bytes,
             padding_bytes,
-            log_laps,
-            home_bytes: heap.bytes,
+            log_wraps,
+            heap_image_bytes: heap.bytes,
             device_writes: log.device_writes + heap.device_writes,
             persist_barriers: log.persist_barriers + heap.persist_barriers,
             ring_full_waits: meter.ring_full_waits.load(Ordering::Relaxed),

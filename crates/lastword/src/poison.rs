@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use crate::Error;
 use crate::sync::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Poison {
 impl Poison {
     /// Stores a failure if it is the first; returns the error to report.
     pub(crate) fn put(&self, error: Error) -> Error {
-        if planted(Mutant::PoisonFlagBeforeCause) {
+        if injected(Mutant::PoisonFlagBeforeCause) {
             self.set.store(true, Ordering::Release);
             crate::sync::thread::yield_now(); // no model checker switches threads at the cause
         }

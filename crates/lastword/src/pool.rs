@@ -355,9 +355,9 @@ impl<D: Design> Pool<D> {
     ///
     /// # Errors
     /// As [`flush`](Pool::flush).
-    pub fn bring_home(&self) -> Result<(), Error> {
-        self.may_call("bring_home")?;
-        self.design().bring_home()?;
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.may_call("checkpoint")?;
+        self.design().checkpoint()?;
         self.names().check(self.committed_id())
     }
 

@@ -20,7 +20,7 @@
 use std::fmt;
 use std::path::Path;
 
-use medium::{HomeMedium, ReadLog};
+use medium::{HeapMedium, ReadLog};
 
 use crate::design::Design;
 use crate::recover::{self, Replayed};
@@ -180,7 +180,7 @@ pub enum LogFormat {
 
 /// A recovery procedure: applies the log to the heap image.
 pub(crate) type Replay =
-    fn(&Superblock, &dyn ReadLog, &mut dyn HomeMedium, &Path) -> Result<Replayed, Error>;
+    fn(&Superblock, &dyn ReadLog, &mut dyn HeapMedium, &Path) -> Result<Replayed, Error>;
 
 /// A row of the registry: the properties of a design.
 ///

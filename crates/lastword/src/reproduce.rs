@@ -54,13 +54,13 @@
 //! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted, relax};
-use medium::{Counts, HomeMedium, Parts};
+use medium::mutants::{Mutant, injected, relax};
+use medium::{Counts, HeapMedium, Parts};
 use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
-use crate::persist::{Bells, Event, InTurn, Persist, Queued, Step, Turn, in_turn, take_turn};
+use crate::persist::{Event, InTurn, Notifiers, Persist, Queued, Step, Turn, in_turn, take_turn};
 use crate::superblock::Superblocks;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
 
@@ -78,12 +78,12 @@ pub(crate) struct Reproduce {
 }
 
 impl Reproduce {
-    pub(crate) fn new(home: Parts, superblocks: Superblocks) -> Reproduce {
+    pub(crate) fn new(heap_image: Parts, superblocks: Superblocks) -> Reproduce {
         let reproduced = superblocks.current().reproduced;
         Reproduce {
             reproduced: CachePadded::new(AtomicU64::new(reproduced)),
             superblocks: Mutex::new(superblocks),
-            shards: ShardQueue::new(home),
+            shards: ShardQueue::new(heap_image),
             working: AtomicBool::new(false),
         }
     }
@@ -108,7 +108,7 @@ impl Reproduce {
     pub(crate) fn step(
         &self,
         persist: &Persist,
-        bells: &Bells,
+        notifiers: &Notifiers,
         log_bytes: u64,
         timer: StepTimer,
     ) -> Result<Step, Error> {
@@ -123,7 +123,7 @@ impl Reproduce {
         }
         // The lock before the queue: otherwise two threads could take batches and apply them out of
         // order.
-        let early = planted(Mutant::BatchTakenBeforeLock).then(|| {
+        let early = injected(Mutant::BatchTakenBeforeLock).then(|| {
             let batch = persist.queue.take(log_bytes);
             drop(try_lock(&self.superblocks)); // another thread may come first
             batch
@@ -140,7 +140,7 @@ impl Reproduce {
             self.shards.post(Arc::clone(&batch.groups));
             // An unpaused thread reproduces small batches, not worth waking others for.
             if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
-                bells.notify_parts();
+                notifiers.notify_parts();
             }
             let done = self.apply(superblocks, &batch, (persist, turn), timer);
             panic.disarm();
@@ -178,7 +178,7 @@ impl Reproduce {
         (persist, turn): (&Persist, &InTurn<'_>),
         timer: StepTimer,
     ) -> Result<(), Error> {
-        if planted(Mutant::HeadBeforeHome) {
+        if injected(Mutant::HeadBeforeHeap) {
             batch.mark(superblocks)?;
         }
         while let Some(claim) = self.shards.claim() {
@@ -186,10 +186,10 @@ impl Reproduce {
             // The pool keeps an error. It is returned below, when no part is at work any more.
             let _ = claim.apply(turn);
             persist.meter.reproduce.add(&started);
-            if is_first && planted(Mutant::MarkedAtFirstPart) {
+            if is_first && injected(Mutant::MarkedAtFirstPart) {
                 batch.mark(superblocks)?;
             }
-            if is_first && planted(Mutant::SyncedAtFirstPart) {
+            if is_first && injected(Mutant::SyncedAtFirstPart) {
                 self.shards.sync()?;
             }
         }
@@ -198,7 +198,7 @@ impl Reproduce {
             return Err(failure.expect_err("a part that fails poisons the pool"));
         }
         let started = timer.start();
-        let synced = match planted(Mutant::SyncedAtFirstPart) {
+        let synced = match injected(Mutant::SyncedAtFirstPart) {
             true => Ok(()),
             false => self.shards.sync(),
         };
@@ -258,7 +258,7 @@ impl Batch {
 /// The parts of the heap image, and the claims on the current batch.
 pub(crate) struct ShardQueue {
     /// A part is locked by the thread that claimed it, or to read its counts.
-    parts: Vec<Mutex<Box<dyn HomeMedium>>>,
+    parts: Vec<Mutex<Box<dyn HeapMedium>>>,
     round: Mutex<Round>,
     /// Notified when the last claim ends.
     through: Event,
@@ -275,8 +275,8 @@ struct Round {
 }
 
 impl ShardQueue {
-    pub(crate) fn new(home: Parts) -> ShardQueue {
-        let parts = home.into_parts().into_iter().map(Mutex::new).collect();
+    pub(crate) fn new(heap_image: Parts) -> ShardQueue {
+        let parts = heap_image.into_parts().into_iter().map(Mutex::new).collect();
         ShardQueue { parts, round: Mutex::default(), through: Event::default() }
     }
 
@@ -305,7 +305,7 @@ impl ShardQueue {
     }
 
     fn leaves_one_out(&self) -> bool {
-        planted(Mutant::LastPartLeftOut) && self.parts.len() > 1
+        injected(Mutant::LastPartLeftOut) && self.parts.len() > 1
     }
 
     /// Waits until no part is at work, after all have been claimed. Returns whether all of them
@@ -314,7 +314,7 @@ impl ShardQueue {
         loop {
             let epoch = self.through.epoch();
             let round = lock(&self.round);
-            let claimed = planted(Mutant::PartsAtWorkNotAwaited) && round.claimed > 0;
+            let claimed = injected(Mutant::PartsAtWorkNotAwaited) && round.claimed > 0;
             if round.at_work == 0 || claimed {
                 return !round.failed;
             }
@@ -354,16 +354,16 @@ impl Claim<'_> {
     pub(crate) fn apply(mut self, turn: &InTurn<'_>) -> Result<(), Error> {
         // Poison before the claim ends: the end wakes the leader, which then checks the poison.
         let panic = turn.on_panic("reproduce");
-        if planted(Mutant::PartEndsBeforeBarrier) {
+        if injected(Mutant::PartEndsBeforeBarrier) {
             lock(&self.board.round).at_work -= 1;
             self.board.through.notify();
         }
         let done = self.write_out();
-        if planted(Mutant::PartEndsBeforeBarrier) {
+        if injected(Mutant::PartEndsBeforeBarrier) {
             lock(&self.board.round).at_work += 1;
         }
         panic.disarm();
-        if planted(Mutant::FailedPartPoisonsLast) {
+        if injected(Mutant::FailedPartPoisonsLast) {
             self.end(done.is_err());
             return done.map_err(|error| turn.fail(error.into()));
         }
@@ -373,14 +373,14 @@ impl Claim<'_> {
     }
 
     fn write_out(&self) -> Result<(), medium::Error> {
-        let mut home = lock(&self.board.parts[self.number]);
+        let mut heap_image = lock(&self.board.parts[self.number]);
         let batch = self.batch.as_ref().expect("the claim is open");
-        batch.iter().try_for_each(|queued| home.write_back(queued.writes()))?;
+        batch.iter().try_for_each(|queued| heap_image.write_back(queued.writes()))?;
         let is_last = self.number + 1 == self.board.parts.len();
-        if is_last && !self.is_first() && planted(Mutant::LastPartNotWrittenOut) {
+        if is_last && !self.is_first() && injected(Mutant::LastPartNotWrittenOut) {
             return Ok(());
         }
-        home.write_out()?;
+        heap_image.write_out()?;
         Ok(())
     }
 
@@ -389,12 +389,12 @@ impl Claim<'_> {
         let mut round = lock(&self.board.round);
         round.at_work -= 1;
         if failed {
-            (round.failed, round.batch) = (!planted(Mutant::FailedPartCountsAsDone), None);
+            (round.failed, round.batch) = (!injected(Mutant::FailedPartCountsAsDone), None);
         }
         let through = round.at_work == 0 && round.batch.is_none();
         drop(round);
         // After the unlock: the leader checks the round again. No thread waits for an only part.
-        if through && self.board.parts.len() > 1 && !planted(Mutant::LastPartNotNotified) {
+        if through && self.board.parts.len() > 1 && !injected(Mutant::LastPartNotNotified) {
             self.board.through.notify();
         }
     }

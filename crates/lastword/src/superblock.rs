@@ -52,7 +52,7 @@ mod copies;
 
 use std::sync::Arc;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
 
@@ -424,7 +424,7 @@ impl Superblocks {
             (Mutant::RecyclingNotSynced, !opening),
         ]
         .into_iter()
-        .find_map(|(mutant, here)| (here && planted(mutant)).then_some(mutant))
+        .find_map(|(mutant, here)| (here && injected(mutant)).then_some(mutant))
     }
 
     /// Updates both copies. Durable on return, at two persist barriers. If only one copy were

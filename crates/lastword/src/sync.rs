@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 pub(crate) use medium::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, TryLockError,
     fence, spin_loop, thread,
@@ -15,7 +15,7 @@ pub(crate) const MODELED: bool = false;
 /// A fence, which this bug removes.
 #[inline(always)]
 pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
-    if !planted(mutant) {
+    if !injected(mutant) {
         fence(order);
     }
 }

@@ -14,7 +14,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use words::TxId;
 
 use crate::design::{Decoupled, Design};
@@ -100,7 +100,7 @@ impl<'p, D: Design> Ticket<'p, D> {
         let notify = move |outcome: Result<(), Error>| {
             callback(outcome.and_then(|()| names.check_sometimes(id)));
         };
-        self.pool.design().tell(id, Listener::Callback(Box::new(notify)))
+        self.pool.design().notify(id, Listener::Callback(Box::new(notify)))
     }
 }
 
@@ -145,17 +145,17 @@ impl<D: Design> Future for Durable<'_, D> {
         if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);
         }
-        let waker = match planted(Mutant::TaskNotRegistered) {
+        let waker = match injected(Mutant::TaskNotRegistered) {
             true => Waker::noop(),
             false => context.waker(),
         };
         if let Err(error) = design.listen(id, waker, &mut self.registration) {
             return Poll::Ready(Err(error));
         }
-        design.hurry(id);
+        design.expedite(id);
         // Check after the registration: a step that ended earlier did not see this task. A step
         // that ended since has taken the waker. Either way the outcome may be known by now.
-        let looks = !planted(Mutant::PollLooksOnce);
+        let looks = !injected(Mutant::PollLooksOnce);
         outcome().filter(|_| looks).map_or(Poll::Pending, Poll::Ready)
     }
 }

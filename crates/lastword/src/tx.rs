@@ -14,7 +14,7 @@ use std::any::Any;
 use std::fmt;
 
 use lw_alloc::{Detached, Prepared};
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 
 use crate::design::{At, Decoupled, Design, Ending};
@@ -519,7 +519,7 @@ impl<D: Design> Words for Metadata<'_, '_, D> {
             return Ok(());
         }
         let place = self.0.place(at)?;
-        if planted(Mutant::AllocatorNotLogged) {
+        if injected(Mutant::AllocatorNotLogged) {
             self.0.design.poke(place.index, value);
             return Ok(());
         }

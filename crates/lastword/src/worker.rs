@@ -8,13 +8,13 @@ use std::fmt;
 use std::time::Duration;
 
 use medium::Patience;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use words::{Stop, Transact, TxId};
 
 use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
-use crate::perform::{Fortune, GaveUp, Turn, Wait};
+use crate::perform::{Backoff, GaveUp, Turn, Wait};
 use crate::tx::Known;
 use crate::{Error, Pool, Ticket, Tx};
 
@@ -45,7 +45,7 @@ pub(crate) enum Phase {
 pub(crate) struct WorkerState<D: Design> {
     pub(crate) local: D::Local,
     pub(crate) number: usize,
-    pub(crate) fortune: Fortune,
+    pub(crate) backoff: Backoff,
     /// Bounds the wait for another worker's transaction.
     pub(crate) patience: Clocks,
     pub(crate) known: Known,
@@ -57,16 +57,16 @@ pub(crate) struct WorkerState<D: Design> {
 
 impl<D: Design> WorkerState<D> {
     pub(crate) fn new(local: D::Local, number: usize) -> WorkerState<D> {
-        let (fortune, known) = (Fortune::new(number), Known::NOTHING);
+        let (backoff, known) = (Backoff::new(number), Known::NOTHING);
         let (patience, phase, mark) = (Clocks::default(), Phase::Over, Mark::new());
         let (conflicts, writes) = (0, 0);
-        WorkerState { local, number, fortune, patience, known, phase, mark, conflicts, writes }
+        WorkerState { local, number, backoff, patience, known, phase, mark, conflicts, writes }
     }
 
     /// Waits for the last obstacle, and for the starvation lock, before an attempt.
     ///
     /// # Errors
-    /// [`Error::GateClosed`] and [`Error::Blocked`].
+    /// [`Error::StarvationLockHeld`] and [`Error::Blocked`].
     #[inline]
     pub(crate) fn pass<'p>(
         &mut self,
@@ -74,14 +74,14 @@ impl<D: Design> WorkerState<D> {
         turn: &mut Option<Turn<'p>>,
     ) -> Result<(), Error> {
         let design = pool.design();
-        let WorkerState { local, fortune, patience, .. } = self;
+        let WorkerState { local, backoff, patience, .. } = self;
         let met = || design.obstacle(local);
         let holder = |key, seen| design.holder(key, seen);
         let waited = pool.patience;
         let gives_up = |wait, is_another| patience.gives_up(waited, wait, is_another);
-        let passed = design.gate().pass(fortune, turn, met, holder, gives_up);
+        let passed = design.starvation_lock().pass(backoff, turn, met, holder, gives_up);
         passed.map_err(|gave_up| match gave_up {
-            GaveUp::Closed { worker } => Error::GateClosed { worker, waited },
+            GaveUp::Closed { worker } => Error::StarvationLockHeld { worker, waited },
             GaveUp::Blocked { worker } => Error::Blocked { worker, waited },
         })
     }
@@ -100,10 +100,10 @@ impl<D: Design> WorkerState<D> {
         self.phase = Phase::Ending;
         // Release the starvation lock first: a panic below must not leave it closed for all
         // workers.
-        pool.design().gate().leave(self.number);
+        pool.design().starvation_lock().leave(self.number);
         Ending::run(pool.design(), &mut self.local, "roll-back", D::roll_back);
         self.phase = Phase::Over;
-        self.fortune.reset();
+        self.backoff.reset();
         self.mark.ended();
         Ok(())
     }
@@ -186,7 +186,7 @@ impl<'p, D: Design> Worker<'p, D> {
     ///   but could not be made durable.
     /// - [`Error::HeldUp`], under [`Snapshot`](crate::Snapshot): a long-running transaction retains
     ///   resources that this one needs.
-    /// - [`Error::GateClosed`]: a starving transaction runs alone and does not end.
+    /// - [`Error::StarvationLockHeld`]: a starving transaction runs alone and does not end.
     /// - [`Error::Blocked`]: a transaction that holds a word which this one needs does not end.
     #[inline]
     pub fn run<R>(
@@ -242,7 +242,7 @@ impl<'p, D: Design> Worker<'p, D> {
             match attempt(pool, state, &mut body, read_only) {
                 Err(None) => {
                     state.conflicts += 1;
-                    state.fortune.give_way();
+                    state.backoff.give_way();
                     state.pass(pool, &mut turn)?;
                 }
                 Err(Some(error)) => break Err(error),
@@ -253,7 +253,7 @@ impl<'p, D: Design> Worker<'p, D> {
         // starvation lock for as long as the device takes.
         drop((run, turn, inside));
         let (value, id) = done.map_err(|error| pool.settle(error))?;
-        let covers_reads = !read_only || !planted(Mutant::ReadNotCovered);
+        let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
         let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
         if pool.durability == Durability::Sync && D::DURABLE {
             ticket.wait()?;
@@ -269,7 +269,7 @@ struct Run<'w, D: Design>(&'w mut WorkerState<D>);
 impl<D: Design> Drop for Run<'_, D> {
     #[inline]
     fn drop(&mut self) {
-        self.0.fortune.reset();
+        self.0.backoff.reset();
     }
 }
 
@@ -318,7 +318,7 @@ fn attempt<R, D: Design>(
 ) -> Result<(R, TxId), Option<Error>> {
     let design = pool.design();
     // After repeated conflicts a read-only attempt tracks its reads, so that its snapshot extends.
-    design.begin(&mut state.local, read_only && state.fortune.is_good())?;
+    design.begin(&mut state.local, read_only && state.backoff.has_few_conflicts())?;
     let arena = arena(state.number);
     let tx = Tx::new(design, &mut state.local, &mut state.known, &pool.shape, arena, read_only);
     let mut running = Running { tx, phase: &mut state.phase };

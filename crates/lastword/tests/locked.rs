@@ -35,7 +35,7 @@ fn locked_memory_poisons_bounded_shadow() {
     let array = pool.run(|tx| Array::reserve(tx, PAGES * APART)).unwrap().value;
     while !pool.run(|tx| array.prepare(tx, 16)).unwrap().value {}
     // The shadow can evict pages of reproduced words while later commits are not durable yet.
-    pool.bring_home().unwrap();
+    pool.checkpoint().unwrap();
     let write = |page: u64| pool.run(|tx| tx.set(array.at(page * APART)?, page + 1));
     if let Err(error) = mlockall(MlockAllFlags::CURRENT) {
         // `writeln!` bypasses the test harness's capture, so that `.ci/run` can list these lines.

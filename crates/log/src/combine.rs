@@ -16,7 +16,7 @@
 //! (DudeTM, section 3.3.)
 
 use medium::Buffer;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces, RUN_WORDS_MAX, run};
 use words::TxId;
 
@@ -100,7 +100,7 @@ impl Combiner {
         let block = &mut self.blocks[self.recent];
         for (place, &value) in values.iter().enumerate() {
             let bit = 1 << (first + place);
-            if planted(Mutant::FirstValueKept) && block.mask & bit != 0 {
+            if injected(Mutant::FirstValueKept) && block.mask & bit != 0 {
                 continue;
             }
             self.words += usize::from(block.mask & bit == 0);

@@ -12,7 +12,7 @@ use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
 use medium::Buffer;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use zerocopy::IntoBytes;
 
 /// Largest factor by which an LZ4 block grows when it is decoded.
@@ -66,7 +66,7 @@ pub(crate) fn decode(stored: &[u64], words_max: usize, out: &mut Buffer) -> Opti
         return None;
     }
     let bound = words <= words_max && 8 * words <= RATIO_MAX * bytes;
-    if !bound && !planted(Mutant::DecodedLengthTrusted) {
+    if !bound && !injected(Mutant::DecodedLengthTrusted) {
         return None;
     }
     out.grow(words);

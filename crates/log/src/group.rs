@@ -42,7 +42,7 @@
 //! missing: then the log was damaged.
 
 use medium::Buffer;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces, mark};
 use words::TxId;
 use zerocopy::IntoBytes;
@@ -226,8 +226,8 @@ impl Header {
     pub(crate) fn is_at(&self, identity: Identity, sequence: u64) -> bool {
         let Identity { pool, generation, stream } = self.identity;
         let same_generation =
-            generation == identity.generation || planted(Mutant::GenerationIgnored);
-        let same_sequence = self.sequence == sequence || planted(Mutant::SequenceIgnored);
+            generation == identity.generation || injected(Mutant::GenerationIgnored);
+        let same_sequence = self.sequence == sequence || injected(Mutant::SequenceIgnored);
         let same_log = pool == identity.pool && stream == identity.stream;
         same_log && same_generation && same_sequence && self.first <= self.last
     }
@@ -237,7 +237,7 @@ impl Header {
         let (head, rest) = words.split_first_chunk::<GROUP_HEADER_WORDS>()?;
         let payload = rest.get(..self.payload_words)?;
         let holds = checksum(crc32c::crc32c(payload.as_bytes()), *head) == self.checksum;
-        (holds || planted(Mutant::ChecksumIgnored)).then_some(payload)
+        (holds || injected(Mutant::ChecksumIgnored)).then_some(payload)
     }
 
     /// Returns whether a decoded payload is well formed for this header. Asserted in pairs: what

@@ -9,7 +9,7 @@
 //! log is known. [`seal`](Packed::seal) then writes only a few words.
 
 use medium::Buffer;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use zerocopy::IntoBytes;
 
 use crate::group::{
@@ -146,7 +146,7 @@ impl Packed {
     /// known to be durable.
     pub fn seal(&mut self, identity: Identity, sequence: u64, acknowledged: u64) {
         let acknowledged =
-            if planted(Mutant::AcknowledgedTooLarge) { sequence } else { acknowledged };
+            if injected(Mutant::AcknowledgedTooLarge) { sequence } else { acknowledged };
         let in_flight = (sequence - acknowledged).div_ceil(UNIT_BYTES).min(UNKNOWN);
         let payload_words = (self.used - GROUP_HEADER_WORDS) as u64;
         debug_assert!(payload_words <= u64::from(u32::MAX), "a group's length has 32 bits");

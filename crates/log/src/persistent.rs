@@ -14,7 +14,7 @@
 //! - No byte between tail and head is overwritten. A group is recycled only after it is reproduced
 //!   and that fact is durable.
 
-use medium::mutants::{Mutant, planted, relax};
+use medium::mutants::{Mutant, injected, relax};
 use medium::sync::{Arc, AtomicU64, Ordering};
 use medium::{Buffer, LogMedium};
 
@@ -79,7 +79,7 @@ impl PersistentRing {
         self.padding += sequence - self.head + bytes - 8 * packed.words_used() as u64;
         packed.seal(self.identity, sequence, acknowledged);
         self.head = sequence + bytes;
-        if planted(Mutant::BlockRewritten) {
+        if injected(Mutant::BlockRewritten) {
             self.head -= self.medium.block_bytes() as u64;
         }
         Place { at: sequence % self.medium.bytes(), end: self.head }

@@ -15,7 +15,7 @@
 
 use std::ops::ControlFlow;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
 use words::TxId;
@@ -83,7 +83,7 @@ enum Place {
 
 /// Whether a mutant accepts a group whose predecessor is missing.
 fn gaps_are_skipped() -> bool {
-    planted(Mutant::HoleSkipped) || planted(Mutant::BadRecordSkipped)
+    injected(Mutant::HoleSkipped) || injected(Mutant::BadRecordSkipped)
 }
 
 /// A read position in a log.
@@ -140,7 +140,7 @@ impl<'a> Scan<'a> {
     /// The medium's own, when the log cannot be read.
     pub fn next_group(&mut self) -> Result<Found, medium::Error> {
         let mut found = self.follow()?;
-        if planted(Mutant::BadRecordSkipped) && matches!(found, Found::End | Found::Torn { .. }) {
+        if injected(Mutant::BadRecordSkipped) && matches!(found, Found::End | Found::Torn { .. }) {
             found = self.behind(found)?;
         }
         if matches!(found, Found::End | Found::Torn { .. })
@@ -218,7 +218,7 @@ impl<'a> Scan<'a> {
     fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
         let mut later = None;
         let gave_up = self.search(
-            |header, here| header.acknowledged > here && !planted(Mutant::AcknowledgedIgnored),
+            |header, here| header.acknowledged > here && !injected(Mutant::AcknowledgedIgnored),
             |group| {
                 later = Some(group.at);
                 ControlFlow::Break(())
@@ -318,7 +318,7 @@ impl<'a> Scan<'a> {
         }
         // The length is untrusted until the checksum holds: here it is only bounded.
         let total = header.bytes().next_multiple_of(block as u64);
-        if total > bytes - at && !planted(Mutant::LengthTrusted) {
+        if total > bytes - at && !injected(Mutant::LengthTrusted) {
             return Ok(Place::Torn);
         }
         self.buffer.grow(total as usize / 8);
@@ -335,7 +335,7 @@ impl<'a> Scan<'a> {
             return false;
         };
         let combined = header.flags & COMBINED != 0;
-        let decoded = header.flags & COMPRESSED != 0 && !planted(Mutant::CompressedTakenPlain);
+        let decoded = header.flags & COMPRESSED != 0 && !injected(Mutant::CompressedTakenPlain);
         let words = match decoded {
             // Bound by the log's size: every payload fits in the log before compression.
             true => compress::decode(stored, self.medium.bytes() as usize / 8, &mut self.decoded),

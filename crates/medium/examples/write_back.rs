@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use medium::sync::Arc;
 use medium::writes;
-use medium::{Combining, Domain, Emulation, Error, HomeMedium, MappedHome, PoolFile, Prewrite};
+use medium::{Combining, Domain, Emulation, Error, HeapMedium, MappedHeap, PoolFile, Prewrite};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -98,17 +98,17 @@ fn measure(file: &Arc<PoolFile>, groups: &[Vec<u64>]) -> Result<(), Error> {
     let mut lines = [0; 6];
     for _ in 0..ROUNDS {
         for (i, (_, domain, combining)) in ways.iter().enumerate() {
-            let mut home =
-                MappedHome::new(file.clone(), 0, HEAP_BYTES, domain)?.with_combining(*combining);
-            touch(&mut home)?;
-            let before = home.counts().device_writes;
+            let mut heap_image =
+                MappedHeap::new(file.clone(), 0, HEAP_BYTES, domain)?.with_combining(*combining);
+            touch(&mut heap_image)?;
+            let before = heap_image.counts().device_writes;
             let start = Instant::now();
             for batch in groups.chunks(GROUPS_A_BATCH) {
-                batch.iter().try_for_each(|group| home.write_back(group))?;
-                home.barrier()?;
+                batch.iter().try_for_each(|group| heap_image.write_back(group))?;
+                heap_image.barrier()?;
             }
             speeds[i].push(words as f64 / start.elapsed().as_secs_f64() / 1e6);
-            lines[i] = home.counts().device_writes - before;
+            lines[i] = heap_image.counts().device_writes - before;
         }
     }
     for ((name, ..), (speeds, lines)) in ways.iter().zip(speeds.iter_mut().zip(lines)) {
@@ -121,9 +121,9 @@ fn measure(file: &Arc<PoolFile>, groups: &[Vec<u64>]) -> Result<(), Error> {
 }
 
 /// Page faults are not the question.
-fn touch(home: &mut MappedHome) -> Result<(), Error> {
+fn touch(heap_image: &mut MappedHeap) -> Result<(), Error> {
     let pages = (0..HEAP_WORDS).step_by(512);
     let batch: Vec<u64> = pages.flat_map(|word| [writes::run(word, 1), 0]).collect();
-    home.write_back(&batch)?;
-    home.barrier()
+    heap_image.write_back(&batch)?;
+    heap_image.barrier()
 }

@@ -1,12 +1,12 @@
 //! File back end for any disk: the heap goes through the page cache, log groups bypass it.
 
 mod blocking;
-mod home;
+mod heap;
 mod in_flight;
 mod log;
 mod queued;
 mod target;
 mod uring;
 
-pub use self::home::FileHome;
+pub use self::heap::FileHeap;
 pub use self::log::FileLog;

@@ -1,15 +1,15 @@
 //! Back ends that make bytes durable.
 //!
-//! The designs access storage through two small traits. A [`HomeMedium`] stores words into the heap
+//! The designs access storage through two small traits. A [`HeapMedium`] stores words into the heap
 //! image and makes them durable there. A [`LogMedium`] appends groups to the log and acknowledges
 //! them.
 //!
 //! | back end | heap image | log | write back | persist barrier |
 //! |---|---|---|---|---|
-//! | `file` | [`FileHome`] | [`FileLog`] | gathered pages; direct groups | one sync |
-//! | `dax` | [`MappedHome`] | [`MappedLog`] | past the cache, or lines | a fence |
-//! | `persistent_cache` | [`MappedHome`] | [`MappedLog`] | nothing | a fence |
-//! | `emulated` | [`MappedHome`] | [`MappedLog`] | as on `dax` | a fence and a delay |
+//! | `file` | [`FileHeap`] | [`FileLog`] | gathered pages; direct groups | one sync |
+//! | `dax` | [`MappedHeap`] | [`MappedLog`] | past the cache, or lines | a fence |
+//! | `persistent_cache` | [`MappedHeap`] | [`MappedLog`] | nothing | a fence |
+//! | `emulated` | [`MappedHeap`] | [`MappedLog`] | as on `dax` | a fence and a delay |
 //!
 //! The last three map their file and differ in their [`Domain`]. A design that runs on the mapping
 //! itself uses an [`InPlace`].
@@ -48,15 +48,15 @@ mod traits;
 
 pub use buffer::Buffer;
 pub use error::Error;
-pub use file::{FileHome, FileLog};
+pub use file::{FileHeap, FileLog};
 pub use log_reader::LogReader;
-pub use mapped::{Combining, Domain, Emulation, InPlace, MappedHome, MappedLog};
+pub use mapped::{Combining, Domain, Emulation, InPlace, MappedHeap, MappedLog};
 pub use memory::Memory;
 pub use parts::Parts;
 pub use patience::Patience;
 pub use pool_file::{LostName, PoolFile, Prewrite};
 pub use process::Process;
 pub use shell::quoted;
-pub use traits::{Counts, HomeMedium, LogMedium, LogPath, ReadLog};
+pub use traits::{Counts, HeapMedium, LogMedium, LogPath, ReadLog};
 
 pub use system::{FileSystem, System, mutants};

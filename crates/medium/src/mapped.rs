@@ -1,7 +1,7 @@
 //! Memory-mapped back ends: the heap image and the log are stored through the mapping, and no
 //! system call stands between a word and its durability.
 //!
-//! The three back ends share one [`MappedHome`] and one [`MappedLog`] over a [`Domain`], the
+//! The three back ends share one [`MappedHeap`] and one [`MappedLog`] over a [`Domain`], the
 //! persistence domain: the level that a store must reach to be durable. Their differences are
 //! data, one row each in `domain`. Designs that run on the mapping itself use an [`InPlace`].
 //!
@@ -14,7 +14,7 @@
 mod combiner;
 mod domain;
 mod emulation;
-mod home;
+mod heap;
 mod in_place;
 mod log;
 mod stores;
@@ -22,6 +22,6 @@ mod stores;
 pub use self::combiner::Combining;
 pub use self::domain::Domain;
 pub use self::emulation::Emulation;
-pub use self::home::MappedHome;
+pub use self::heap::MappedHeap;
 pub use self::in_place::InPlace;
 pub use self::log::MappedLog;

@@ -311,17 +311,19 @@ mod tests {
         for page in (0..56).step_by(2) {
             words[512 * page + 7].store(1000 + page as u64, Relaxed);
         }
-        let mut home = vec![0; 64 * PAGE as usize / 8];
-        file.read_at(0, &mut home).unwrap();
+        let mut heap_image = vec![0; 64 * PAGE as usize / 8];
+        file.read_at(0, &mut heap_image).unwrap();
         assert!(
-            home.iter()
+            heap_image
+                .iter()
                 .enumerate()
                 .all(|(i, word)| *word == [0, i as u64 / 512][usize::from(i % 512 == 0)])
         );
         // The heap image writes each of these words, and with it the page around it.
         for page in (0..56).step_by(2) {
-            home[512 * (page + 8) + 7] = 1000 + page as u64;
-            file.write_at((page as u64 + 8) * PAGE, &home[512 * (page + 8)..][..512]).unwrap();
+            heap_image[512 * (page + 8) + 7] = 1000 + page as u64;
+            file.write_at((page as u64 + 8) * PAGE, &heap_image[512 * (page + 8)..][..512])
+                .unwrap();
         }
         // Later writes to the heap image, or to other pages, never appear in a copied page.
         file.write_at(8 * PAGE, &[77; 512]).unwrap();

@@ -16,9 +16,9 @@
 //! - A piece is many pages, so that neighbours are still written together.
 
 use crate::error::Error;
-use crate::traits::{Counts, HomeMedium};
+use crate::traits::{Counts, HeapMedium};
 use crate::writes::{self, Piece, Pieces};
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// Words of a page, the least that a piece has.
 const PAGE_WORDS: u64 = 512;
@@ -35,23 +35,28 @@ const PIECES_MIN: u64 = 4;
 const COPIED_WORDS: usize = 16;
 
 /// All parts of a heap image. As one medium, it performs each operation on every part in order.
-pub struct Parts(Vec<Box<dyn HomeMedium>>);
+pub struct Parts(Vec<Box<dyn HeapMedium>>);
 
 impl Parts {
     /// Wraps a heap image as a single part.
-    pub fn whole(home: impl HomeMedium + 'static) -> Parts {
-        Parts(vec![Box::new(home)])
+    pub fn whole(heap_image: impl HeapMedium + 'static) -> Parts {
+        Parts(vec![Box::new(heap_image)])
     }
 
     /// The parts, to be used by a thread each.
-    pub fn into_parts(self) -> Vec<Box<dyn HomeMedium>> {
+    pub fn into_parts(self) -> Vec<Box<dyn HeapMedium>> {
         self.0
     }
 }
 
-impl<H: HomeMedium + 'static> FromIterator<H> for Parts {
+impl<H: HeapMedium + 'static> FromIterator<H> for Parts {
     fn from_iter<I: IntoIterator<Item = H>>(homes: I) -> Parts {
-        Parts(homes.into_iter().map(|home| Box::new(home) as Box<dyn HomeMedium>).collect())
+        Parts(
+            homes
+                .into_iter()
+                .map(|heap_image| Box::new(heap_image) as Box<dyn HeapMedium>)
+                .collect(),
+        )
     }
 }
 
@@ -61,7 +66,7 @@ impl std::fmt::Debug for Parts {
     }
 }
 
-impl HomeMedium for Parts {
+impl HeapMedium for Parts {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), Error> {
         self.0.iter_mut().try_for_each(|part| part.write_back(writes))
     }
@@ -110,7 +115,7 @@ impl Share {
     #[inline]
     fn has(&self, word: u64) -> bool {
         let shift =
-            if planted(Mutant::PageOfTwoParts) { PAGE_WORDS.ilog2() - 1 } else { self.shift };
+            if injected(Mutant::PageOfTwoParts) { PAGE_WORDS.ilog2() - 1 } else { self.shift };
         // The golden ratio deals neighbours out evenly, and no stride of a program meets one part
         // alone; the product's upper half is below `parts`.
         let hash = (word >> shift).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -165,7 +170,7 @@ impl Share {
                 picked[end + 1..end + 1 + here].copy_from_slice(these);
                 end += (1 + here) * usize::from(has);
             }
-            if planted(Mutant::RestOfRunLost) {
+            if injected(Mutant::RestOfRunLost) {
                 break;
             }
             (index, words) = (index + here as u64, rest);

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// Shares of a limit: a stop counts as one. Chosen: a stop costs at most a 64th of the limit, and
 /// a waiter that seldom gets a core gives up after 64 looks at the earliest, whatever the limit.
@@ -54,7 +54,7 @@ impl Patience {
         if let Some(last) = self.last.replace(now) {
             let share = (self.limit / SHARES).max(SHARE_MIN);
             let since = now.saturating_duration_since(last);
-            let counted = if planted(Mutant::StopCounted) { since } else { since.min(share) };
+            let counted = if injected(Mutant::StopCounted) { since } else { since.min(share) };
             self.spent = self.spent.saturating_add(counted);
         }
         self.spent >= self.limit

@@ -31,7 +31,7 @@ use self::locking::lock_file;
 use crate::error::Error;
 use crate::retry::{uninterrupted, write_durably};
 use crate::sync::{AtomicBool, Mutex, lock};
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 use system::{Directory, Fate, Files, Handle, Seek, System};
 
 /// File of a pool, shared by the owners of its areas: heap, log and superblocks.
@@ -387,7 +387,7 @@ pub(crate) fn write_all(
                 IoSlice::advance_slices(&mut slices, written);
                 offset += written as u64;
                 calls += 1;
-                if planted(Mutant::ShortWriteNotResumed) {
+                if injected(Mutant::ShortWriteNotResumed) {
                     break;
                 }
             }

@@ -12,7 +12,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// Forks that led to this process, since the first [`Process::current`].
 static FORKS: AtomicU64 = AtomicU64::new(0);
@@ -47,7 +47,7 @@ impl Process {
     /// Whether this is the calling process. A load.
     #[inline]
     pub fn is_current(self) -> bool {
-        planted(Mutant::ProcessIgnored) || FORKS.load(Ordering::Relaxed) == self.0
+        injected(Mutant::ProcessIgnored) || FORKS.load(Ordering::Relaxed) == self.0
     }
 
     /// Forks a child; returns whether the value is the child's own process there. For tests.

@@ -16,7 +16,7 @@ use rustix::io::{Errno, ReadWriteFlags, Result};
 
 use crate::sync::thread;
 use system::Handle;
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// How often a call is made that is interrupted every time. Chosen: far more than any program
 /// sends signals during a call, and over within a second where each attempt takes a millisecond.
@@ -51,7 +51,7 @@ pub(crate) fn write_durably(
     let written = uninterrupted(|| file.write(slices, offset, ReadWriteFlags::empty()))?;
     // Repeated only when it was interrupted. After any other error the kernel takes the pages for
     // clean, and the next sync would succeed without them.
-    if !planted(Mutant::PlainWriteNotSynced) {
+    if !injected(Mutant::PlainWriteNotSynced) {
         uninterrupted(|| file.sync_data())?;
     }
     Ok(written)

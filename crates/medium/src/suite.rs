@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::cpu::LineWriteBack;
 use crate::sync::Arc;
 use crate::writes::{mark, run};
-use crate::{Buffer, Domain, Emulation, Error, HomeMedium, LogMedium, PoolFile, Prewrite};
+use crate::{Buffer, Domain, Emulation, Error, HeapMedium, LogMedium, PoolFile, Prewrite};
 use system::System;
 
 pub(crate) const HEAP_OFFSET: u64 = 8192;
@@ -78,13 +78,13 @@ pub(crate) fn domains() -> Vec<Domain> {
     dax.chain([Domain::persistent_cache(), emulated]).collect()
 }
 
-pub(crate) fn heap_image_keeps_every_write<H: HomeMedium>(
+pub(crate) fn heap_image_keeps_every_write<H: HeapMedium>(
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
     heap_image_keeps_every_write_on(Disk::kernel, new);
 }
 
-pub(crate) fn heap_image_keeps_every_write_on<H: HomeMedium>(
+pub(crate) fn heap_image_keeps_every_write_on<H: HeapMedium>(
     disk: impl Fn() -> Disk,
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
@@ -94,14 +94,14 @@ pub(crate) fn heap_image_keeps_every_write_on<H: HomeMedium>(
         let file = disk.pool();
         let mut model = vec![0; FILE_BYTES as usize / 8];
         for _opening in 0..3 {
-            let mut home = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
+            let mut heap_image = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
             for _ in 0..20 {
-                home.write_back(&random_batch(&mut random, &mut model)).unwrap();
+                heap_image.write_back(&random_batch(&mut random, &mut model)).unwrap();
                 if random.random_bool(0.3) {
-                    home.barrier().unwrap();
+                    heap_image.barrier().unwrap();
                 }
             }
-            home.barrier().unwrap();
+            heap_image.barrier().unwrap();
             let mut words = vec![0; FILE_BYTES as usize / 8];
             file.read_at(0, &mut words).unwrap();
             assert!(words == model, "seed {seed}");
@@ -135,39 +135,39 @@ fn random_batch(random: &mut impl Rng, model: &mut [u64]) -> Vec<u64> {
     batch
 }
 
-pub(crate) fn heap_image_refuses_wrong_batches<H: HomeMedium>(
+pub(crate) fn heap_image_refuses_wrong_batches<H: HeapMedium>(
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
     heap_image_refuses_wrong_batches_on(Disk::kernel, new);
 }
 
-pub(crate) fn heap_image_refuses_wrong_batches_on<H: HomeMedium>(
+pub(crate) fn heap_image_refuses_wrong_batches_on<H: HeapMedium>(
     disk: impl Fn() -> Disk,
     new: impl Fn(Arc<PoolFile>, u64, u64) -> Result<H, Error>,
 ) {
     let disk = disk();
     let file = disk.pool();
-    let mut home = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
+    let mut heap_image = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
     let last = HEAP_WORDS - 1;
     for wrong in [
         vec![run(0, 1), 7, run(last, 2), 7, 7],
         vec![run(0, 1), 7, run(last + 1, 1), 7],
         vec![run(0, 1), 7, run((1 << 48) - 1, 1), 7],
     ] {
-        let result = home.write_back(&wrong);
+        let result = heap_image.write_back(&wrong);
         assert!(matches!(result, Err(Error::OutOfHeap { .. })), "{result:?}");
     }
-    let torn = home.write_back(&[run(0, 1), 7, run(1, 3), 7, 7]);
+    let torn = heap_image.write_back(&[run(0, 1), 7, run(1, 3), 7, 7]);
     assert!(matches!(torn, Err(Error::TornBatch { words: 5 })), "{torn:?}");
-    home.barrier().unwrap();
-    assert_eq!((home.counts().bytes, home.counts().device_writes), (0, 0));
+    heap_image.barrier().unwrap();
+    assert_eq!((heap_image.counts().bytes, heap_image.counts().device_writes), (0, 0));
     // It goes on, up to the last word.
-    home.write_back(&[run(last, 1), 42]).unwrap();
-    home.barrier().unwrap();
+    heap_image.write_back(&[run(last, 1), 42]).unwrap();
+    heap_image.barrier().unwrap();
     for (offset, bytes) in [(HEAP_OFFSET + 8, 4096), (HEAP_OFFSET, 100), (FILE_BYTES, 4096)] {
         assert!(matches!(new(file.clone(), offset, bytes), Err(Error::BadArea { .. })));
     }
-    drop((home, file));
+    drop((heap_image, file));
     let words = disk.reopened_words();
     let written: Vec<usize> = (0..words.len()).filter(|&i| words[i] != 0).collect();
     assert_eq!(written, [(HEAP_OFFSET / 8 + last) as usize]);

@@ -9,8 +9,8 @@ use crate::error::Error;
 
 /// Where words live when no log holds a newer value.
 ///
-/// One thread at a time uses it. Nothing is durable before [`barrier`](HomeMedium::barrier).
-pub trait HomeMedium: Send {
+/// One thread at a time uses it. Nothing is durable before [`barrier`](HeapMedium::barrier).
+pub trait HeapMedium: Send {
     /// Starts to apply a batch of writes to the heap image; [`crate::writes`] has its encoding.
     /// Writes of one word take effect in the order given. Recovery may read them again only after a
     /// barrier.
@@ -31,7 +31,7 @@ pub trait HomeMedium: Send {
     /// barrier.
     ///
     /// # Errors
-    /// As [`barrier`](HomeMedium::barrier).
+    /// As [`barrier`](HeapMedium::barrier).
     fn write_out(&mut self) -> Result<(), Error> {
         self.barrier()
     }
@@ -40,7 +40,7 @@ pub trait HomeMedium: Send {
     /// One call covers all parts, so a file is synced once.
     ///
     /// # Errors
-    /// As [`barrier`](HomeMedium::barrier).
+    /// As [`barrier`](HeapMedium::barrier).
     fn sync(&mut self) -> Result<(), Error> {
         Ok(())
     }

@@ -11,7 +11,7 @@
 //!   recipes (dudetm/, pisces/ ..) what an experiment needs, and how its rows follow from that
 //!      |            \
 //!   trials       simulations      run in interleaved rounds | each run once
-//!   store        points           kept in DIR/laps.jsonl    | kept in DIR/points
+//!   store        points           kept in DIR/trials.jsonl    | kept in DIR/points
 //!      \            /
 //!   sheet, rows                   values of rows, curves of figures
 //!   results                       rows held against their targets

@@ -23,9 +23,9 @@ impl Unloaded {
     /// # Errors
     /// [`Error::Unsupported`] for an option that the workload does not support.
     pub fn new(kind: Kind, options: Options) -> Result<Unloaded, Error> {
-        let low_conflict = kind.heeds.low_conflict && options.low_conflict;
+        let low_conflict = kind.supported.low_conflict && options.low_conflict;
         let options = Options { low_conflict, ..options };
-        match options.unheeded(kind.heeds) {
+        match options.unsupported(kind.supported) {
             Some(option) => Err(Error::Unsupported { workload: kind.name, option }),
             None => Ok(Unloaded { kind, options }),
         }
@@ -121,8 +121,8 @@ mod tests {
         let options = Options { scale: 0.0001, ..Options::default() };
         let kind = Kind::by_name("hashtable").unwrap();
         let program = Unloaded::new(kind, options).unwrap();
-        let unheeded = Options { data: Some(workloads::DataSet::DEFAULT), ..options };
-        assert!(Unloaded::new(kind, unheeded).is_err());
+        let unsupported = Options { data: Some(workloads::DataSet::DEFAULT), ..options };
+        assert!(Unloaded::new(kind, unsupported).is_err());
         assert_eq!(program.name(), "hashtable");
         let mut heap = Heap(Mock::new(program.heap_bytes() as usize));
         let loaded = program.load(&mut Erased::new(&mut heap), 2).unwrap();

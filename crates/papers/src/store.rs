@@ -1,7 +1,7 @@
 //! Stored trials: an interrupted run resumes, and a later one shows the results of earlier ones.
 //!
 //! ```text
-//!   DIR/laps.jsonl    {"program": ..., "machine": ...}           build, machine and seed
+//!   DIR/trials.jsonl    {"program": ..., "machine": ...}           build, machine and seed
 //!                     {"command": ..., "round": 0, "lap": {...}} one line a trial
 //! ```
 //!
@@ -10,7 +10,7 @@
 //!   not.
 //! - Of two lines for one trial the later one counts.
 //! - All lines come from one build, machine and seed. A file of another one is renamed to
-//!   `laps.jsonl.old`, with a number appended where that name is taken.
+//!   `trials.jsonl.old`, with a number appended where that name is taken.
 //! - One process at a time has the file open, by a lock on it.
 
 use std::collections::HashMap;
@@ -71,7 +71,7 @@ impl Store {
     /// # Errors
     /// [`Error::InUse`] if another process has it open; [`Error::File`].
     pub(super) fn open(out: &Path, seed: u64) -> Result<Store, Error> {
-        let path = out.join("laps.jsonl");
+        let path = out.join("trials.jsonl");
         let Machine { cpu, cores } = Machine::this();
         let maker = Maker { program: program(), machine: cpu, cores, seed };
         let (mut file, mut text) = (locked(&path)?, String::new());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::statistics::{Quantiles, ratio};
 
-/// Measurements of one trial. The names of the fields are the keys of `laps.jsonl`.
+/// Measurements of one trial. The names of the fields are the keys of `trials.jsonl`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Trial {
@@ -40,9 +40,9 @@ pub struct Trial {
     /// After compression, without padding.
     pub log_stored_bytes: u64,
     /// Written to the heap image until it is up to date.
-    pub home_bytes: u64,
+    pub heap_image_bytes: u64,
     /// Of these, written after the last transaction was durable.
-    pub late_home_bytes: u64,
+    pub late_heap_image_bytes: u64,
     pub grace_periods: u64,
     pub grace_cycles: u64,
     pub page_ins: u64,
@@ -108,8 +108,8 @@ impl Trial {
         log_bytes: 64_000,
         combined_words: 1500,
         log_stored_bytes: 30_000,
-        home_bytes: 10_000,
-        late_home_bytes: 1000,
+        heap_image_bytes: 10_000,
+        late_heap_image_bytes: 1000,
         grace_periods: 500,
         grace_cycles: 200_000,
         page_ins: 0,

@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(trials.of("bank --transactions 100")[0].transactions, 100);
 
         // A torn last line: its trial alone runs again.
-        let path = out.join("laps.jsonl");
+        let path = out.join("trials.jsonl");
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 5);
         let other = text.replacen("\"transactions\":100", "\"transactions\":77", 4);

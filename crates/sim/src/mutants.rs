@@ -1,6 +1,6 @@
 //! Mutants: bugs that a test can inject, to prove that the checks detect them.
 //!
-//! The code that keeps a promise calls `planted` to learn whether to break it. This crate's own
+//! The code that keeps a promise calls `injected` to learn whether to break it. This crate's own
 //! tests enable the feature `mutants`; without it, the call is a constant `false` and leaves no
 //! code. A mutant is injected into one thread.
 //!
@@ -69,7 +69,7 @@ mutants! {
         "LAD: a controller acknowledges a commit without recording it.",
     LadSuspendedUnmarks "lad-suspended-unmarks"
         "LAD: a suspended thread clears its marks without flushing the lines.",
-    LadPlainGoesHome "lad-plain-goes-home"
+    LadPlainWritesHeap "lad-plain-writes-heap"
         "LAD: on a power failure, a plain write queued after a staged one of its line is applied, \
          and not saved separately.",
     LadKeepsSeals "lad-keeps-seals"
@@ -129,7 +129,7 @@ mutants! {
         "Hardware undo logging: no drop word exempts a dropped attempt from undo.",
     VictimsStay "victims-stay"
         "Hardware redo logging: lines of a dropped attempt stay in the victim buffer.",
-    LapsComeAgain "laps-come-again"
+    WrapsRepeat "wraps-repeat"
         "Hardware logs: recovery repeats the wrap number of the power failure.",
     LogBeginsAnew "log-begins-anew"
         "Hardware logs: after recovery, the log starts again from its first wrap.",
@@ -172,7 +172,7 @@ mutants! {
         "SSP: the journal's lines are reused before the tail that frees them is durable.",
     SspTailFirst "ssp-tail-first"
         "SSP: the journal's tail moves before the checkpointed slots are durable.",
-    SspLapsComeAgain "ssp-laps-come-again"
+    SspWrapsRepeat "ssp-wraps-repeat"
         "SSP: recovery starts a wrap without regard to older records in the journal.",
     SspAppliesOldRecords "ssp-applies-old-records"
         "SSP: recovery applies records that the slot already knows.",
@@ -213,7 +213,7 @@ impl Mutant {
 
 /// Returns whether this mutant is injected into the current thread.
 #[inline(always)]
-pub(crate) fn planted(mutant: Mutant) -> bool {
+pub(crate) fn injected(mutant: Mutant) -> bool {
     #[cfg(any(test, feature = "mutants"))]
     return thread::PLANTED.get() == Some(mutant);
     #[cfg(not(any(test, feature = "mutants")))]
@@ -224,7 +224,7 @@ pub(crate) fn planted(mutant: Mutant) -> bool {
 }
 
 #[cfg(any(test, feature = "mutants"))]
-pub use thread::{Planted, plant};
+pub use thread::{Injected, inject};
 
 #[cfg(any(test, feature = "mutants"))]
 mod thread {
@@ -239,15 +239,15 @@ mod thread {
     /// A guard: the mutant stays injected into this thread for its lifetime.
     #[derive(Debug)]
     #[must_use]
-    pub struct Planted(());
+    pub struct Injected(());
 
     /// Injects a mutant into this thread.
-    pub fn plant(mutant: Mutant) -> Planted {
+    pub fn inject(mutant: Mutant) -> Injected {
         PLANTED.set(Some(mutant));
-        Planted(())
+        Injected(())
     }
 
-    impl Drop for Planted {
+    impl Drop for Injected {
         fn drop(&mut self) {
             PLANTED.set(None);
         }

@@ -15,7 +15,7 @@
 //! | [`Files`], [`Directory`], [`Handle`] | system calls | the same calls |
 //! | [`Handle::queue`] | io_uring, by [`Handle::kernel`] | [`SimulatedQueue`] |
 //! | [`Handle::memory`] | a mapping of [`Handle::map_source`] | [`SimulatedMemory`] |
-//! | [`mutants::planted`] | `false` at compile time | injected bugs, by the feature `mutants` |
+//! | [`mutants::injected`] | `false` at compile time | injected bugs, by the feature `mutants` |
 //!
 //! Each call costs a virtual call besides the system call, which takes a hundred times as long.
 //! Real memory pays nothing: `medium` asks once, when it opens an area, whether it is simulated.

@@ -1,6 +1,6 @@
 //! Hooks of injected bugs: the places where product code asks whether to break a guarantee.
 //!
-//! Code that keeps a guarantee asks [`planted`] whether to break it. Without the feature `mutants`
+//! Code that keeps a guarantee asks [`injected`] whether to break it. Without the feature `mutants`
 //! this is a compile-time `false` and leaves no code; only tests enable the feature. A bug is
 //! injected into one thread.
 //!
@@ -18,15 +18,15 @@ pub enum Mutant {
     OnlyFirstLineWrittenBack,
     HeaderNotWrittenBack,
     TakenUnderWay,
-    HomeBeforeLog,
-    HomeNotWrittenBack,
-    HomePagesForgotten,
-    HomeBarrierSkipped,
+    AppliedBeforeLog,
+    HeapNotWrittenBack,
+    HeapPagesForgotten,
+    HeapBarrierSkipped,
     RecycledFirst,
     RecyclingNotSynced,
     ShownFirst,
     TruncatedFirst,
-    HeadBeforeHome,
+    HeadBeforeHeap,
     FenceLeftToBarrier,
     GroupNotFenced,
     InPlaceFirst,
@@ -64,7 +64,7 @@ pub enum Mutant {
     SequenceKept,
     LogNotSettled,
     CleanKept,
-    CleanBeforeHome,
+    CleanBeforeApplied,
     ShadowBeforeReplay,
     PoolNamedFirst,
     InterruptedLogKept,
@@ -85,9 +85,9 @@ pub enum Mutant {
     StampTooEarly,
     FrontierOfNow,
     RestartedFirst,
-    GroupToldFirst,
+    GroupNotifiedFirst,
     TouchingIgnored,
-    TouchingNotTold,
+    TouchingNotNotified,
     TouchingTooEarly,
     WrittenNotPinned,
     EvictedKept,
@@ -243,7 +243,7 @@ pub const ENABLED: bool = cfg!(feature = "mutants");
 
 /// Returns whether this bug is injected here.
 #[inline(always)]
-pub fn planted(mutant: Mutant) -> bool {
+pub fn injected(mutant: Mutant) -> bool {
     #[cfg(feature = "mutants")]
     return thread::injected() == Some(mutant);
     #[cfg(not(feature = "mutants"))]
@@ -262,7 +262,7 @@ pub fn relax(order: Ordering, mutant: Mutant) -> Ordering {
 /// Returns `order`, or the `weaker` one if this bug is injected here.
 #[inline(always)]
 pub fn weaken(order: Ordering, weaker: Ordering, mutant: Mutant) -> Ordering {
-    if planted(mutant) { weaker } else { order }
+    if injected(mutant) { weaker } else { order }
 }
 
 /// Injects a bug into this thread, in place of the one before, or none. A build without hooks

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use words::{AnyError, Erased, ErasedTx, Stop};
 
-use crate::{Heeds, NAMES, Options, Violation, Visitor, Workload, by_name};
+use crate::{NAMES, Options, Supported, Violation, Visitor, Workload, by_name};
 
 /// The worker that runs the transactions of a load or a check.
 type Worker<'w> = Erased<'w, AnyError>;
@@ -34,8 +34,8 @@ pub struct Kind {
     pub name: &'static str,
     /// [`Workload::ABOUT`].
     pub about: &'static str,
-    /// [`Workload::HEEDS`].
-    pub heeds: Heeds,
+    /// [`Workload::SUPPORTS`].
+    pub supported: Supported,
     /// [`Workload::ANNOUNCES`].
     pub announces: bool,
     heap_bytes: fn(&Options) -> u64,
@@ -49,7 +49,7 @@ impl Kind {
         Kind {
             name: W::NAME,
             about: W::ABOUT,
-            heeds: W::HEEDS,
+            supported: W::SUPPORTS,
             announces: W::ANNOUNCES,
             heap_bytes: W::heap_bytes,
             load: |worker, options| Ok(AnyWorkload::new(W::load(worker, options)?)),

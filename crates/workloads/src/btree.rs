@@ -23,7 +23,7 @@ use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::tree;
 use crate::violation::Violations;
-use crate::{Heeds, Options, Violation, Workload, lock, scaled, with_slack};
+use crate::{Options, Supported, Violation, Workload, lock, scaled, with_slack};
 
 /// Keys at scale 1, from DudeTM.
 const KEYS: u64 = 1 << 22;
@@ -95,7 +95,7 @@ impl<const SLOTS: usize> Workload for Tree<SLOTS> {
         28 => "b+-tree: insert or overwrite a random key, one a transaction",
         _ => "b+-tree, 32 children: look a random key up, or insert or overwrite it",
     };
-    const HEEDS: Heeds = KeyClient::HEEDS;
+    const SUPPORTS: Supported = KeyClient::SUPPORTS;
     const READS: bool = true;
     type Client = KeyClient;
 

@@ -34,7 +34,7 @@ use crate::keys::{below, generator, mix, unmix};
 use crate::root::{self, Build};
 use crate::stamp::{Stamp, content};
 use crate::violation::Violations;
-use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
+use crate::{CLIENTS_MAX, Options, Supported, Violation, Workload, lock, scaled, with_slack};
 
 /// Words of a value: 64 bytes.
 const WORDS: usize = 8;
@@ -131,7 +131,7 @@ impl<const PAIRS: u64, const LISTS: u64> Workload for Lists<PAIRS, LISTS> {
         (_, true) => "hash table, chains of ten values of 64 bytes: search, insert or remove",
         (_, false) => "the same with 7500 values: chains of one or none",
     };
-    const HEEDS: Heeds = Heeds { update_percent: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported = Supported { update_percent: true, ..Supported::NOTHING };
     const READS: bool = true;
     type Client = ListsClient;
 

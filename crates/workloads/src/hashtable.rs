@@ -15,7 +15,7 @@ use crate::lock::{self, Locks};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
-use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{Options, Supported, Violation, Workload, scaled, with_slack};
 
 /// Buckets at scale 1.
 const BUCKETS: u64 = 1 << 22;
@@ -95,7 +95,7 @@ impl Build for HashTable {
 impl Workload for HashTable {
     const NAME: &'static str = <HashTable as Build>::NAME;
     const ABOUT: &'static str = "hash table: insert or overwrite a random key, one a transaction";
-    const HEEDS: Heeds = KeyClient::HEEDS;
+    const SUPPORTS: Supported = KeyClient::SUPPORTS;
     const READS: bool = true;
     type Client = KeyClient;
 

@@ -6,7 +6,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
 use crate::zipf::Zipf;
-use crate::{Heeds, Options, Violation};
+use crate::{Options, Supported, Violation};
 
 /// Keys that one transaction of loading inserts.
 const BATCH: usize = 256;
@@ -29,7 +29,8 @@ pub struct KeyClient {
 
 impl KeyClient {
     /// The options that most workloads on single keys support.
-    pub(crate) const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, ..Heeds::NOTHING };
+    pub(crate) const SUPPORTS: Supported =
+        Supported { update_percent: true, zipf: true, ..Supported::NOTHING };
 
     /// Makes the client of a worker whose every transaction writes, with uniform keys.
     pub(crate) fn new(index: usize, seed: u64) -> KeyClient {

@@ -179,9 +179,9 @@ impl Default for Options {
 
 impl Options {
     /// Returns the command-line name of the first transaction option that is given and is not in
-    /// `heeds`, the options that a workload supports.
-    pub fn unheeded(&self, heeds: Heeds) -> Option<&'static str> {
-        let Heeds { update_percent, zipf, low_conflict, data } = heeds;
+    /// `supported`, the options that a workload supports.
+    pub fn unsupported(&self, supported: Supported) -> Option<&'static str> {
+        let Supported { update_percent, zipf, low_conflict, data } = supported;
         [
             (self.update_percent.is_some() && !update_percent, "--update-percent"),
             (self.zipf.is_some() && !zipf, "--zipf"),
@@ -195,7 +195,7 @@ impl Options {
 
 /// The transaction options that a workload supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heeds {
+pub struct Supported {
     /// [`Options::update_percent`].
     pub update_percent: bool,
     /// [`Options::zipf`].
@@ -206,10 +206,10 @@ pub struct Heeds {
     pub data: bool,
 }
 
-impl Heeds {
+impl Supported {
     /// No option.
-    pub const NOTHING: Heeds =
-        Heeds { update_percent: false, zipf: false, low_conflict: false, data: false };
+    pub const NOTHING: Supported =
+        Supported { update_percent: false, zipf: false, low_conflict: false, data: false };
 }
 
 /// Data in a pool, the transactions on it, and its consistency check.
@@ -223,7 +223,7 @@ pub trait Workload: Send + Sync + Sized + 'static {
     const ABOUT: &'static str;
 
     /// The transaction options that it supports.
-    const HEEDS: Heeds = Heeds::NOTHING;
+    const SUPPORTS: Supported = Supported::NOTHING;
 
     /// Whether some transactions only read.
     const READS: bool = false;
@@ -261,8 +261,8 @@ pub trait Workload: Send + Sync + Sized + 'static {
     /// When `index` is not below [`CLIENTS_MAX`].
     fn client(&self, index: usize, seed: u64) -> Self::Client;
 
-    /// Applies those transaction options that [`HEEDS`](Workload::HEEDS) lists to a client that
-    /// has generated no transaction yet. Clones of the client keep them.
+    /// Applies those transaction options that [`SUPPORTS`](Workload::SUPPORTS) lists to a client
+    /// that has generated no transaction yet. Clones of the client keep them.
     fn tune(&self, client: &mut Self::Client, options: &Options) {
         let _ = (client, options);
     }

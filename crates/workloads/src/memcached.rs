@@ -39,7 +39,7 @@ use crate::stamp::{Stamp, content};
 use crate::ticket_map::TicketMap;
 use crate::violation::Violations;
 use crate::zipf::Zipf;
-use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{Options, Supported, Violation, Workload, scaled, with_slack};
 
 /// Items at scale 1.
 const ITEMS: u64 = 50_000;
@@ -353,7 +353,7 @@ impl Build for Memcached {
 impl Workload for Memcached {
     const NAME: &'static str = <Memcached as Build>::NAME;
     const ABOUT: &'static str = "a cache of values of 64 to 1024 bytes: 90 sets, 10 gets of 100";
-    const HEEDS: Heeds = Heeds { zipf: true, low_conflict: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported = Supported { zipf: true, low_conflict: true, ..Supported::NOTHING };
     const READS: bool = true;
     type Client = MemcachedClient;
 

@@ -21,7 +21,7 @@ use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::tree;
 use crate::violation::Violations;
-use crate::{Heeds, Options, Violation, Workload, lock, scaled, with_slack};
+use crate::{Options, Supported, Violation, Workload, lock, scaled, with_slack};
 
 /// Keys at scale 1 of `session-store`, as the paper has it.
 const SESSIONS: u64 = 10_000;
@@ -104,7 +104,7 @@ impl<const LARGE: bool> Workload for Sessions<LARGE> {
     } else {
         "10 000 keys in a b+-tree: read or overwrite one by Zipf's law"
     };
-    const HEEDS: Heeds = KeyClient::HEEDS;
+    const SUPPORTS: Supported = KeyClient::SUPPORTS;
     const READS: bool = true;
     type Client = KeyClient;
 

@@ -34,7 +34,7 @@ use crate::slab::{Line, WORDS};
 use crate::stamp::{SPREAD, Stamp, content};
 use crate::violation::Violations;
 use crate::zipf::Zipf;
-use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{Options, Supported, Violation, Workload, scaled, with_slack};
 
 /// Words of `sps-1` at scale 1.
 const ELEMENTS: u64 = 1 << 20;
@@ -323,10 +323,10 @@ impl<const SINGLE: bool> Workload for Swaps<SINGLE> {
     } else {
         "swap two entries of an array of objects, a worker's own"
     };
-    const HEEDS: Heeds = if SINGLE {
-        Heeds { low_conflict: true, ..Heeds::NOTHING }
+    const SUPPORTS: Supported = if SINGLE {
+        Supported { low_conflict: true, ..Supported::NOTHING }
     } else {
-        Heeds { update_percent: true, zipf: true, data: true, ..Heeds::NOTHING }
+        Supported { update_percent: true, zipf: true, data: true, ..Supported::NOTHING }
     };
     const READS: bool = !SINGLE;
     const ANNOUNCES: bool = true;

@@ -17,7 +17,7 @@ use crate::keys::KeyClient;
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
-use crate::{Heeds, Options, Violation, Workload, lock, scaled, with_slack};
+use crate::{Options, Supported, Violation, Workload, lock, scaled, with_slack};
 
 /// Subscribers at scale 1.
 const SUBSCRIBERS: u64 = 100_000;
@@ -120,7 +120,7 @@ impl<I: Index> Build for Tatp<I> {
 impl<I: Index> Workload for Tatp<I> {
     const NAME: &'static str = I::TATP_NAME;
     const ABOUT: &'static str = I::TATP_ABOUT;
-    const HEEDS: Heeds = Heeds { zipf: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported = Supported { zipf: true, ..Supported::NOTHING };
     const ANNOUNCES: bool = true;
     type Client = KeyClient;
 

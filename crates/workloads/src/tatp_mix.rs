@@ -49,7 +49,7 @@ use crate::stamp::{Stamp, content};
 use crate::tatp::number;
 use crate::tree;
 use crate::violation::Violations;
-use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
+use crate::{CLIENTS_MAX, Options, Supported, Violation, Workload, lock, scaled, with_slack};
 
 /// Subscribers at scale 1, and more than any pool holds.
 const SUBSCRIBERS: u64 = 200_000;
@@ -277,7 +277,7 @@ fn row(id: u64, bits: u64, cell: u64) -> Row {
 impl Workload for TatpMix {
     const NAME: &'static str = <TatpMix as Build>::NAME;
     const ABOUT: &'static str = "TATP, six transactions over b+-trees of 32 children, 18 % write";
-    const HEEDS: Heeds = Heeds { update_percent: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported = Supported { update_percent: true, ..Supported::NOTHING };
     const READS: bool = true;
     type Client = TatpMixClient;
 

@@ -36,7 +36,7 @@ use crate::stamp::Stamp;
 use crate::ticket_map::TicketMap;
 use crate::violation::Violations;
 use crate::zipf::exponent;
-use crate::{Heeds, Options, Violation, Workload, scaled, with_slack};
+use crate::{Options, Supported, Violation, Workload, scaled, with_slack};
 
 /// Keys at scale 1.
 const KEYS: u64 = 1_000_000;
@@ -228,7 +228,7 @@ impl<K: Kind, const SKEWED: bool> Build for Toggles<K, SKEWED> {
 impl<K: Kind, const SKEWED: bool> Workload for Toggles<K, SKEWED> {
     const NAME: &'static str = K::NAMES[SKEWED as usize];
     const ABOUT: &'static str = K::ABOUT[SKEWED as usize];
-    const HEEDS: Heeds = Heeds { zipf: true, low_conflict: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported = Supported { zipf: true, low_conflict: true, ..Supported::NOTHING };
     type Client = ToggleClient;
 
     fn heap_bytes(options: &Options) -> u64 {

@@ -43,7 +43,7 @@ use crate::stamp::Stamp;
 use crate::tree;
 use crate::violation::Violations;
 use crate::zipf::Zipf;
-use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, lock, scaled, with_slack};
+use crate::{CLIENTS_MAX, Options, Supported, Violation, Workload, lock, scaled, with_slack};
 
 /// Records at scale 1.
 const COUNT: u64 = 1_000_000;
@@ -160,7 +160,8 @@ impl<const LETTER: char> Workload for Ycsb<LETTER> {
         'e' => "YCSB E: scan up to 100 records, or insert one, 5 in 100",
         _ => "YCSB F: read a record, or read, modify and write it, half and half",
     };
-    const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported =
+        Supported { update_percent: true, zipf: true, ..Supported::NOTHING };
     const READS: bool = true;
     type Client = YcsbClient;
 

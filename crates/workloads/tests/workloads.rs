@@ -99,7 +99,7 @@ fn holds_with_every_data_set(kind: Kind) {
 
 #[test]
 fn every_data_set_is_consistent() {
-    Kind::all().filter(|kind| kind.heeds.data).for_each(holds_with_every_data_set);
+    Kind::all().filter(|kind| kind.supported.data).for_each(holds_with_every_data_set);
 }
 
 /// Returns every workload whose transactions write often enough.

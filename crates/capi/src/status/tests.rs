@@ -181,7 +181,7 @@ fn each_error_has_its_status() {
         TooManyWorkers { design: "undo", max: 64, instead: "end it" } => WORKERS,
         HeldUp { what: "memory", limit_bytes: None, since: id, waited, instead: "wait" }
             => HELD_UP,
-        GateClosed { worker: 0, waited } => HELD_UP,
+        StarvationLockHeld { worker: 0, waited } => HELD_UP,
         Blocked { worker: 0, waited } => HELD_UP,
         Forked { call: "run" } => FORKED,
         WorkerForgotten { durable: id } => IO,

@@ -77,8 +77,8 @@ pub(crate) struct CrashExplore {
     #[arg(long, value_name = "NAME=N", num_args = 1..)]
     pub(crate) with: Vec<String>,
     /// Inject a bug, to see that it is detected (needs a build with `--features mutants`)
-    #[arg(long, value_name = "MUTANT")]
-    pub(crate) plant: Option<String>,
+    #[arg(long, alias = "plant", value_name = "MUTANT")]
+    pub(crate) inject: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -133,9 +133,9 @@ fn array(pool: &Pool, worker: &mut Worker<'_>) -> Result<Array<u64>, Error> {
     let words = blocks.max(1) * BLOCK_WORDS;
     let array = worker.run(|tx| Array::<u64>::reserve(tx, words))?.value;
     while !worker.run(|tx| array.prepare(tx, BLOCKS))?.value {
-        pool.bring_home()?;
+        pool.checkpoint()?;
     }
-    pool.bring_home()?;
+    pool.checkpoint()?;
     Ok(array)
 }
 

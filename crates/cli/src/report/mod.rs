@@ -129,12 +129,12 @@ pub(crate) struct RunReport {
     /// Words of combined groups; a word counts once a group.
     pub(crate) log_combined_words: u64,
     pub(crate) log_bytes: u64,
-    pub(crate) home_bytes: u64,
+    pub(crate) heap_image_bytes: u64,
     /// Bytes sent to the device, log and heap image, for each byte of written words; `None` without
     /// writes or a pool. In a run shorter than one log wrap little has been reproduced.
     pub(crate) write_amplification: Option<f64>,
     pub(crate) padding_bytes: u64,
-    pub(crate) log_laps: f64,
+    pub(crate) log_wraps: f64,
     pub(crate) device_writes: u64,
     /// Acknowledged transactions for each device write; `None` without device writes.
     pub(crate) transactions_per_device_write: Option<f64>,
@@ -169,7 +169,7 @@ impl RunReport {
         // A design that cannot roll back keeps no record of its writes.
         let counts_words = design.info().rolls_back;
         let changed_bytes = 8.0 * measured.words_written as f64;
-        let device_bytes = (metrics.log_bytes + metrics.home_bytes) as f64;
+        let device_bytes = (metrics.log_bytes + metrics.heap_image_bytes) as f64;
         let device_writes = metrics.device_writes as f64;
         RunReport {
             workload,
@@ -195,11 +195,11 @@ impl RunReport {
             log_combined_words: metrics.log_combined_words,
             log_stored_bytes: metrics.log_stored_bytes,
             log_bytes: metrics.log_bytes,
-            home_bytes: metrics.home_bytes,
+            heap_image_bytes: metrics.heap_image_bytes,
             write_amplification: some_ratio(device_bytes, changed_bytes)
                 .filter(|_| design.is_durable()),
             padding_bytes: metrics.padding_bytes,
-            log_laps: metrics.log_laps,
+            log_wraps: metrics.log_wraps,
             device_writes: metrics.device_writes,
             transactions_per_device_write: some_ratio(count, device_writes),
             persist_barriers: metrics.persist_barriers,

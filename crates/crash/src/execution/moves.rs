@@ -31,7 +31,7 @@ impl Execution<'_> {
                 other => match other - steps - 2 {
                     0 => self.abort(pool, scenario, worker, client)?,
                     1 => self.read(pool, worker)?,
-                    2 => self.bring_home(pool)?,
+                    2 => self.checkpoint(pool)?,
                     3 => self.burst(pool, scenario, worker, client)?,
                     _ => {
                         workers[turn] =
@@ -158,9 +158,9 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn bring_home(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
+    fn checkpoint(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
         let committed = pool.committed_id().0;
-        pool.bring_home().map_err(|error| self.broken("bring_home", &error))?;
+        pool.checkpoint().map_err(|error| self.broken("checkpoint", &error))?;
         self.acknowledged(committed);
         Ok(())
     }

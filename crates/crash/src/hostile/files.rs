@@ -248,7 +248,7 @@ fn fill(path: &Path, clean: bool) {
     });
     let root: Ptr<[u64; 4]> = root.expect(works).value;
     // Reproduce these; the log also still holds them.
-    pool.bring_home().expect(works);
+    pool.checkpoint().expect(works);
     for n in 0..12_u64 {
         let done = pool.run(|tx| {
             let before = tx.get(root)?;

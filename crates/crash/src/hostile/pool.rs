@@ -122,7 +122,7 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
     if repairs {
         let repair = lastword::repair(&path).expect("the file can be written");
         assert_eq!(repair.after.opens(), report.opens(), "a repair changed whether the pool opens");
-        let left = repair.left.len() + repair.mended.len();
+        let left = repair.left.len() + repair.fixed.len();
         assert_eq!(left, report.findings.len(), "each finding is repaired or left with a reason");
         assert_eq!(repair.after.checked, report.checked, "a repair changed valid data");
     }

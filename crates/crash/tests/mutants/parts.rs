@@ -8,7 +8,7 @@ use faults::recording::{Choose, Model, Question, Recorder};
 use lw_log::{Found, Group, Identity, Lz4, Packed, PersistentRing, Scan};
 use medium::sync::Arc;
 use medium::{
-    Buffer, Combining, Counts, Domain, Error, FileHome, HomeMedium, LogMedium, MappedHome,
+    Buffer, Combining, Counts, Domain, Error, FileHeap, HeapMedium, LogMedium, MappedHeap,
     PoolFile, Prewrite, ReadLog, writes,
 };
 use words::TxId;
@@ -57,11 +57,11 @@ fn heap_image_with(combining: Combining, bug: Option<Mutant>) -> Option<String> 
     file.publish().unwrap();
     let file = Arc::new(file);
     let domain = Domain::dax(&file).unwrap();
-    let home = MappedHome::new(file, 0, bytes, &domain).unwrap();
-    let mut home = home.with_combining(combining);
+    let heap_image = MappedHeap::new(file, 0, bytes, &domain).unwrap();
+    let mut heap_image = heap_image.with_combining(combining);
     let writes: Vec<u64> = (0..LINES).flat_map(|line| [writes::run(8 * line, 1), 42]).collect();
-    home.write_back(&writes).unwrap();
-    std::thread::scope(|scope| scope.spawn(|| home.barrier().unwrap()).join().unwrap());
+    heap_image.write_back(&writes).unwrap();
+    std::thread::scope(|scope| scope.spawn(|| heap_image.barrier().unwrap()).join().unwrap());
     recorder.crash();
     missing(&recorder, 0, LINES)
 }
@@ -71,13 +71,13 @@ pub(crate) fn a_page_between_parts(bug: Option<Mutant>) -> Option<String> {
     const PAGES: u64 = 64;
     let _injected = inject(bug);
     let file = PoolFile::create_on(&machine().system(), "/part", PAGES * 4096, Prewrite::No);
-    let home = FileHome::new(Arc::new(file.unwrap()), 0, PAGES * 4096).unwrap();
-    let mut home = home.in_parts(2);
+    let heap_image = FileHeap::new(Arc::new(file.unwrap()), 0, PAGES * 4096).unwrap();
+    let mut heap_image = heap_image.in_parts(2);
     let words = (0..PAGES * 512).flat_map(|word| [writes::run(word, 1), 42]);
-    home.write_back(&words.collect::<Vec<_>>()).unwrap();
-    home.barrier().unwrap();
+    heap_image.write_back(&words.collect::<Vec<_>>()).unwrap();
+    heap_image.barrier().unwrap();
     // Each part writes whole pages; of a page that both write, one may have read the other's early.
-    let written = home.counts().bytes / 4096;
+    let written = heap_image.counts().bytes / 4096;
     (written != PAGES).then(|| format!("torn: {PAGES} pages, and {written} were written"))
 }
 

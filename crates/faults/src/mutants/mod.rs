@@ -1,7 +1,7 @@
 //! Registry of injected bugs: mutants that prove that the crash tests detect such bugs.
 //!
 //! ```text
-//!   system::mutants     a variant and a hook in product code       planted(Mutant::HeadLeft)
+//!   system::mutants     a variant and a hook in product code       injected(Mutant::HeadLeft)
 //!   mutants (here)      number, name, broken guarantee             a row for each variant
 //!   detections          tests that detect it                       a case or a part's test
 //!   docs/internals/mutants.md      the same as a page, and arguments about the bugs not here
@@ -63,13 +63,13 @@ registry! {
         "The header of a group, with its checksum, does not leave the cache.",
     TakenUnderWay 5 "taken-under-way"
         "A group is acknowledged while it is in flight.",
-    HomeBeforeLog 6 "home-before-log"
+    AppliedBeforeLog 6 "applied-before-log"
         "A group is applied to the heap image while its log write is in flight.",
-    HomeNotWrittenBack 7 "home-not-written-back"
+    HeapNotWrittenBack 7 "heap-not-written-back"
         "Words of the heap image are stored into the cache and not written back.",
-    HomePagesForgotten 7 "home-pages-forgotten"
+    HeapPagesForgotten 7 "heap-pages-forgotten"
         "The barrier writes no gathered page.",
-    HomeBarrierSkipped 8 "home-barrier-skipped"
+    HeapBarrierSkipped 8 "heap-barrier-skipped"
         "No barrier between writes to the heap image and recycling.",
     RecycledFirst 9 "recycled-first"
         "The log is recycled when it is durable, before it is reproduced.",
@@ -79,7 +79,7 @@ registry! {
         "Words are stored into the heap image before their record is durable.",
     TruncatedFirst 9 "truncated-first"
         "A slot's records are truncated before their words are durable in the heap image.",
-    HeadBeforeHome 12 "head-before-home"
+    HeadBeforeHeap 12 "head-before-heap"
         "The superblock says that words are reproduced before their barrier.",
     FenceLeftToBarrier 13 "fence-left-to-barrier"
         "The thread that stores words leaves the fence to the caller of the barrier.",
@@ -155,7 +155,7 @@ registry! {
         "Recovery replays log records that only the page cache has.",
     CleanKept 52 "clean-kept"
         "The superblock of an open keeps the flag of a clean shutdown.",
-    CleanBeforeHome 53 "clean-before-home"
+    CleanBeforeApplied 53 "clean-before-applied"
         "The flag of a clean shutdown is written before everything is reproduced.",
     ShadowBeforeReplay 54 "shadow-before-replay"
         "The shadow is read before the log is replayed.",
@@ -197,11 +197,11 @@ registry! {
         "Records of transactions that are committed and not reproduced are truncated.",
     RestartedFirst 93 "restarted-first"
         "A slot is written from its beginning before its records are forgotten.",
-    GroupToldFirst 94 "group-told-first"
+    GroupNotifiedFirst 94 "group-notified-first"
         "A worker's group is reported durable before its record is.",
     TouchingIgnored 80 "touching-ignored"
         "A page of a bounded shadow is forgotten, or read again, before it is reproduced.",
-    TouchingNotTold 81 "touching-not-told"
+    TouchingNotNotified 81 "touching-not-notified"
         "A bounded shadow does not learn the last writer of a page.",
     TouchingTooEarly 82 "touching-too-early"
         "A page's touching ID is that of the transaction before.",
@@ -417,10 +417,10 @@ mod tests {
             return;
         }
         let guard = inject(Some(bug));
-        assert!(system::mutants::planted(bug));
-        let elsewhere = std::thread::spawn(move || system::mutants::planted(bug));
+        assert!(system::mutants::injected(bug));
+        let elsewhere = std::thread::spawn(move || system::mutants::injected(bug));
         assert!(!elsewhere.join().unwrap(), "a bug is injected into one thread");
         drop(guard);
-        assert!(!system::mutants::planted(bug));
+        assert!(!system::mutants::injected(bug));
     }
 }

@@ -1,7 +1,7 @@
 //! `recording`: a machine in memory whose power can be cut, for crash tests.
 //!
 //! ```text
-//!   FileHome, FileLog, PoolFile          MappedHome, MappedLog
+//!   FileHeap, FileLog, PoolFile          MappedHeap, MappedLog
 //!        | system calls                       | stores, write-backs, fences
 //!   [ names | lengths | sectors ]        [ lines ]          durable and possible contents
 //! ```

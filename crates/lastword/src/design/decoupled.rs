@@ -14,16 +14,16 @@ use std::task::Waker;
 use std::time::Duration;
 
 use medium::Parts;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use words::{Stop, TxId};
 
 use super::{At, Design};
 use crate::ideal::{self, Nowhere};
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::perform::{Gate, Obstacle, Redo, Stm, Tm, records_of};
+use crate::perform::{Obstacle, Redo, StarvationLock, Stm, Tm, records_of};
 use crate::persist::{
-    Background, Bells, Grouping, Listener, NAP, Others, Persist, Registration, RingRedo, Step,
+    Background, Grouping, Listener, NAP, Notifiers, Others, Persist, Registration, RingRedo, Step,
     Steps, Waiting,
 };
 use crate::pipeline::{Behind, Pipeline};
@@ -99,8 +99,9 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let blocks = matches!(storage.medium, crate::Medium::File);
         let identity = recover::identity(&superblock);
         let persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
-        let home = if options.ideal_reproduce { Parts::whole(Nowhere) } else { storage.home };
-        let reproduce = Reproduce::new(home, storage.superblocks);
+        let heap_image =
+            if options.ideal_reproduce { Parts::whole(Nowhere) } else { storage.heap_image };
+        let reproduce = Reproduce::new(heap_image, storage.superblocks);
         let (log_bytes, background) = (superblock.log_bytes, options.background);
         let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
         let memory = memory.starting_after(last);
@@ -114,7 +115,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     }
 
     fn stop_background(&mut self) {
-        self.inner.pipeline.bells.close();
+        self.inner.pipeline.notifiers.close();
         // After `close`, so that the threads it wakes see the flag.
         self.inner.pipeline.persist.more.notify();
         if let Some(background) = self.background.take() {
@@ -223,8 +224,8 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
         self.pipeline.persist.waiting()
     }
 
-    fn bells(&self) -> &Bells {
-        &self.pipeline.bells
+    fn notifiers(&self) -> &Notifiers {
+        &self.pipeline.notifiers
     }
 
     fn reproduces_apart(&self) -> bool {
@@ -316,8 +317,8 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         Ok(())
     }
 
-    fn gate(&self) -> &Gate {
-        self.inner.memory.gate()
+    fn starvation_lock(&self) -> &StarvationLock {
+        self.inner.memory.starvation_lock()
     }
 
     fn obstacle(&self, local: &mut Local<T, S>) -> Obstacle {
@@ -375,7 +376,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.shadow.end(part);
         // In sync mode the caller waits next, and persists the record itself.
         if self.options.durability == Durability::Async {
-            self.inner.pipeline.bells.committed();
+            self.inner.pipeline.notifiers.committed();
             let usual = || self.inner.pipeline.persist.usual_words();
             if self.background.is_some() && local.redo.is_late(usual) {
                 self.help();
@@ -389,10 +390,10 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         let space = self.inner.shadow.space(part, self.inner.behind());
         let seen = self.inner.memory.roll_back(attempt, space, redo);
         self.inner.shadow.end(part);
-        if planted(Mutant::HoleNotRecorded) {
+        if injected(Mutant::HoleNotRecorded) {
             self.inner.memory.clock().fetch_add(1, Ordering::Relaxed);
         }
-        self.inner.pipeline.bells.committed();
+        self.inner.pipeline.notifiers.committed();
         seen
     }
 
@@ -422,8 +423,8 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.pipeline.persist.progress.outcome(id.0)
     }
 
-    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
-        self.inner.pipeline.persist.progress.tell(id.0, listener);
+    fn notify(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+        self.inner.pipeline.persist.progress.notify(id.0, listener);
         Ok(())
     }
 
@@ -445,17 +446,17 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.pipeline.persist.progress.listeners()
     }
 
-    fn hurry(&self, id: TxId) {
-        self.inner.pipeline.persist.hurry(id);
+    fn expedite(&self, id: TxId) {
+        self.inner.pipeline.persist.expedite(id);
         match self.background {
-            Some(_) => self.inner.pipeline.bells.hurry(),
+            Some(_) => self.inner.pipeline.notifiers.expedite(),
             // The error is sticky and becomes the outcome.
             None => drop(self.wait(id)),
         }
     }
 
-    fn bring_home(&self) -> Result<(), Error> {
-        self.inner.pipeline.bring_home(self.inner.memory.clock())
+    fn checkpoint(&self) -> Result<(), Error> {
+        self.inner.pipeline.checkpoint(self.inner.memory.clock())
     }
 
     fn close(&mut self) -> Result<(), Error> {
@@ -463,7 +464,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         let Inner { pipeline, memory, .. } = &*self.inner;
         match self.options.ideal_reproduce {
             false => pipeline.close(memory.clock()),
-            true => pipeline.bring_home(memory.clock()),
+            true => pipeline.checkpoint(memory.clock()),
         }
     }
 
@@ -509,12 +510,12 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     /// would otherwise wait for the scheduler. Waits for no device.
     #[cold]
     fn help(&self) {
-        let Pipeline { persist, bells, .. } = &self.inner.pipeline;
+        let Pipeline { persist, notifiers, .. } = &self.inner.pipeline;
         if persist.combines() {
             // Gathering and compressing a combined group takes a hundred milliseconds, too long for
             // a commit without a waiter. Wake the background thread instead. A worker whose ring is
             // full waits for that thread, and helps.
-            return bells.hurry();
+            return notifiers.expedite();
         }
         // The error is sticky: the next transaction returns it at its begin.
         let _ = self.inner.pipeline.persist_step(self.inner.memory.clock(), true, false);

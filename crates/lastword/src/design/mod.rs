@@ -22,7 +22,7 @@ pub use decoupled::Decoupled;
 pub use plain::Plain;
 pub use volatile::Volatile;
 
-use crate::perform::{Gate, Obstacle, Stm};
+use crate::perform::{Obstacle, StarvationLock, Stm};
 use crate::shadow::{Evicting, Software};
 
 /// [`Decoupled`] with a page table in software, for a pool that may be larger than memory.
@@ -141,7 +141,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     fn begin(&self, local: &mut Self::Local, read_only: bool) -> Result<(), Error>;
 
     /// Returns the starvation lock.
-    fn gate(&self) -> &Gate;
+    fn starvation_lock(&self) -> &StarvationLock;
 
     /// Takes the obstacle that ended the worker's last attempt with a conflict.
     fn obstacle(&self, local: &mut Self::Local) -> Obstacle {
@@ -299,7 +299,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::NotDurable`].
-    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+    fn notify(&self, id: TxId, listener: Listener) -> Result<(), Error> {
         let _ = (id, listener);
         Err(Error::NotDurable { design: Self::NAME })
     }
@@ -317,7 +317,7 @@ pub trait Design: Sized + Send + Sync + 'static {
         registration: &mut Registration,
     ) -> Result<(), Error> {
         let _ = registration; // of a design that keeps no listeners
-        self.tell(id, Listener::Task(waker.clone()))
+        self.notify(id, Listener::Task(waker.clone()))
     }
 
     /// Removes the waker of a future that is dropped.
@@ -331,7 +331,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     }
 
     /// Expedites `id`: a thread waits for it and cannot run the steps itself.
-    fn hurry(&self, id: TxId) {
+    fn expedite(&self, id: TxId) {
         let _ = id;
     }
 
@@ -339,7 +339,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`wait`](Design::wait).
-    fn bring_home(&self) -> Result<(), Error> {
+    fn checkpoint(&self) -> Result<(), Error> {
         Err(Error::NotDurable { design: Self::NAME })
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::{At, Design};
-use crate::perform::Gate;
+use crate::perform::StarvationLock;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub struct Plain {
     shadow: ShadowHeap,
     /// Number of committed transactions. Only one worker counts.
     committed: AtomicU64,
-    gate: Gate,
+    starvation_lock: StarvationLock,
 }
 
 impl Design for Plain {
@@ -31,8 +31,8 @@ impl Design for Plain {
 
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         let (shadow, shape) = Shape::in_memory(options)?;
-        let (committed, gate) = (AtomicU64::new(0), Gate::default());
-        Ok((Plain { shadow, committed, gate }, shape))
+        let (committed, starvation_lock) = (AtomicU64::new(0), StarvationLock::default());
+        Ok((Plain { shadow, committed, starvation_lock }, shape))
     }
 
     fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
@@ -57,8 +57,8 @@ impl Design for Plain {
         Ok(())
     }
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    fn starvation_lock(&self) -> &StarvationLock {
+        &self.starvation_lock
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::path::Path;
 use words::{Stop, TxId};
 
 use super::{At, Design};
-use crate::perform::{Gate, NoRedo, Obstacle, Stm, Tm};
+use crate::perform::{NoRedo, Obstacle, StarvationLock, Stm, Tm};
 use crate::poison::Poison;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
@@ -69,8 +69,8 @@ impl<T: Tm> Design for Volatile<T> {
         Ok(())
     }
 
-    fn gate(&self) -> &Gate {
-        self.memory.gate()
+    fn starvation_lock(&self) -> &StarvationLock {
+        self.memory.starvation_lock()
     }
 
     fn obstacle(&self, local: &mut T::Attempt) -> Obstacle {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use lw_alloc::{Live, Usage};
 use medium::writes::{Piece, Pieces};
-use medium::{Counts, FileLog, HomeMedium, PoolFile};
+use medium::{Counts, FileLog, HeapMedium, PoolFile};
 use words::TxId;
 
 pub use check_options::CheckOptions;
@@ -285,7 +285,7 @@ fn word(image: &ShadowHeap, offset: u64) -> u64 {
 /// A heap image in memory.
 struct Image<'a>(&'a ShadowHeap);
 
-impl HomeMedium for Image<'_> {
+impl HeapMedium for Image<'_> {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), medium::Error> {
         for piece in Pieces::new(writes) {
             if let Piece::Run(index, words) = piece {

@@ -29,7 +29,7 @@ use crate::superblock::COPIES_BYTES;
 #[non_exhaustive]
 pub struct Repair {
     /// Repaired findings; the repair is durable.
-    pub mended: Vec<Finding>,
+    pub fixed: Vec<Finding>,
     /// Findings that were left, each with the reason.
     pub left: Vec<(Finding, &'static str)>,
     /// The report of a check after the repair.
@@ -54,7 +54,7 @@ const NOT_ALONE: &str = "something else is wrong, and this copy may show the ear
 /// assert_eq!(lastword::check(&path)?.findings[0].problem.name(), "superblock_copy");
 ///
 /// let repair = lastword::repair(&path)?;
-/// assert_eq!((repair.mended.len(), repair.left.len()), (1, 0));
+/// assert_eq!((repair.fixed.len(), repair.left.len()), (1, 0));
 /// assert!(repair.after.findings.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -82,7 +82,7 @@ pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Re
     // Only copies of a superblock or head are written; a new log checks its own size.
     survey.file.check_size_limit(COPIES_BYTES)?;
     let alone = survey.findings.iter().all(|one| one.severity() <= Severity::Spare);
-    let (mut mended, mut left, mut renews) = (Vec::new(), Vec::new(), false);
+    let (mut fixed, mut left, mut renews) = (Vec::new(), Vec::new(), false);
     for finding in &survey.findings {
         if let Some(why) = finding.problem.why_left() {
             left.push((finding.clone(), why));
@@ -105,7 +105,7 @@ pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Re
             Problem::LogLost { .. } => renews = true,
             _ => unreachable!("`why_left` gave a reason for every other problem"),
         }
-        mended.push(finding.clone());
+        fixed.push(finding.clone());
     }
     if renews {
         survey.file.settle_name()?;
@@ -114,5 +114,5 @@ pub fn repair_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Re
         drop(survey); // releases its locks
     }
     let after = check_with(path, expected)?;
-    Ok(Repair { mended, left, after })
+    Ok(Repair { fixed, left, after })
 }

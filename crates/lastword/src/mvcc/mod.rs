@@ -42,7 +42,7 @@ use lw_alloc::header::extent_bytes;
 use words::{Stop, TxId};
 
 use crate::design::{At, Design};
-use crate::perform::Gate;
+use crate::perform::StarvationLock;
 use crate::poison::Poison;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
@@ -70,7 +70,7 @@ pub struct Mvcc {
     running: Running,
     /// Version stores that departed workers have left for reuse.
     stores: Mutex<Vec<Store>>,
-    gate: Gate,
+    starvation_lock: StarvationLock,
     poison: Poison,
 }
 
@@ -244,9 +244,9 @@ impl Design for Mvcc {
         let bytes = 8 * heap.heap().len() as u64;
         let heads = ShadowHeap::zeros(bytes / ID_WORDS as u64)?;
         let (versions, running) = (Versions::new(bytes)?, Running::new());
-        let (stores, gate) = (Mutex::default(), Gate::default());
+        let (stores, starvation_lock) = (Mutex::default(), StarvationLock::default());
         let poison = Poison::default();
-        Ok((Mvcc { heap, heads, versions, running, stores, gate, poison }, shape))
+        Ok((Mvcc { heap, heads, versions, running, stores, starvation_lock, poison }, shape))
     }
 
     fn open(_path: &Path, _options: &Options) -> Result<(Self, Shape), Error> {
@@ -289,8 +289,8 @@ impl Design for Mvcc {
         Ok(())
     }
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    fn starvation_lock(&self) -> &StarvationLock {
+        &self.starvation_lock
     }
 
     #[inline(always)]

@@ -56,7 +56,7 @@
 
 use std::collections::VecDeque;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock, pause, rest, thread};
 
@@ -118,7 +118,7 @@ pub enum Obstacle {
 
 /// The starvation lock of one transactional memory.
 #[derive(Debug)]
-pub struct Gate {
+pub struct StarvationLock {
     /// How often the first has left the queue, times [`TURN`], plus [`CLOSED`] while only the first
     /// may begin. One word: two equal looks at it saw one turn, however short the time between two
     /// closings of the lock.
@@ -160,7 +160,7 @@ pub(crate) enum Wait {
 
 /// Conflicts and losses of a worker's running transaction.
 #[derive(Debug)]
-pub(crate) struct Fortune {
+pub(crate) struct Backoff {
     worker: usize,
     conflicts: u32,
     /// Losses that bring the transaction into the queue, at most [`PATIENCE`].
@@ -178,15 +178,15 @@ pub(crate) struct Fortune {
 /// A starving transaction's place in the queue, until it ends.
 #[derive(Debug)]
 pub(crate) struct Turn<'g> {
-    gate: &'g Gate,
+    starvation_lock: &'g StarvationLock,
     worker: usize,
     /// Losses as the first in the queue.
     losses: u32,
 }
 
-impl Default for Gate {
-    fn default() -> Gate {
-        Gate {
+impl Default for StarvationLock {
+    fn default() -> StarvationLock {
+        StarvationLock {
             turns: AtomicU64::new(0),
             reserving: AtomicBool::new(false),
             owner: AtomicUsize::new(usize::MAX),
@@ -196,17 +196,17 @@ impl Default for Gate {
     }
 }
 
-impl Fortune {
-    pub(crate) fn new(worker: usize) -> Fortune {
+impl Backoff {
+    pub(crate) fn new(worker: usize) -> Backoff {
         let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (awaited_turn, awaited_record) = (None, None);
         let (conflicts, losses, losses_as_first) = (0, 0, 0);
-        Fortune { worker, conflicts, losses, losses_as_first, awaited_turn, awaited_record, seed }
+        Backoff { worker, conflicts, losses, losses_as_first, awaited_turn, awaited_record, seed }
     }
 
     /// Whether the running transaction has met few conflicts.
     #[inline]
-    pub(crate) fn is_good(&self) -> bool {
+    pub(crate) fn has_few_conflicts(&self) -> bool {
         self.conflicts < 2
     }
 
@@ -255,7 +255,7 @@ impl Fortune {
     }
 }
 
-impl Gate {
+impl StarvationLock {
     /// Passes the lock before an attempt, and after a conflict first waits for the obstacle. `met`
     /// returns the obstacle, and `holder` the worker that still holds a record with a value. A
     /// starving transaction gets a `turn`, which it keeps until it ends.
@@ -269,17 +269,17 @@ impl Gate {
     #[inline]
     pub(crate) fn pass<'g>(
         &'g self,
-        fortune: &mut Fortune,
+        backoff: &mut Backoff,
         turn: &mut Option<Turn<'g>>,
         met: impl FnOnce() -> Obstacle,
         holder: impl Fn(u64, u64) -> Option<usize>,
         mut gives_up: impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
-        if fortune.conflicts > 0 {
-            self.wait_after(met(), fortune, turn, holder, &mut gives_up)?;
+        if backoff.conflicts > 0 {
+            self.wait_after(met(), backoff, turn, holder, &mut gives_up)?;
         }
         if self.is_closed() {
-            return self.wait_until_open(fortune, turn.as_ref(), gives_up);
+            return self.wait_until_open(backoff, turn.as_ref(), gives_up);
         }
         Ok(())
     }
@@ -295,51 +295,51 @@ impl Gate {
     fn wait_after<'g>(
         &'g self,
         met: Obstacle,
-        fortune: &mut Fortune,
+        backoff: &mut Backoff,
         turn: &mut Option<Turn<'g>>,
         holder: impl Fn(u64, u64) -> Option<usize>,
         gives_up: &mut impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
-        if turn.is_none() && fortune.losses >= PATIENCE {
-            lock(&self.queue).push_back(fortune.worker);
+        if turn.is_none() && backoff.losses >= PATIENCE {
+            lock(&self.queue).push_back(backoff.worker);
             // A transaction in parts leaves the queue at each conflict. Its losses as the first
             // carry over, so it eventually closes the lock, too, and then runs alone until it ends.
             // Losses behind another, and ended reservations, do not: it would close the lock before
             // it had reserved anything.
-            let forgets = planted(Mutant::LossesInPartsForgotten);
-            let losses = if forgets { 0 } else { fortune.losses_as_first };
-            *turn = Some(Turn { gate: self, worker: fortune.worker, losses });
+            let forgets = injected(Mutant::LossesInPartsForgotten);
+            let losses = if forgets { 0 } else { backoff.losses_as_first };
+            *turn = Some(Turn { starvation_lock: self, worker: backoff.worker, losses });
         }
         // Reserve before the wait, so that the record is reserved when its holder releases it.
         let is_first = match turn {
-            Some(turn) if !planted(Mutant::StarvingReservesNothing) => turn.reserve(met),
+            Some(turn) if !injected(Mutant::StarvingReservesNothing) => turn.reserve(met),
             turn => turn.is_some(),
         };
         let number = self.turns.load(Ordering::Relaxed) / TURN;
         let is_reserved = matches!(met, Obstacle::Reserved { .. });
-        if is_reserved && planted(Mutant::EndedReservationsAreNoLosses) {
+        if is_reserved && injected(Mutant::EndedReservationsAreNoLosses) {
             return Ok(());
         }
         // A program may forget a transaction together with its worker, and nothing then ends it. So
         // the caller bounds the sum of the waits for one transaction.
         let goes_on = match met {
             Obstacle::Held { key, seen } => {
-                let worker = fortune.wait_while(|| holder(key, seen));
-                let last = fortune.awaited_record;
+                let worker = backoff.wait_while(|| holder(key, seen));
+                let last = backoff.awaited_record;
                 let is_another = last != Some((key, seen));
                 if worker.is_some() {
-                    fortune.awaited_record = Some((key, seen));
+                    backoff.awaited_record = Some((key, seen));
                 } else if !is_another {
                     // The value may return under `snapshot`: a later wait for it begins anew.
-                    fortune.awaited_record = None;
+                    backoff.awaited_record = None;
                 }
                 worker.map(|worker| (worker, Wait::Record, is_another))
             }
             // Must count as a loss: a stream of starving transactions on one record could otherwise
             // exclude this one from their queue forever.
             Obstacle::Reserved { key } => {
-                let worker = fortune.wait_while(|| self.reserver(key, number, fortune.worker));
-                worker.map(|worker| (worker, Wait::Turn, fortune.awaits_turn(number)))
+                let worker = backoff.wait_while(|| self.reserver(key, number, backoff.worker));
+                worker.map(|worker| (worker, Wait::Turn, backoff.awaits_turn(number)))
             }
             Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => None,
             Obstacle::Room => return Ok(()),
@@ -351,13 +351,13 @@ impl Gate {
                 Ok(())
             };
         }
-        fortune.losses = PATIENCE.min(fortune.losses + 1);
-        let counts = match planted(Mutant::EndedReservationsCloseLock) {
+        backoff.losses = PATIENCE.min(backoff.losses + 1);
+        let counts = match injected(Mutant::EndedReservationsCloseLock) {
             false => is_first && !is_reserved,
             true => is_first || is_reserved,
         };
-        let losses = fortune.losses_as_first.saturating_add(u32::from(counts));
-        fortune.losses_as_first = losses;
+        let losses = backoff.losses_as_first.saturating_add(u32::from(counts));
+        backoff.losses_as_first = losses;
         Ok(())
     }
 
@@ -368,12 +368,12 @@ impl Gate {
     #[cold]
     fn wait_until_open(
         &self,
-        fortune: &mut Fortune,
+        backoff: &mut Backoff,
         turn: Option<&Turn<'_>>,
         mut gives_up: impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
-        if fortune.conflicts == 0 {
-            fortune.awaited_turn = None; // of the transaction before
+        if backoff.conflicts == 0 {
+            backoff.awaited_turn = None; // of the transaction before
         }
         let mut look = 0;
         loop {
@@ -383,7 +383,7 @@ impl Gate {
             }
             // Not the worker's number: a worker that closes the lock again and again, each time for
             // a moment, would look as if it kept the lock closed.
-            let is_another = fortune.awaits_turn(turns / TURN);
+            let is_another = backoff.awaits_turn(turns / TURN);
             if gives_up(Wait::Turn, is_another) {
                 // The owner was stored before the lock was closed, but the store may become visible
                 // later: the message may then name the owner before.
@@ -401,7 +401,7 @@ impl Gate {
         if queue.front() == Some(&worker) {
             self.reserving.store(false, Ordering::Relaxed);
             let turns = self.turns.load(Ordering::Relaxed);
-            let turn = if planted(Mutant::ClosingsLookAlike) { 0 } else { TURN };
+            let turn = if injected(Mutant::ClosingsLookAlike) { 0 } else { TURN };
             self.turns.store((turns & !CLOSED) + turn, Ordering::Relaxed);
             for word in &self.filter {
                 word.store(0, Ordering::Relaxed);
@@ -439,24 +439,24 @@ fn place(key: u64) -> (usize, u64) {
 
 impl Turn<'_> {
     fn is_first(&self) -> bool {
-        lock(&self.gate.queue).front() == Some(&self.worker)
+        lock(&self.starvation_lock.queue).front() == Some(&self.worker)
     }
 
     /// Reserves the record that the first in the queue lost, or closes the lock. Returns whether
     /// this transaction is the first.
     fn reserve(&mut self, met: Obstacle) -> bool {
-        let gate = self.gate;
-        let queue = lock(&gate.queue);
+        let starvation_lock = self.starvation_lock;
+        let queue = lock(&starvation_lock.queue);
         if queue.front() != Some(&self.worker) {
             return false;
         }
-        gate.owner.store(self.worker, Ordering::Relaxed);
+        starvation_lock.owner.store(self.worker, Ordering::Relaxed);
         match met {
             Obstacle::Held { key, .. } | Obstacle::Changed { key } => {
                 let (word, bit) = place(key);
-                let before = gate.filter[word].load(Ordering::Relaxed);
-                gate.filter[word].store(before | bit, Ordering::Relaxed);
-                gate.reserving.store(true, Ordering::Relaxed);
+                let before = starvation_lock.filter[word].load(Ordering::Relaxed);
+                starvation_lock.filter[word].store(before | bit, Ordering::Relaxed);
+                starvation_lock.reserving.store(true, Ordering::Relaxed);
                 // Waiting for a reserved record is not another loss.
                 let is_waiting = before & bit != 0 && matches!(met, Obstacle::Held { .. });
                 self.losses += u32::from(!is_waiting);
@@ -464,10 +464,10 @@ impl Turn<'_> {
             Obstacle::Untracked => self.losses += 1,
             Obstacle::Unknown | Obstacle::Room | Obstacle::Reserved { .. } => {}
         }
-        let closes = self.losses > RESERVATIONS && !planted(Mutant::StarvingInPartsNeverAlone);
+        let closes = self.losses > RESERVATIONS && !injected(Mutant::StarvingInPartsNeverAlone);
         if met == Obstacle::Unknown || closes {
-            let turns = gate.turns.load(Ordering::Relaxed);
-            gate.turns.store(turns | CLOSED, Ordering::Relaxed);
+            let turns = starvation_lock.turns.load(Ordering::Relaxed);
+            starvation_lock.turns.store(turns | CLOSED, Ordering::Relaxed);
         }
         true
     }
@@ -475,7 +475,7 @@ impl Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.gate.leave(self.worker);
+        self.starvation_lock.leave(self.worker);
     }
 }
 

@@ -18,8 +18,8 @@ mod space;
 mod stm;
 mod write_set;
 
-pub(crate) use contention::{Fortune, GaveUp, Turn, Wait};
-pub use contention::{Gate, Obstacle};
+pub(crate) use contention::{Backoff, GaveUp, Turn, Wait};
+pub use contention::{Obstacle, StarvationLock};
 pub(crate) use records::{check_records, records_of};
 pub use serial::Serial;
 pub use space::{Heap, Space};
@@ -63,7 +63,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
     fn clock(&self) -> &AtomicU64;
 
     /// Returns the starvation lock.
-    fn gate(&self) -> &Gate;
+    fn starvation_lock(&self) -> &StarvationLock;
 
     /// Takes the obstacle that ended the last attempt with a conflict.
     fn obstacle(&self, attempt: &mut Self::Attempt) -> Obstacle {
@@ -164,7 +164,7 @@ pub trait Tm: Send + Sync + Sized + 'static {
 
 /// The destination of the writes of committed transactions, in the order of their IDs.
 ///
-/// For each assigned ID: `drawing` before the clock advances, then exactly one `record`.
+/// For each assigned ID: `assigning` before the clock advances, then exactly one `record`.
 pub trait Redo {
     /// Whether a record with this many words of runs fits. Called before an ID is assigned, so that
     /// a commit cannot fail for lack of room. After a call with 0 a record without writes always
@@ -172,7 +172,7 @@ pub trait Redo {
     fn has_room(&mut self, words: usize) -> bool;
 
     /// Announces that an ID greater than `clock` is about to be assigned.
-    fn drawing(&mut self, clock: u64);
+    fn assigning(&mut self, clock: u64);
 
     /// Records the writes of the transaction `id`; none if it was rolled back.
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>);
@@ -189,7 +189,7 @@ impl Redo for NoRedo {
     }
 
     #[inline]
-    fn drawing(&mut self, _clock: u64) {}
+    fn assigning(&mut self, _clock: u64) {}
 
     #[inline]
     fn record(&mut self, _id: TxId, _written: Written<'_, impl Space>) {}

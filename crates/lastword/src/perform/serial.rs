@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use super::write_set::{Entry, STRIPE_SHIFT, WriteSet, in_stripe, record_words_max};
-use super::{Gate, Redo, Space, Tm, Written};
+use super::{Redo, Space, StarvationLock, Tm, Written};
 use crate::Error;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, spin_loop, thread};
 use words::{Stop, TxId};
@@ -16,7 +16,7 @@ use words::{Stop, TxId};
 pub struct Serial {
     clock: AtomicU64,
     held: AtomicBool,
-    gate: Gate,
+    starvation_lock: StarvationLock,
 }
 
 /// The running transaction of one worker. It holds the lock from `begin` to its end.
@@ -43,9 +43,9 @@ impl Serial {
         self.held.store(false, Ordering::Release);
     }
 
-    fn draw(&self, redo: &mut impl Redo) -> TxId {
-        redo.drawing(self.clock.load(Ordering::Relaxed));
-        // AcqRel: shows what `drawing` announced to the persist step, which reads the clock
+    fn assign(&self, redo: &mut impl Redo) -> TxId {
+        redo.assigning(self.clock.load(Ordering::Relaxed));
+        // AcqRel: shows what `assigning` announced to the persist step, which reads the clock
         // without the lock.
         TxId(self.clock.fetch_add(1, Ordering::AcqRel) + 1)
     }
@@ -57,7 +57,7 @@ impl Tm for Serial {
 
     fn sized(_heap_words: usize, _records: u64) -> Result<Serial, Error> {
         let (clock, held) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Serial { clock, held, gate: Gate::default() })
+        Ok(Serial { clock, held, starvation_lock: StarvationLock::default() })
     }
 
     fn attempt(&self, _worker: usize) -> Attempt {
@@ -68,14 +68,14 @@ impl Tm for Serial {
         &self.clock
     }
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    fn starvation_lock(&self) -> &StarvationLock {
+        &self.starvation_lock
     }
 
     fn begin(&self, _attempt: &mut Attempt) {
         let mut tries = 0_u32;
         // Acquire: pairs with `release`.
-        while self.held.swap(true, Ordering::Acquire) && !planted(Mutant::SerialDoesNotWait) {
+        while self.held.swap(true, Ordering::Acquire) && !injected(Mutant::SerialDoesNotWait) {
             tries += 1;
             if tries.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
         }
@@ -161,7 +161,7 @@ impl Tm for Serial {
         if !redo.has_room(record_words_max(attempt.written.words())) {
             return Err(Stop::Conflict);
         }
-        let id = self.draw(redo);
+        let id = self.assign(redo);
         redo.record(id, Written::new(&attempt.written, &space));
         attempt.touched(&mut space, id);
         self.release(attempt);

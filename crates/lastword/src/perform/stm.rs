@@ -35,12 +35,12 @@
 
 use super::records::Records;
 use super::write_set::{Entry, STRIPE_SHIFT, STRIPE_WORDS, WriteSet, in_stripe, record_words_max};
-use super::{Gate, Obstacle, Redo, Space, Tm, Written};
+use super::{Obstacle, Redo, Space, StarvationLock, Tm, Written};
 use crate::Error;
 use crate::sync::{AtomicU64, Ordering, fence_unless};
 use crossbeam_utils::CachePadded;
 use medium::cpu;
-use medium::mutants::{Mutant, planted, relax, weaken};
+use medium::mutants::{Mutant, injected, relax, weaken};
 use words::{Stop, TxId};
 
 const TAKEN: u64 = 1 << 63;
@@ -60,7 +60,7 @@ pub struct Stm {
     clock: CachePadded<AtomicU64>,
     records: Records,
     /// Alone on its cache line, too: every begin reads it, and writes are rare.
-    gate: CachePadded<Gate>,
+    starvation_lock: CachePadded<StarvationLock>,
 }
 
 /// The running transaction of one worker.
@@ -104,9 +104,13 @@ impl Tm for Stm {
     type Attempt = Attempt;
 
     fn sized(heap_words: usize, records: u64) -> Result<Stm, Error> {
-        let (clock, gate) = (AtomicU64::new(0), Gate::default());
+        let (clock, starvation_lock) = (AtomicU64::new(0), StarvationLock::default());
         let records = Records::new(heap_words, records)?;
-        Ok(Stm { clock: CachePadded::new(clock), records, gate: CachePadded::new(gate) })
+        Ok(Stm {
+            clock: CachePadded::new(clock),
+            records,
+            starvation_lock: CachePadded::new(starvation_lock),
+        })
     }
 
     fn attempt(&self, worker: usize) -> Attempt {
@@ -129,8 +133,8 @@ impl Tm for Stm {
         &self.clock
     }
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    fn starvation_lock(&self) -> &StarvationLock {
+        &self.starvation_lock
     }
 
     fn obstacle(&self, attempt: &mut Attempt) -> Obstacle {
@@ -286,7 +290,7 @@ impl Tm for Stm {
         redo: &mut impl Redo,
     ) -> Result<TxId, Stop> {
         if attempt.written.entries.is_empty() {
-            let early = u64::from(planted(Mutant::ReadAcknowledgedTooEarly));
+            let early = u64::from(injected(Mutant::ReadAcknowledgedTooEarly));
             let seen = TxId(attempt.snapshot.saturating_sub(early));
             attempt.clear();
             return Ok(seen);
@@ -295,15 +299,15 @@ impl Tm for Stm {
             attempt.obstacle = Obstacle::Room;
             return Err(Stop::Conflict);
         }
-        if planted(Mutant::IdAssignedAfterRelease) {
+        if injected(Mutant::IdAssignedAfterRelease) {
             self.release(attempt, &mut space, TxId(attempt.snapshot));
         }
-        let id = self.draw(redo);
+        let id = self.assign(redo);
         // When no other ID was assigned since the snapshot, no read can have changed.
-        let is_next = match planted(Mutant::CommitTrustsClockTooLong) {
+        let is_next = match injected(Mutant::CommitTrustsClockTooLong) {
             true => id.0 <= attempt.snapshot + 2,
             false => id.0 == attempt.snapshot + 1,
-        } || planted(Mutant::CommitNotValidated);
+        } || injected(Mutant::CommitNotValidated);
         if !is_next && !self.reads_hold(attempt) {
             self.name_what_changed(attempt);
             self.abort(attempt, &mut space, redo, id);
@@ -324,7 +328,7 @@ impl Tm for Stm {
     ) -> TxId {
         let seen = TxId(attempt.snapshot);
         if !attempt.written.entries.is_empty() {
-            let id = self.draw(redo);
+            let id = self.assign(redo);
             self.abort(attempt, &mut space, redo, id);
         }
         attempt.clear();
@@ -407,12 +411,12 @@ impl Stm {
         // `begin`.
         let now = self.clock.load(relax(Ordering::Acquire, Mutant::ExtensionReadsClockRelaxed));
         let forgot = attempt.tracks == 0 && attempt.last_read != NO_ENTRY;
-        let holds = !forgot && self.reads_hold(attempt) || planted(Mutant::ExtensionNotValidated);
+        let holds = !forgot && self.reads_hold(attempt) || injected(Mutant::ExtensionNotValidated);
         if !holds {
             self.name_what_changed(attempt);
             return Err(Stop::Conflict);
         }
-        attempt.snapshot = match planted(Mutant::ExtensionReadsClockLast) {
+        attempt.snapshot = match injected(Mutant::ExtensionReadsClockLast) {
             true => now.max(self.clock.load(Ordering::Acquire)),
             false => now,
         };
@@ -471,8 +475,8 @@ impl Stm {
                 continue;
             }
             let worker = (attempt.tag >> ATTEMPT_BITS) as usize;
-            let reserved = self.gate.is_reserved(number as u64, worker);
-            if reserved && !planted(Mutant::ReservationIgnored) {
+            let reserved = self.starvation_lock.is_reserved(number as u64, worker);
+            if reserved && !injected(Mutant::ReservationIgnored) {
                 attempt.obstacle = Obstacle::Reserved { key: number as u64 };
                 return Err(Stop::Conflict);
             }
@@ -492,19 +496,19 @@ impl Stm {
 
     /// Assigns the next ID.
     #[inline]
-    fn draw(&self, redo: &mut impl Redo) -> TxId {
+    fn assign(&self, redo: &mut impl Redo) -> TxId {
         let seen = self.clock.load(Ordering::Relaxed);
-        if !planted(Mutant::IdAssignedBeforeAnnounced) {
-            redo.drawing(seen);
+        if !injected(Mutant::IdAssignedBeforeAnnounced) {
+            redo.assigning(seen);
         }
-        // AcqRel: Release shows the announcement of `drawing`, and the taken records, to a thread
+        // AcqRel: Release shows the announcement of `assigning`, and the taken records, to a thread
         // that reads a clock with this ID. Acquire makes the check of the reads see the records
         // that earlier IDs took.
         let order = weaken(Ordering::AcqRel, Ordering::Release, Mutant::IdAssignedWithoutAcquire);
         let order = weaken(order, Ordering::Acquire, Mutant::IdAssignedWithoutRelease);
         let id = TxId(self.clock.fetch_add(1, order) + 1);
-        if planted(Mutant::IdAssignedBeforeAnnounced) {
-            redo.drawing(seen);
+        if injected(Mutant::IdAssignedBeforeAnnounced) {
+            redo.assigning(seen);
         }
         id
     }
@@ -513,10 +517,10 @@ impl Stm {
     #[cold]
     fn abort(&self, attempt: &mut Attempt, space: &mut impl Space, redo: &mut impl Redo, id: TxId) {
         attempt.written.restore(space);
-        if !planted(Mutant::NoOpRecordLeftOut) {
+        if !injected(Mutant::NoOpRecordLeftOut) {
             redo.record(id, Written::nothing());
         }
-        if planted(Mutant::AbortReleasesOldVersion) {
+        if injected(Mutant::AbortReleasesOldVersion) {
             for entry in attempt.written.entries.iter().filter(|entry| entry.version != SHARED) {
                 let record = self.records.get(entry.owner as usize);
                 record.store(entry.version, Ordering::Release);

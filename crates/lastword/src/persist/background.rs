@@ -18,7 +18,7 @@
 
 use std::time::Duration;
 
-use medium::mutants::{Mutant, planted, weaken};
+use medium::mutants::{Mutant, injected, weaken};
 
 use super::{Event, Step};
 use crate::Error;
@@ -62,7 +62,7 @@ pub(crate) trait Steps: Send + Sync + 'static {
         None
     }
     /// The notifier of the threads.
-    fn bells(&self) -> &Bells;
+    fn notifiers(&self) -> &Notifiers;
     /// Whether reproduction has a thread of its own, because its steps sleep in the kernel.
     fn reproduces_apart(&self) -> bool;
     /// The persist threads beside the first.
@@ -92,7 +92,7 @@ pub(crate) struct Others<'s> {
 
 /// The notifier that wakes background threads.
 #[derive(Debug, Default)]
-pub(crate) struct Bells {
+pub(crate) struct Notifiers {
     /// The persist thread sleeps until it is notified.
     asleep: AtomicBool,
     pub(crate) persist: Event,
@@ -102,7 +102,7 @@ pub(crate) struct Bells {
     closing: AtomicBool,
 }
 
-impl Bells {
+impl Notifiers {
     /// Wakes the persist thread if it sleeps. Workers call it after each commit that no thread
     /// waits for.
     #[inline]
@@ -115,7 +115,7 @@ impl Bells {
 
     /// Wakes the persist thread for a waiter that does not help. Ends a nap too.
     #[cold]
-    pub(crate) fn hurry(&self) {
+    pub(crate) fn expedite(&self) {
         self.ring();
     }
 
@@ -135,7 +135,7 @@ impl Bells {
         last: u64,
         longest: Option<Duration>,
     ) {
-        let asleep_last = planted(Mutant::ClockReadBeforeAsleep);
+        let asleep_last = injected(Mutant::ClockReadBeforeAsleep);
         if !asleep_last {
             self.asleep.store(true, Ordering::Relaxed);
         }
@@ -143,14 +143,14 @@ impl Bells {
         // shows the workers that assigned one before: a read-modify-write always reads the latest
         // value. See the module.
         let acq_rel = weaken(Ordering::AcqRel, Ordering::Acquire, Mutant::ClockReadWithoutRelease);
-        let last_drawn = match planted(Mutant::ClockReadWithoutAddition) {
+        let last_drawn = match injected(Mutant::ClockReadWithoutAddition) {
             true => clock.load(Ordering::Acquire),
             false => clock.fetch_add(0, acq_rel),
         };
         if asleep_last {
             self.asleep.store(true, Ordering::Relaxed);
         }
-        if last_drawn == last || planted(Mutant::ClockNotReadBeforeSleep) {
+        if last_drawn == last || injected(Mutant::ClockNotReadBeforeSleep) {
             self.persist.wait(epoch, longest);
         }
         self.asleep.store(false, Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl Background {
         let mut background = Background::default();
         let started = background.start_all(steps);
         if started.is_err() {
-            steps.bells().close();
+            steps.notifiers().close();
             if let Some(others) = steps.others() {
                 others.more.notify();
             }
@@ -256,11 +256,11 @@ impl Background {
 }
 
 fn persist_loop<S: Steps>(steps: &S) {
-    let bells = steps.bells();
+    let notifiers = steps.notifiers();
     let mut idle = 0;
     loop {
-        let epoch = bells.persist.epoch();
-        if bells.is_closing() {
+        let epoch = notifiers.persist.epoch();
+        if notifiers.is_closing() {
             break;
         }
         let step = match steps.persist_step() {
@@ -300,14 +300,14 @@ fn persist_loop<S: Steps>(steps: &S) {
             continue;
         }
         if !looks && idle <= IDLE_NAPS {
-            bells.persist.wait(epoch, Some(pause));
+            notifiers.persist.wait(epoch, Some(pause));
             continue;
         }
         // A pending group remains. The next commit may fill it, and a waiter closes it or wakes
         // this thread.
         let durable = || Waiting { last: steps.durable(), rest: None };
         let Waiting { last, rest } = steps.waiting().unwrap_or_else(durable);
-        bells.sleep(epoch, steps.clock(), last, rest);
+        notifiers.sleep(epoch, steps.clock(), last, rest);
         idle = 0;
     }
 }
@@ -316,7 +316,7 @@ fn others_loop<S: Steps>(steps: &S) {
     let Some(Others { more, .. }) = steps.others() else { return };
     loop {
         let epoch = more.epoch();
-        if steps.bells().is_closing() {
+        if steps.notifiers().is_closing() {
             break;
         }
         match steps.persist_step() {
@@ -330,31 +330,31 @@ fn others_loop<S: Steps>(steps: &S) {
 }
 
 fn reproduce_loop<S: Steps>(steps: &S) {
-    let bells = steps.bells();
+    let notifiers = steps.notifiers();
     loop {
-        let epoch = bells.reproduce.epoch();
-        if bells.is_closing() {
+        let epoch = notifiers.reproduce.epoch();
+        if notifiers.is_closing() {
             break;
         }
         match steps.reproduce_if_due() {
             Err(_) => break,
             Ok(Step::Done) => {}
-            Ok(_) => bells.reproduce.wait(epoch, None),
+            Ok(_) => notifiers.reproduce.wait(epoch, None),
         }
     }
 }
 
 fn parts_loop<S: Steps>(steps: &S) {
-    let bells = steps.bells();
+    let notifiers = steps.notifiers();
     loop {
-        let epoch = bells.parts.epoch();
-        if bells.is_closing() {
+        let epoch = notifiers.parts.epoch();
+        if notifiers.is_closing() {
             break;
         }
         match steps.part_step() {
             Err(_) => break,
             Ok(Step::Done) => {}
-            Ok(_) => bells.parts.wait(epoch, None),
+            Ok(_) => notifiers.parts.wait(epoch, None),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use lw_log::{Combiner, Group, Lz4, Packed};
 use medium::Buffer;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces, run};
 use words::TxId;
 
@@ -187,7 +187,7 @@ impl Packer {
     ) {
         self.combined_words += self.combiner.words_max() as u64 / 2;
         let group = self.combiner.finish(first, last, memory());
-        if planted(Mutant::GroupInPieces) && first < last {
+        if injected(Mutant::GroupInPieces) && first < last {
             for (part, first, last) in [(0, first, TxId(last.0 - 1)), (1, last, last)] {
                 half(&group, part).for_each(|word| self.combiner.add(&word));
                 let piece = self.combiner.finish(first, last, memory());
@@ -258,7 +258,7 @@ impl Persist {
         let last = self.last_of(pending, pending.last().0);
         let large = pending.words() >= self.gathered_words;
         let full = *closed || large || pending.last().0 >= last;
-        // Acquire: pairs with `hurry`.
+        // Acquire: pairs with `expedite`.
         let awaited = pending.first().0 <= self.requested.load(Ordering::Acquire);
         let full = full || opened.is_over(&self.grouping);
         (full, full || awaited)

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use lw_log::{Group, Packed};
 use medium::Buffer;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use super::queue::LogGroup;
 use crate::sync::{Mutex, lock};
@@ -162,7 +162,7 @@ impl InFlight {
         // first.
         let mut groups = lock(&self.groups);
         groups.complete(number, durable);
-        if planted(Mutant::GroupsAcknowledgedAsTheyLand) {
+        if injected(Mutant::GroupsAcknowledgedAsTheyLand) {
             while let Some(at) = groups.entries.iter().position(|(_, done)| done.is_some())
                 && let Some(((group, _), Some(durable))) = groups.entries.remove(at)
             {
@@ -170,7 +170,7 @@ impl InFlight {
             }
         }
         while let Some(((group, _), durable)) = groups.take() {
-            if planted(Mutant::GroupAcknowledgedWithoutLock) {
+            if injected(Mutant::GroupAcknowledgedWithoutLock) {
                 drop(groups);
                 acknowledged(durable, group);
                 groups = lock(&self.groups);

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use crate::Error;
 use crate::inside::Inside;
@@ -77,7 +77,7 @@ impl Listeners {
     pub(crate) fn replace(&mut self, id: u64, serial: u64, waker: Waker) -> Result<Waker, Waker> {
         match self.by_id.get_mut(&(id, serial)) {
             Some(Listener::Task(current))
-                if !current.will_wake(&waker) && !planted(Mutant::WakerNotReplaced) =>
+                if !current.will_wake(&waker) && !injected(Mutant::WakerNotReplaced) =>
             {
                 Ok(std::mem::replace(current, waker))
             }
@@ -115,7 +115,7 @@ impl Listener {
     /// runs when the body has ended: the body holds ownership records, and calls into the pool are
     /// refused in it. A task is woken in a body too. That only schedules it, and the body may be
     /// waiting for the task's next action.
-    pub(crate) fn tell(self, outcome: Result<(), Error>) {
+    pub(crate) fn notify(self, outcome: Result<(), Error>) {
         match self {
             Listener::Task(waker) => shielded(|| waker.wake()),
             Listener::Callback(callback) => {

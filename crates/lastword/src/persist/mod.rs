@@ -45,14 +45,14 @@ pub(crate) mod waiters;
 use std::collections::VecDeque;
 
 use lw_log::{GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing, Ring};
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-pub(crate) use background::{Background, Bells, NAP, Others, Steps, Waiting};
+pub(crate) use background::{Background, NAP, Notifiers, Others, Steps, Waiting};
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing};
@@ -229,7 +229,7 @@ impl Persist {
 
     /// Requests a flush up to `id`: the next step closes the group of that ID and does not hold it
     /// back to grow.
-    pub(crate) fn hurry(&self, id: TxId) {
+    pub(crate) fn expedite(&self, id: TxId) {
         if self.grouping.combines() {
             // Release: the step that sees it finds the record of that ID published. Pairs with the
             // load in `is_due`.
@@ -454,7 +454,7 @@ impl Persist {
             let place = log.place(&mut packed, self.queue.end());
             self.meter.placed(8 * words as u64, 8 * packed.words_used() as u64);
             let group = LogGroup { first, last, words, end: place.end };
-            if planted(Mutant::HomeBeforeLog) {
+            if injected(Mutant::AppliedBeforeLog) {
                 self.queue.push(copy_of(&packed), group);
             }
             let next = Placed { at: place.at, packed, group };
@@ -481,7 +481,7 @@ impl Persist {
         }
         self.in_flight.place(group, plain);
         let durable = self.medium.append(at, image, words)?;
-        if planted(Mutant::GroupAcknowledgedWhenSent) {
+        if injected(Mutant::GroupAcknowledgedWhenSent) {
             self.progress.advance(group.last);
         }
         debug_assert!(durable.is_none(), "a device acknowledges");
@@ -535,7 +535,7 @@ impl Persist {
     fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, group: LogGroup) {
         // Queued before it is acknowledged: a thread that drains the queue after a flush must find
         // it there.
-        if !planted(Mutant::HomeBeforeLog) {
+        if !injected(Mutant::AppliedBeforeLog) {
             match plain {
                 Some(plain) => {
                     self.queue.push(plain, group);
@@ -544,11 +544,11 @@ impl Persist {
                 None => self.queue.push(memory, group),
             }
         }
-        if planted(Mutant::RecycledFirst) {
+        if injected(Mutant::RecycledFirst) {
             self.queue.tail.store(group.end, Ordering::Release);
         }
         // A device's group was acknowledged before.
-        if self.is_memory() || !planted(Mutant::GroupAcknowledgedWhenSent) {
+        if self.is_memory() || !injected(Mutant::GroupAcknowledgedWhenSent) {
             self.progress.advance(group.last);
         }
     }

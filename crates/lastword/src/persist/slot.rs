@@ -34,7 +34,7 @@ use std::ops::Range;
 
 use crossbeam_utils::CachePadded;
 use lw_log::{RECORD_HEAD_WORDS, Ring, Writer};
-use medium::mutants::{Mutant, planted, relax};
+use medium::mutants::{Mutant, injected, relax};
 use words::TxId;
 
 use crate::perform::{Redo, Space, Written};
@@ -59,11 +59,11 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
 
     /// Step 1: announces that an ID above `clock` is about to be assigned.
     #[inline]
-    pub(crate) fn drawing(&self, clock: u64) {
+    pub(crate) fn assigning(&self, clock: u64) {
         // Release: b may read this value instead of the previous commit's idle mark, and must then
         // see that commit's record. Pairs with the Acquire in `frontier`. The value is visible at b
         // by the clock's order, because the locked add follows this store.
-        if !planted(Mutant::CommittingNotStored) {
+        if !injected(Mutant::CommittingNotStored) {
             let release = relax(Ordering::Release, Mutant::CommittingStoredRelaxed);
             self.committing.store(clock, release);
         }
@@ -71,7 +71,7 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
 
     /// Step 4: announces that the record is published.
     #[inline]
-    pub(crate) fn drawn(&self) {
+    pub(crate) fn assigned(&self) {
         // Release: a thread that sees the idle mark sees the record. Pairs with the Acquire in
         // `frontier`.
         self.committing.store(IDLE, relax(Ordering::Release, Mutant::IdleMarkStoredRelaxed));
@@ -105,13 +105,13 @@ pub(crate) fn frontier<S: AsRef<[AtomicU64]>>(
         cursors.clear();
         cursors.extend(slots.iter().map(|slot| slot.ring.written()));
     };
-    let cursors_first = planted(Mutant::CursorsReadBeforeCommitting);
+    let cursors_first = injected(Mutant::CursorsReadBeforeCommitting);
     if cursors_first {
         read_cursors(cursors);
     }
     let acquire = relax(Ordering::Acquire, Mutant::CommittingReadRelaxed);
     let oldest = slots.iter().map(|slot| slot.committing.load(acquire)).min();
-    let clock_last = planted(Mutant::CommittingReadBeforeClock);
+    let clock_last = injected(Mutant::CommittingReadBeforeClock);
     let now = if clock_last { clock.load(Ordering::Acquire) } else { now };
     if !cursors_first {
         read_cursors(cursors);
@@ -184,8 +184,8 @@ impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
     }
 
     #[inline]
-    fn drawing(&mut self, clock: u64) {
-        self.slot.drawing(clock);
+    fn assigning(&mut self, clock: u64) {
+        self.slot.assigning(clock);
     }
 
     #[inline]
@@ -197,13 +197,13 @@ impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
             |record, value| record.push(value),
             |record, at, head| record.set(at, head),
         );
-        let drawn_first = planted(Mutant::CommittingClearedBeforePublished);
+        let drawn_first = injected(Mutant::CommittingClearedBeforePublished);
         if drawn_first {
-            self.slot.drawn();
+            self.slot.assigned();
         }
         record.publish(id.0);
         if !drawn_first {
-            self.slot.drawn();
+            self.slot.assigned();
         }
     }
 }

@@ -77,7 +77,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted, relax};
+use medium::mutants::{Mutant, injected, relax};
 
 use super::listeners::{Listener, Listeners, Registration};
 use crate::Error;
@@ -158,12 +158,12 @@ impl Progress {
     /// pool needs: callbacks run here, unless this thread is in a body.
     #[cold]
     pub(crate) fn fail(&self, error: Error) -> Error {
-        if planted(Mutant::FailureStoredAfterEnd) {
+        if injected(Mutant::FailureStoredAfterEnd) {
             self.turn_is_over();
             return self.poison.put(error);
         }
         let error = self.poison.put(error);
-        if !planted(Mutant::FailureEndsNoStep) {
+        if !injected(Mutant::FailureEndsNoStep) {
             self.turn_is_over();
         }
         error
@@ -195,7 +195,7 @@ impl Progress {
         fence_unless(Mutant::NoFenceInSleep, Ordering::SeqCst);
         {
             let mut lists = lock(&self.lists);
-            let looks = !planted(Mutant::SleepWithoutSecondLook);
+            let looks = !injected(Mutant::SleepWithoutSecondLook);
             if looks && self.epoch.load(Ordering::Acquire) != epoch {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return;
@@ -209,9 +209,9 @@ impl Progress {
     }
 
     /// Notifies the listener when the outcome of `id` is known; at once if it already is.
-    pub(crate) fn tell(&self, id: u64, listener: Listener) {
+    pub(crate) fn notify(&self, id: u64, listener: Listener) {
         if let Err((listener, outcome)) = self.register(id, listener) {
-            listener.tell(outcome);
+            listener.notify(outcome);
         }
     }
 
@@ -235,7 +235,7 @@ impl Progress {
     pub(crate) fn forget(&self, id: u64, registration: &Registration) {
         let Some(serial) = registration.serial() else { return };
         let removed = lock(&self.lists).listeners.remove(id, serial);
-        if removed.is_some() != planted(Mutant::ForgottenListenerCounts) {
+        if removed.is_some() != injected(Mutant::ForgottenListenerCounts) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -253,13 +253,13 @@ impl Progress {
 
     /// Registers a listener, unless the outcome is known. Then returns both.
     fn register(&self, id: u64, listener: Listener) -> Result<u64, (Listener, Result<(), Error>)> {
-        let before = planted(Mutant::RegisterLooksFirst).then(|| self.outcome(id));
+        let before = injected(Mutant::RegisterLooksFirst).then(|| self.outcome(id));
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // As in `sleep`: either the end of a step sees the listener waiting, or the listener sees
         // the step's effects.
         fence_unless(Mutant::NoFenceInRegister, Ordering::SeqCst);
         let mut lists = lock(&self.lists);
-        let looks = !planted(Mutant::RegisterWithoutLook) || id == 0;
+        let looks = !injected(Mutant::RegisterWithoutLook) || id == 0;
         let outcome = before.unwrap_or_else(|| self.outcome(id)).filter(|_| looks);
         if let Some(outcome) = outcome {
             drop(lists);
@@ -283,7 +283,7 @@ impl Progress {
 
     #[cold]
     fn wake(&self) {
-        let failed = self.check().is_err() && !planted(Mutant::FailureServesDurableAlone);
+        let failed = self.check().is_err() && !injected(Mutant::FailureServesDurableAlone);
         let mut sleepers = Vec::new();
         let listeners = {
             let mut lists = lock(&self.lists);
@@ -292,7 +292,7 @@ impl Progress {
             while lists.sleepers.peek().is_some_and(|Reverse(first)| served(first.id)) {
                 sleepers.extend(lists.sleepers.pop());
             }
-            if !planted(Mutant::OnlyServedAreWoken) {
+            if !injected(Mutant::OnlyServedAreWoken) {
                 sleepers.extend(lists.sleepers.pop()); // one more
             }
             let listeners = lists.listeners.take(served);
@@ -304,7 +304,7 @@ impl Progress {
             waiter.thread.unpark();
         }
         for (id, listener) in listeners {
-            listener.tell(self.outcome(id).expect("a served ID keeps its outcome"));
+            listener.notify(self.outcome(id).expect("a served ID keeps its outcome"));
         }
     }
 }
@@ -421,7 +421,7 @@ pub(crate) fn take_turn<T, E>(
     };
     let step = step(&mut state, &in_turn);
     // Unlocks here.
-    let held = planted(Mutant::StepNotifiesBeforeUnlock).then_some(state);
+    let held = injected(Mutant::StepNotifiesBeforeUnlock).then_some(state);
     in_turn.disarm();
     // After the unlock, and whatever the result: see the module.
     if notifies(turn, &step) {
@@ -433,13 +433,13 @@ pub(crate) fn take_turn<T, E>(
 
 /// Whether the end of a step with this result notifies.
 fn notifies<E>(turn: Turn, step: &Result<Step, E>) -> bool {
-    if planted(Mutant::OnlyWorkNotifies) {
+    if injected(Mutant::OnlyWorkNotifies) {
         return matches!(step, Ok(Step::Done));
     }
-    if planted(Mutant::FailureNotNotified) {
+    if injected(Mutant::FailureNotNotified) {
         return step.is_ok();
     }
-    turn == Turn::Awaited && !planted(Mutant::StepNotifiesOfFailureAlone) || step.is_err()
+    turn == Turn::Awaited && !injected(Mutant::StepNotifiesOfFailureAlone) || step.is_err()
 }
 
 /// Runs a part of a step that holds no lock of its own, and wakes the sleepers at its end.
@@ -477,7 +477,7 @@ pub(crate) fn help_until<R, E>(
             return Ok(value);
         }
         match step()? {
-            Step::Busy if planted(Mutant::EpochReadAfterStep) => {
+            Step::Busy if injected(Mutant::EpochReadAfterStep) => {
                 progress.sleep(progress.epoch(), id);
             }
             Step::Busy => progress.sleep(epoch, id),
@@ -537,7 +537,7 @@ impl Event {
         if self.waiters.load(Ordering::Relaxed) > 0 {
             // A waiter holds this lock from its last check of the epoch until it sleeps. Taking the
             // lock therefore waits until the notification can reach it.
-            if !planted(Mutant::EventNotifiesWithoutLock) {
+            if !injected(Mutant::EventNotifiesWithoutLock) {
                 drop(lock(&self.mutex));
             }
             self.condvar.notify_all();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use lw_log::{Identity, Writer};
-use medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, PoolFile, Prewrite, ReadLog};
+use medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, PoolFile, Prewrite, ReadLog};
 
 use words::TxId;
 
@@ -82,7 +82,7 @@ impl LogMedium for Log {
     }
 }
 
-impl HomeMedium for Home {
+impl HeapMedium for Home {
     fn write_back(&mut self, _: &[u64]) -> Result<(), medium::Error> {
         Ok(())
     }
@@ -171,7 +171,7 @@ impl World {
 fn commit(clock: &AtomicU64, slot: &Slot, writer: &mut Writer, bytes: usize) -> TxId {
     let words = bytes / 8 - lw_log::GROUP_HEADER_WORDS - 1;
     assert!(writer.has_room(&slot.ring, words));
-    slot.drawing(clock.load(Ordering::Relaxed));
+    slot.assigning(clock.load(Ordering::Relaxed));
     let id = clock.fetch_add(1, Ordering::AcqRel) + 1;
     let mut record = writer.record(&slot.ring);
     if words > 0 {
@@ -179,7 +179,7 @@ fn commit(clock: &AtomicU64, slot: &Slot, writer: &mut Writer, bytes: usize) -> 
         (1..words).for_each(|_| record.push(id));
     }
     record.publish(id);
-    slot.drawn();
+    slot.assigned();
     TxId(id)
 }
 
@@ -296,7 +296,7 @@ fn successful_step_in_panicking_thread_poisons_nothing() {
     impl Drop for WaitsWhenDropped<'_> {
         fn drop(&mut self) {
             self.0.wait(self.1, self.2).expect("the medium works");
-            self.0.bring_home(self.1).expect("the medium works");
+            self.0.checkpoint(self.1).expect("the medium works");
         }
     }
     for depth in DEPTHS {
@@ -314,7 +314,7 @@ fn successful_step_in_panicking_thread_poisons_nothing() {
 
 struct Panics;
 
-impl HomeMedium for Panics {
+impl HeapMedium for Panics {
     fn write_back(&mut self, _: &[u64]) -> Result<(), medium::Error> {
         panic!("a bug")
     }
@@ -381,20 +381,20 @@ fn listener_is_notified_once_of_outcome() {
             let outcomes = Arc::clone(&outcomes);
             let callback =
                 move |outcome: Result<(), Error>| lock(&outcomes).push((name, outcome.is_ok()));
-            world.pipeline.persist.progress.tell(id.0, Listener::Callback(Box::new(callback)));
+            world.pipeline.persist.progress.notify(id.0, Listener::Callback(Box::new(callback)));
         };
         let first = world.commit();
         listen(&world, "before", first);
         listen(&world, "panics", first);
         let panics = Listener::Callback(Box::new(|_| panic!("a callback's own bug")));
-        world.pipeline.persist.progress.tell(first.0, panics);
+        world.pipeline.persist.progress.notify(first.0, panics);
         struct Wakes;
         impl std::task::Wake for Wakes {
             fn wake(self: Arc<Self>) {
                 panic!("an executor's own bug");
             }
         }
-        world.pipeline.persist.progress.tell(first.0, Listener::Task(Arc::new(Wakes).into()));
+        world.pipeline.persist.progress.notify(first.0, Listener::Task(Arc::new(Wakes).into()));
         assert!(lock(&outcomes).is_empty());
         world.pipeline.wait(&world.clock, first).unwrap();
         listen(&world, "after", first);

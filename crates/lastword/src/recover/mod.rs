@@ -33,8 +33,8 @@
 pub(crate) mod decide;
 
 use lw_log::{Found, Identity, Scan};
-use medium::mutants::{Mutant, planted};
-use medium::{HomeMedium, ReadLog};
+use medium::mutants::{Mutant, injected};
+use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
 use crate::Error;
@@ -69,7 +69,7 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
-    home: &mut dyn HomeMedium,
+    heap_image: &mut dyn HeapMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
     let heap_words = superblock.heap_bytes / 8;
@@ -81,7 +81,7 @@ pub(crate) fn replay(
         let found = scan.next_group()?;
         match (decide_next(&found), found) {
             (Next::Apply, Found::Group { first, last }) => {
-                home.write_back(scan.payload())?;
+                heap_image.write_back(scan.payload())?;
                 replayed.transactions += last.0 - first.0 + 1;
                 replayed.last = last;
             }
@@ -95,8 +95,8 @@ pub(crate) fn replay(
             }
         }
     }
-    if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
-        home.barrier()?;
+    if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
+        heap_image.barrier()?;
     }
     Ok(replayed)
 }

@@ -34,7 +34,7 @@
 
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, lock, thread};
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted, relax, weaken};
+use medium::mutants::{Mutant, injected, relax, weaken};
 
 const STATE: u64 = 3;
 const COLD: u64 = 0;
@@ -63,7 +63,7 @@ impl Attempts {
         // Acquire: the marks of an evictor that has read the counter before; see the module. Pairs
         // with `Grace::of`.
         let acquire = relax(Ordering::Acquire, Mutant::AttemptBeginsRelaxed);
-        if !planted(Mutant::AttemptNotCounted) {
+        if !injected(Mutant::AttemptNotCounted) {
             self.active.attempts.fetch_add(1, acquire);
         }
     }
@@ -74,7 +74,7 @@ impl Attempts {
         // Release: its touching IDs and stores. Pairs with `Grace::is_over`. An addition, so that
         // the next attempt's beginning still sees the marks that an evictor published by its own
         // addition before this one. A store would hide them.
-        if !planted(Mutant::AttemptNotCounted) {
+        if !injected(Mutant::AttemptNotCounted) {
             self.active.attempts.fetch_add(1, Ordering::Release);
         }
     }
@@ -100,7 +100,7 @@ impl Grace {
     pub(crate) fn is_over(&mut self) -> bool {
         // Acquire: their effects. Pairs with `Attempts::end`.
         self.0.retain(|(active, count)| active.attempts.load(Ordering::Acquire) == *count);
-        self.0.is_empty() || planted(Mutant::GracePeriodSkipped)
+        self.0.is_empty() || injected(Mutant::GracePeriodSkipped)
     }
 }
 
@@ -161,7 +161,7 @@ impl Copies {
             let now = state.load(Ordering::Acquire);
             let cold = match now & STATE {
                 HOT => return,
-                EVICTING if planted(Mutant::WriterKeepsMark) => return,
+                EVICTING if injected(Mutant::WriterKeepsMark) => return,
                 DROPPING => {
                     thread::yield_now();
                     continue;
@@ -222,7 +222,7 @@ impl Copies {
         if now & STATE != EVICTING {
             return false;
         }
-        if now >> STATE_BITS > reproduced && !planted(Mutant::DropIgnoresTouching) {
+        if now >> STATE_BITS > reproduced && !injected(Mutant::DropIgnoresTouching) {
             self.unmark(page);
             return false;
         }

@@ -23,7 +23,7 @@
 //! (DudeTM, section 4.3, uses hardware translation for its second kind of paging. Here the kernel's
 //! page table translates, and the process drops pages itself.)
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
 use medium::{Memory, PoolFile, cpu};
 use words::{Stop, TxId};
@@ -215,7 +215,7 @@ impl Evicting {
 
     /// Marks up to `wanted` reproduced pages; returns whether any page is marked.
     fn mark(&self, evictor: &mut Evictor, wanted: usize, behind: Behind<'_>) -> bool {
-        let reproduced = match planted(Mutant::TouchingIgnored) {
+        let reproduced = match injected(Mutant::TouchingIgnored) {
             true => u64::MAX,
             false => behind.reproduced(),
         };
@@ -247,7 +247,7 @@ impl Evicting {
         evictor: &mut Evictor,
         behind: Behind<'_>,
     ) -> Result<bool, medium::Error> {
-        let reproduced = match planted(Mutant::TouchingIgnored) {
+        let reproduced = match injected(Mutant::TouchingIgnored) {
             true => u64::MAX,
             false => behind.reproduced(),
         };

@@ -31,7 +31,7 @@ mod full;
 mod software;
 pub(crate) mod table;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
 use medium::{Memory, PoolFile};
 use words::TxId;
@@ -233,10 +233,10 @@ fn design_for(options: &Options) -> &'static str {
 /// Returns the touching ID to set for a transaction; `None` for a mutant.
 #[inline(always)]
 fn touching_id(id: TxId) -> Option<u64> {
-    if planted(Mutant::TouchingNotTold) {
+    if injected(Mutant::TouchingNotNotified) {
         return None;
     }
-    Some(id.0.saturating_sub(u64::from(planted(Mutant::TouchingTooEarly))))
+    Some(id.0.saturating_sub(u64::from(injected(Mutant::TouchingTooEarly))))
 }
 
 /// Bytes of a page of the software shadow, and of a heap image in a file.

@@ -16,7 +16,7 @@
 //!
 //! (DudeTM, section 4.3.)
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
 use medium::{Memory, PoolFile, cpu};
 use words::{Stop, TxId};
@@ -277,7 +277,7 @@ impl Software {
     /// Reads a page that this thread moves, after every write to it is reproduced.
     fn read_page(&self, page: usize, out: &mut Page, behind: Behind<'_>) -> Result<(), Error> {
         let touching = self.table.touching(page);
-        if touching > behind.reproduced() && !planted(Mutant::TouchingIgnored) {
+        if touching > behind.reproduced() && !injected(Mutant::TouchingIgnored) {
             self.page_waits.fetch_add(1, Ordering::Relaxed);
             behind.wait_reproduced(TxId(touching))?;
         }
@@ -383,7 +383,7 @@ impl Paged<'_> {
     #[inline(always)]
     fn pinned(&self, index: usize) -> &AtomicU64 {
         let place = self.shadow.table.place(index / PAGE_WORDS);
-        let other = || planted(Mutant::WrittenNotPinned).then_some(0);
+        let other = || injected(Mutant::WrittenNotPinned).then_some(0);
         let frame = place.frame().or_else(other).expect("a pinned page is in memory");
         &self.shadow.frames.words()[PAGE_WORDS * frame + index % PAGE_WORDS]
     }
@@ -442,7 +442,7 @@ impl Space for Paged<'_> {
         if self.shadow.table.pin(page).is_none() {
             self.shadow.pin_hard(page, self.pins, self.behind)?;
         }
-        if planted(Mutant::WrittenNotPinned) {
+        if injected(Mutant::WrittenNotPinned) {
             self.shadow.table.unpin(page);
             return Ok(());
         }

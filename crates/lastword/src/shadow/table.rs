@@ -35,7 +35,7 @@
 
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock};
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted, relax};
+use medium::mutants::{Mutant, injected, relax};
 
 const FRAME_BITS: u32 = 28;
 const FRAME: u64 = (1 << FRAME_BITS) - 1;
@@ -101,7 +101,7 @@ pub(crate) struct Frame<'t> {
 /// Returns the number that a pin adds to the count of its page.
 #[inline(always)]
 fn one_pin() -> u64 {
-    u64::from(!planted(Mutant::PinCountsNothing))
+    u64::from(!injected(Mutant::PinCountsNothing))
 }
 
 impl Table {
@@ -136,7 +136,7 @@ impl Table {
     pub(crate) fn holds(&self, page: usize, place: Place) -> bool {
         // See the module: pairs with the Release fence in `settle`.
         fence_unless(Mutant::PlaceCheckedWithoutFence, Ordering::Acquire);
-        planted(Mutant::PlaceNotChecked)
+        injected(Mutant::PlaceNotChecked)
             || (self.map[page].load(Ordering::Relaxed) ^ place.0) & !USED == 0
     }
 
@@ -269,7 +269,7 @@ impl Table {
         }
         leave(page, frame);
         let waits = self.touching(page) > reproduced;
-        if !planted(Mutant::EvictedKept) {
+        if !injected(Mutant::EvictedKept) {
             self.map[page].store(place.0 & !(FRAME | USED), Ordering::Relaxed);
         }
         self.pages[frame].store(0, Ordering::Relaxed);
@@ -286,7 +286,7 @@ impl Moving<'_> {
         // has lost it, also where another thread has taken the frame from it.
         fence_unless(Mutant::FrameFilledWithoutFence, Ordering::Release);
         fill(number);
-        let time = if planted(Mutant::PlaceRepeats) { 0 } else { TIME };
+        let time = if injected(Mutant::PlaceRepeats) { 0 } else { TIME };
         let times = table.place(page).0.wrapping_add(time) & !(FRAME | USED);
         // Release: the words. Pairs with `look`.
         let release = relax(Ordering::Release, Mutant::PlaceStoredRelaxed);

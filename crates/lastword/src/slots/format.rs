@@ -57,7 +57,7 @@
 //! A mark contains the transaction's ID minus the superblock's reproduced ID. On `file` a record of
 //! `snapshot` may hold transactions of several workers, each preceded by that mark.
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use zerocopy::IntoBytes;
 
 /// Maximum slots, and so workers at a time.
@@ -195,7 +195,7 @@ impl Key {
     fn open_part<'r>(&self, first: usize, at: usize, records: &'r [u64]) -> Option<Record<'r>> {
         let record = self.claimed(at, records)?;
         let whole = self.crc(first + at, records[at], record.batch) == records[at + 1] as u32
-            || planted(Mutant::ChecksumIgnored);
+            || injected(Mutant::ChecksumIgnored);
         whole.then_some(record)
     }
 

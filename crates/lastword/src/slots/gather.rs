@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use crate::Error;
 use crate::poison::Poison;
@@ -142,13 +142,13 @@ impl Gather {
         // Dropped before `lead`, so a write that panics poisons the pool before any worker is
         // notified.
         let guard = poison.on_panic("commit");
-        let checked = poison.check().or_else(|error| match planted(Mutant::LeaderIgnoresPoison) {
+        let checked = poison.check().or_else(|error| match injected(Mutant::LeaderIgnoresPoison) {
             true => Ok(()),
             false => Err(error),
         });
         let done = checked.and_then(|()| {
             let room = room.min(RECORD_WORDS).saturating_sub(batch.len() + BESIDES);
-            if planted(Mutant::BatchesTakenAfterWrite) {
+            if injected(Mutant::BatchesTakenAfterWrite) {
                 let written = write(batch, lead.taken);
                 lead.take(room);
                 return written;
@@ -156,12 +156,12 @@ impl Gather {
             lead.take(room);
             write(batch, lead.taken)
         });
-        let done = done.map_err(|error| match planted(Mutant::FailureReportedBeforePoison) {
+        let done = done.map_err(|error| match injected(Mutant::FailureReportedBeforePoison) {
             true => error,
             false => poison.put(error),
         });
         guard.disarm();
-        lead.durable = done.is_ok() || planted(Mutant::FailureReportedDurable);
+        lead.durable = done.is_ok() || injected(Mutant::FailureReportedDurable);
         done
     }
 
@@ -169,12 +169,12 @@ impl Gather {
     fn join(&self, worker: usize, batch: &mut Vec<u64>) -> Outcome {
         {
             let mut queue = lock(&self.queue);
-            let leaders = self.leaders + usize::from(planted(Mutant::OneLeaderTooMany));
+            let leaders = self.leaders + usize::from(injected(Mutant::OneLeaderTooMany));
             if queue.leading < leaders {
                 queue.leading += 1;
                 return Outcome::Lead;
             }
-            if planted(Mutant::LeadersReadBeforeLock) {
+            if injected(Mutant::LeadersReadBeforeLock) {
                 drop(queue);
                 queue = lock(&self.queue);
             }
@@ -196,7 +196,7 @@ impl Gather {
         *lock(&place.outcome) = Some((outcome, member.batch));
         // After the lock is released, so that the woken worker finds it free. A worker that has not
         // slept yet finds the outcome instead.
-        if !planted(Mutant::OutcomeNotNotified) {
+        if !injected(Mutant::OutcomeNotNotified) {
             place.bell.notify_all();
         }
     }
@@ -217,7 +217,7 @@ impl Lead<'_> {
             && let Some(rest) = room.checked_sub(first.batch.len() + BESIDES)
         {
             room = rest;
-            if planted(Mutant::TakenBatchWaitsOn) {
+            if injected(Mutant::TakenBatchWaitsOn) {
                 self.taken.push(Member { worker: first.worker, batch: first.batch.clone() });
                 continue;
             }
@@ -229,11 +229,11 @@ impl Lead<'_> {
     fn hand_on(&self) {
         let next = {
             let mut queue = lock(&self.gather.queue);
-            let next = match planted(Mutant::LeadNotHandedOn) {
+            let next = match injected(Mutant::LeadNotHandedOn) {
                 true => None,
                 false => queue.waiting.pop_front(),
             };
-            if planted(Mutant::LeadHandedOnAndEnded) {
+            if injected(Mutant::LeadHandedOnAndEnded) {
                 queue.leading = queue.leading.saturating_sub(1);
             } else {
                 queue.leading -= usize::from(next.is_none());

@@ -18,9 +18,9 @@
 
 use std::path::Path;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces, check};
-use medium::{HomeMedium, ReadLog};
+use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
 use super::format::{HEAD_WORDS, Head, Key, Layout, Record, UNIT_WORDS};
@@ -182,7 +182,7 @@ fn damaged<'a>(superblock: &'a Superblock, path: &'a Path) -> impl Fn(u64) -> Er
 pub(crate) fn take_back(
     superblock: &Superblock,
     log: &dyn ReadLog,
-    image: &mut dyn HomeMedium,
+    image: &mut dyn HeapMedium,
     path: &Path,
 ) -> Result<Replayed, Error> {
     let (heap_words, damaged) = (superblock.heap_bytes / 8, damaged(superblock, path));
@@ -197,7 +197,7 @@ pub(crate) fn take_back(
         let (mut records, torn) = slot.taken(Some(next), is_sound, counts, &damaged)?;
         replayed.torn |= torn;
         replayed.transactions += u64::from(!records.is_empty());
-        if !planted(Mutant::OldestFirst) {
+        if !injected(Mutant::OldestFirst) {
             // Newest first: a granule's oldest record has the value from before the transaction.
             records.reverse();
         }
@@ -205,7 +205,7 @@ pub(crate) fn take_back(
             image.write_back(&newest_first(record.batch))?;
         }
     }
-    if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
+    if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
         image.barrier()?;
     }
     Ok(replayed)
@@ -221,7 +221,7 @@ fn newest_first(batch: &[u64]) -> Vec<u64> {
             reversed.extend_from_slice(words);
         }
     };
-    match planted(Mutant::OldestFirst) {
+    match injected(Mutant::OldestFirst) {
         false => pieces.iter().rev().for_each(put),
         true => pieces.iter().for_each(put),
     }
@@ -233,7 +233,7 @@ fn newest_first(batch: &[u64]) -> Vec<u64> {
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
-    image: &mut dyn HomeMedium,
+    image: &mut dyn HeapMedium,
     path: &Path,
 ) -> Result<Replayed, Error> {
     let (heap_words, damaged) = (superblock.heap_bytes / 8, damaged(superblock, path));
@@ -263,7 +263,7 @@ pub(crate) fn replay(
             places.push((id, at..batches.len()));
         }
     }
-    if !planted(Mutant::SlotOrder) {
+    if !injected(Mutant::SlotOrder) {
         // Over all slots: a word's newest value must be stored last.
         places.sort_unstable_by_key(|(id, _)| *id);
     }
@@ -279,7 +279,7 @@ pub(crate) fn replay(
     // The head's `last` matters under `snapshot`: a stamp may be less than its transaction's ID,
     // never more.
     replayed.last = replayed.last.max(TxId(last.saturating_add(replayed.transactions)));
-    if replayed.transactions > 0 && !planted(Mutant::ReplayBarrierSkipped) {
+    if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
         image.barrier()?;
     }
     Ok(replayed)

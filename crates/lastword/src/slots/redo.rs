@@ -35,7 +35,7 @@
 
 use std::path::Path;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces, mark};
 use words::{Stop, TxId};
 
@@ -47,7 +47,7 @@ use super::undo::batch_of;
 use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
-use crate::perform::{Gate, Obstacle, Redo as Recorder, Space, Stm, Tm, Written};
+use crate::perform::{Obstacle, Redo as Recorder, Space, StarvationLock, Stm, Tm, Written};
 use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
@@ -136,7 +136,7 @@ impl Log {
     ) -> Result<(), Error> {
         let Redo { store, workers, .. } = redo;
         let slot = workers.slot(self.slot);
-        slot.drawn(id.0);
+        slot.assigned(id.0);
         workers.poison.check()?;
         self.record.extend([0, 0, mark(id.0 - store.base())]);
         batch_of(written, &mut self.record);
@@ -144,7 +144,7 @@ impl Log {
         let words = self.record.len();
         self.record.resize(store.room(words), 0);
         slot.meter.payload(words);
-        if planted(Mutant::ShownFirst) {
+        if injected(Mutant::ShownFirst) {
             show(store, &self.record[BEFORE_RUNS..words]);
         }
         store.write_record(self.slot, self.at, &self.record, &slot.meter)?;
@@ -186,11 +186,11 @@ impl Recorder for End<'_> {
     }
 
     #[inline]
-    fn drawing(&mut self, clock: u64) {
+    fn assigning(&mut self, clock: u64) {
         self.log.has_id = true;
         // `end_panicked` shows this record, never one of an earlier transaction.
         self.log.record.clear();
-        self.redo.workers.slot(self.log.slot).drawing(clock);
+        self.redo.workers.slot(self.log.slot).assigning(clock);
     }
 
     #[inline]
@@ -351,8 +351,8 @@ impl Design for Redo {
         Ok(())
     }
 
-    fn gate(&self) -> &Gate {
-        self.memory.gate()
+    fn starvation_lock(&self) -> &StarvationLock {
+        self.memory.starvation_lock()
     }
 
     fn obstacle(&self, local: &mut Local) -> Obstacle {
@@ -471,12 +471,12 @@ impl Design for Redo {
         }
     }
 
-    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
-        listener.tell(self.wait(id));
+    fn notify(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+        listener.notify(self.wait(id));
         Ok(())
     }
 
-    fn bring_home(&self) -> Result<(), Error> {
+    fn checkpoint(&self) -> Result<(), Error> {
         let committed = self.committed_id();
         self.wait(committed)?;
         while self.reproduced_id() < committed {
@@ -486,7 +486,7 @@ impl Design for Redo {
     }
 
     fn close(&mut self) -> Result<(), Error> {
-        self.bring_home()
+        self.checkpoint()
     }
 
     fn mark_clean(&mut self) -> Result<bool, Error> {
@@ -534,7 +534,7 @@ mod tests {
         let head = truncate();
         assert_eq!(head.id, clock + 5);
         // This worker has read the clock before the commits above and stores it only here.
-        redo.workers.slot(1).drawing(clock);
+        redo.workers.slot(1).assigning(clock);
         assert_eq!(redo.workers.frontier(redo.clock()), clock);
         assert_eq!(truncate(), head);
         assert_eq!(redo.durable_id().0, head.id);

@@ -13,8 +13,8 @@
 
 use std::path::PathBuf;
 
-use medium::mutants::{Mutant, planted};
-use medium::{Domain, HomeMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
+use medium::mutants::{Mutant, injected};
+use medium::{Domain, HeapMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
 
 use super::format::{Head, Key, Layout, UNIT_WORDS};
 use super::workers::Meter;
@@ -115,7 +115,7 @@ impl SlotStore {
             }
             Words::Image(image) => {
                 let place = Place::Files {
-                    image: Mutex::new(storage.home),
+                    image: Mutex::new(storage.heap_image),
                     log: storage.log_file.unwrap_or(storage.file),
                     _log: storage.log,
                 };
@@ -209,7 +209,7 @@ impl SlotStore {
     ) -> Result<(), Error> {
         debug_assert_eq!(record.len(), self.room(record.len()));
         meter.logged(record.len());
-        let left = planted(Mutant::InPlaceFirst) || planted(Mutant::ReleasedFirst) && slot == 0;
+        let left = injected(Mutant::InPlaceFirst) || injected(Mutant::ReleasedFirst) && slot == 0;
         self.write_log(self.layout.records_at(slot) + 8 * at as u64, record, meter, !left)
     }
 
@@ -222,7 +222,7 @@ impl SlotStore {
         head: Head,
         meter: &Meter,
     ) -> Result<(), Error> {
-        let (at, waits) = (self.layout.head_at(slot, head.sequence), !planted(Mutant::HeadLeft));
+        let (at, waits) = (self.layout.head_at(slot, head.sequence), !injected(Mutant::HeadLeft));
         self.write_log(at, &key.head(head), meter, waits)
     }
 

@@ -27,7 +27,7 @@
 //!
 //! Truncation writes the current values of the words: all of them are durable in the log.
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces, run};
 
 use super::format::{Head, Key};
@@ -88,7 +88,7 @@ impl Truncation {
         (at, last): (usize, u64),
         filled: &AtomicUsize,
     ) -> bool {
-        let is_empty = self.tails[slot].at == at || planted(Mutant::RestartedFirst);
+        let is_empty = self.tails[slot].at == at || injected(Mutant::RestartedFirst);
         if is_empty {
             // Under the lock, so that a truncating thread sees both changes or neither.
             self.tails[slot] = Tail { at: 0, sequence: last };
@@ -143,7 +143,7 @@ impl Truncation {
             ends[number] = Tail { at: first + at, sequence };
         }
         let next = Head { sequence: head.sequence + 1, id: frontier, last: last() };
-        if planted(Mutant::TruncatedFirst) {
+        if injected(Mutant::TruncatedFirst) {
             store.write_head(0, key, next, meter)?;
         }
         match store.is_in_place() {

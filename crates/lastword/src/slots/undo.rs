@@ -33,7 +33,7 @@
 
 use std::path::Path;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::run;
 use words::{Stop, TxId};
 
@@ -42,7 +42,9 @@ use super::store::{SlotStore, Words};
 use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
-use crate::perform::{Gate, Obstacle, Redo as Recorder, STRIPE_WORDS, Space, Stm, Tm, Written};
+use crate::perform::{
+    Obstacle, Redo as Recorder, STRIPE_WORDS, Space, StarvationLock, Stm, Tm, Written,
+};
 use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
@@ -217,10 +219,10 @@ impl Log {
     fn end(&mut self, undo: &Undo, id: TxId, new: &[u64]) -> Result<(), Error> {
         let Undo { store, workers, .. } = undo;
         let slot = workers.slot(self.slot);
-        slot.drawn(id.0);
+        slot.assigned(id.0);
         workers.poison.check()?;
         let head = Head { sequence: self.sequence, id: id.0, last: 0 };
-        if planted(Mutant::EntriesDroppedFirst) {
+        if injected(Mutant::EntriesDroppedFirst) {
             store.write_head(self.slot, &self.key, head, &slot.meter)?;
         }
         if store.is_in_place() {
@@ -234,7 +236,7 @@ impl Log {
             self.key.seal(0, self.sequence, &mut self.record);
             self.record.resize(store.room(words), 0);
             slot.meter.payload(words);
-            if planted(Mutant::InPlaceFirst) {
+            if injected(Mutant::InPlaceFirst) {
                 store.write_pages(&[new], &slot.meter)?;
             }
             // The record before the pages: a crash between them rolls the transaction back.
@@ -270,9 +272,9 @@ impl Recorder for End<'_> {
     }
 
     #[inline]
-    fn drawing(&mut self, clock: u64) {
+    fn assigning(&mut self, clock: u64) {
         self.log.has_id = true;
-        self.undo.workers.slot(self.log.slot).drawing(clock);
+        self.undo.workers.slot(self.log.slot).assigning(clock);
     }
 
     #[inline]
@@ -415,8 +417,8 @@ impl Design for Undo {
         Ok(())
     }
 
-    fn gate(&self) -> &Gate {
-        self.memory.gate()
+    fn starvation_lock(&self) -> &StarvationLock {
+        self.memory.starvation_lock()
     }
 
     fn obstacle(&self, local: &mut Local) -> Obstacle {
@@ -523,12 +525,12 @@ impl Design for Undo {
         }
     }
 
-    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
-        listener.tell(self.wait(id));
+    fn notify(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+        listener.notify(self.wait(id));
         Ok(())
     }
 
-    fn bring_home(&self) -> Result<(), Error> {
+    fn checkpoint(&self) -> Result<(), Error> {
         self.wait(self.committed_id())
     }
 

@@ -26,7 +26,7 @@
 //!   another transaction reads is durable before that transaction is assigned its ID.
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted, relax};
+use medium::mutants::{Mutant, injected, relax};
 
 use super::format::SLOTS_MAX;
 use crate::Error;
@@ -111,7 +111,7 @@ impl Workers {
         // Acquire: pairs with steps 1 and 6; the worker's previous step 4 comes before either.
         let committing = self.used().map(|slot| slot.committing.load(Ordering::Acquire));
         let first = committing.min().unwrap_or(IDLE);
-        let clock_last = planted(Mutant::SlotsReadBeforeClock);
+        let clock_last = injected(Mutant::SlotsReadBeforeClock);
         first.min(if clock_last { clock.load(Ordering::Acquire) } else { now })
     }
 
@@ -128,7 +128,7 @@ impl Workers {
     /// line; one shared watermark would move from core to core with each commit.
     pub(super) fn acknowledge(&self, slot: &Slot, clock: &AtomicU64, id: u64) -> Result<(), Error> {
         self.wait_for(id, || self.frontier(clock))?;
-        if !planted(Mutant::SlotAcknowledgementNotStored) {
+        if !injected(Mutant::SlotAcknowledgementNotStored) {
             slot.acknowledged.store(id, Ordering::Release);
         }
         Ok(())
@@ -163,18 +163,18 @@ impl Workers {
 impl Slot {
     /// Step 1.
     #[inline(always)]
-    pub(super) fn drawing(&self, clock: u64) {
+    pub(super) fn assigning(&self, clock: u64) {
         // Release: a reader may see this store instead of the idle mark before it, so it must
         // publish everything that the mark publishes.
-        if !planted(Mutant::SlotCommittingNotStored) {
+        if !injected(Mutant::SlotCommittingNotStored) {
             self.committing.store(clock, Ordering::Release);
         }
     }
 
     /// Step 3: other workers need not wait for more than this ID.
     #[inline(always)]
-    pub(super) fn drawn(&self, id: u64) {
-        let early = u64::from(planted(Mutant::SlotIdCountsAsDurable));
+    pub(super) fn assigned(&self, id: u64) {
+        let early = u64::from(injected(Mutant::SlotIdCountsAsDurable));
         self.committing.store(id - 1 + early, Ordering::Release);
     }
 
@@ -190,7 +190,7 @@ impl Slot {
 pub(super) struct Meter {
     log_payload: AtomicU64,
     log_bytes: AtomicU64,
-    home_bytes: AtomicU64,
+    heap_image_bytes: AtomicU64,
     device_writes: AtomicU64,
     persist_barriers: AtomicU64,
     delay_cycles: AtomicU64,
@@ -216,7 +216,7 @@ impl Meter {
 
     #[inline(always)]
     pub(super) fn applied(&self, bytes: u64) {
-        add(&self.home_bytes, bytes);
+        add(&self.heap_image_bytes, bytes);
     }
 
     /// Counts a barrier and the lines that it waited for.
@@ -246,7 +246,7 @@ impl Meter {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         sum.log_payload_bytes += of(&self.log_payload);
         sum.log_bytes += of(&self.log_bytes);
-        sum.home_bytes += of(&self.home_bytes);
+        sum.heap_image_bytes += of(&self.heap_image_bytes);
         sum.device_writes += of(&self.device_writes);
         sum.persist_barriers += of(&self.persist_barriers);
         sum.grace_periods += of(&self.grace_periods);
@@ -269,7 +269,7 @@ mod tests {
         let clock = AtomicU64::new(6);
         workers.acknowledge(workers.slot(0), &clock, 6).unwrap();
         // This worker has read the clock before the commits above and stores it only here.
-        workers.slot(1).drawing(5);
+        workers.slot(1).assigning(5);
         assert_eq!((workers.frontier(&clock), workers.durable(&clock)), (5, 6));
         workers.wait(&clock, 6).unwrap();
     }

@@ -5,9 +5,9 @@
 //! superblock sets the new generation and the new design's name together. The new generation
 //! empties the log, so no design ever reads the records of another one.
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
-use medium::{HomeMedium, ReadLog};
+use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
 use super::{Opened, Storage};
@@ -43,14 +43,14 @@ fn rules(superblock: &Superblock) -> Option<Replay> {
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
-    home: &mut dyn HomeMedium,
+    heap_image: &mut dyn HeapMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
     let Some(replay) = rules(superblock) else {
         let found = name(&superblock.design);
         return Err(Error::UnknownDesign { path: log_path.into(), found });
     };
-    replay(superblock, log, home, log_path)
+    replay(superblock, log, heap_image, log_path)
 }
 
 impl Opened {
@@ -74,15 +74,15 @@ impl Opened {
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
         let generation =
-            before.generation.wrapping_add(u64::from(!planted(Mutant::GenerationKept)));
-        let stale = planted(Mutant::ShadowBeforeReplay).then(|| open(&storage));
-        if planted(Mutant::ClearedBeforeApplied) {
+            before.generation.wrapping_add(u64::from(!injected(Mutant::GenerationKept)));
+        let stale = injected(Mutant::ShadowBeforeReplay).then(|| open(&storage));
+        if injected(Mutant::ClearedBeforeApplied) {
             storage.superblocks.update(|now| now.generation = generation)?;
         }
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
-            let Storage { log, home, .. } = &mut storage;
-            last = replay(&before, &**log, home, &path)?.last;
+            let Storage { log, heap_image, .. } = &mut storage;
+            last = replay(&before, &**log, heap_image, &path)?.last;
         }
         // The heap image is complete. Open before the next write, so that a read error leaves the
         // pool unchanged.
@@ -98,22 +98,22 @@ impl Opened {
         };
         // The order matters: see `recover`.
         if let Some((head, file, counts)) = &head
-            && !planted(Mutant::LogHeadLast)
+            && !injected(Mutant::LogHeadLast)
         {
             head.write(file, *counts)?;
         }
         storage.superblocks.update(|now| {
             now.generation = generation;
-            now.clean = now.clean && planted(Mutant::CleanKept);
+            now.clean = now.clean && injected(Mutant::CleanKept);
             now.reproduced = last.0;
-            now.log_sequence = if planted(Mutant::SequenceKept) { now.log_sequence } else { 0 };
+            now.log_sequence = if injected(Mutant::SequenceKept) { now.log_sequence } else { 0 };
             now.design = padded(design).expect("a design's name is short");
             now.medium = padded(medium.name()).expect("a medium's name is short");
             (now.group, now.compress) = (0, false);
             mark(now);
         })?;
         if let Some((head, file, counts)) = &head
-            && planted(Mutant::LogHeadLast)
+            && injected(Mutant::LogHeadLast)
         {
             head.write(file, *counts)?;
         }

@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
-use medium::{Domain, HomeMedium, PoolFile, Prewrite, System, writes};
+use medium::{Domain, HeapMedium, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
 use super::open::check_memory;
@@ -37,7 +37,7 @@ impl Storage {
         let file = PoolFile::create_on(system, path, end, Prewrite::No);
         let option = if first.log_inside { "`bytes` or `log_bytes`" } else { "`bytes`" };
         let file = Arc::new(file.map_err(|error| error.sized_by(option))?);
-        if !first.log_inside && !planted(Mutant::InterruptedLogKept) {
+        if !first.log_inside && !injected(Mutant::InterruptedLogKept) {
             remove_interrupted(system, &log_path(path))?;
         }
         let log_file = match first.log_inside {
@@ -56,11 +56,11 @@ impl Storage {
         let mut storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
         let base = u64::from(first.tag()) << words::ADDRESS_BITS;
         for (index, value) in format(&super::heap(&first), base) {
-            storage.home.write_back(&[writes::run(index, 1), value])?;
+            storage.heap_image.write_back(&[writes::run(index, 1), value])?;
         }
-        storage.home.barrier()?;
+        storage.heap_image.barrier()?;
         let created = Created { file: Arc::clone(&storage.file), log: storage.log_file.clone() };
-        if planted(Mutant::PoolNamedFirst) {
+        if injected(Mutant::PoolNamedFirst) {
             created.file.publish()?;
         }
         created.or_remove(|| {

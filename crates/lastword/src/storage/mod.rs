@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use medium::sync::Arc;
 use medium::{
-    Domain, Emulation, FileHome, FileLog, LogMedium, LogPath, MappedHome, MappedLog, Parts,
+    Domain, Emulation, FileHeap, FileLog, LogMedium, LogPath, MappedHeap, MappedLog, Parts,
     PoolFile,
 };
 
@@ -41,7 +41,7 @@ pub(crate) struct Storage {
     pub(crate) file: Arc<PoolFile>,
     /// The log's own file, if it has one.
     pub(crate) log_file: Option<Arc<PoolFile>>,
-    pub(crate) home: Parts,
+    pub(crate) heap_image: Parts,
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
@@ -82,12 +82,21 @@ impl Storage {
             *superblocks.current();
         let log_place = Arc::clone(log_file.as_ref().unwrap_or(&file));
         if medium == Medium::File {
-            let home = FileHome::new(Arc::clone(&file), heap_offset, heap_bytes)?;
-            let home = home.in_parts(options.reproduce_threads);
+            let heap_image = FileHeap::new(Arc::clone(&file), heap_offset, heap_bytes)?;
+            let heap_image = heap_image.in_parts(options.reproduce_threads);
             let log = FileLog::new(log_place, log_offset, log_bytes)?;
             let written = Some(log.path());
             let (log, domain) = (Arc::new(log), None);
-            return Ok(Storage { file, log_file, home, log, superblocks, medium, domain, written });
+            return Ok(Storage {
+                file,
+                log_file,
+                heap_image,
+                log,
+                superblocks,
+                medium,
+                domain,
+                written,
+            });
         }
         let domain = match medium {
             Medium::Dax => Domain::dax(&file)?,
@@ -98,11 +107,11 @@ impl Storage {
             }
             _ => Domain::persistent_cache(),
         };
-        let home = MappedHome::new(Arc::clone(&file), heap_offset, heap_bytes, &domain)?;
-        let home = home.in_parts(options.reproduce_threads);
+        let heap_image = MappedHeap::new(Arc::clone(&file), heap_offset, heap_bytes, &domain)?;
+        let heap_image = heap_image.in_parts(options.reproduce_threads);
         let log = Arc::new(MappedLog::new(log_place, log_offset, log_bytes, &domain)?);
         let (domain, written) = (Some(domain), None);
-        Ok(Storage { file, log_file, home, log, superblocks, medium, domain, written })
+        Ok(Storage { file, log_file, heap_image, log, superblocks, medium, domain, written })
     }
 
     /// Reads the head of the log, if the log has its own file.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
 use medium::{Memory, Patience, PoolFile, Prewrite, System};
 
@@ -78,7 +78,7 @@ impl Opened {
         allocate(&found.file, Prewrite::No, medium)?;
         // Before any transaction is acknowledged: the process that created the pool may have been
         // killed between the rename and its durability. Both files are in one directory.
-        if !planted(Mutant::NameNotSettled) {
+        if !injected(Mutant::NameNotSettled) {
             found.file.settle_name()?;
         }
         let found = renew::if_lost(found)?;
@@ -147,14 +147,14 @@ fn check_size_limits(
 /// Allocates blocks again. A restored copy may have holes, and a full disk has no room for them
 /// later; a store into a mapped hole is a SIGBUS.
 fn allocate_again(file: &PoolFile, prewrite: Prewrite) -> Result<(), medium::Error> {
-    if planted(Mutant::HolesKept) { Ok(()) } else { file.allocate_again(prewrite) }
+    if injected(Mutant::HolesKept) { Ok(()) } else { file.allocate_again(prewrite) }
 }
 
 /// Makes durable what this process reads from here on, since recovery acts on it. See `recover`.
 fn settle(file: &PoolFile) -> Result<(), medium::Error> {
     let is_log = file.path().extension().is_some_and(|extension| extension == "log");
     let mutant = if is_log { Mutant::LogNotSettled } else { Mutant::SuperblockNotSettled };
-    if planted(mutant) { Ok(()) } else { file.settle() }
+    if injected(mutant) { Ok(()) } else { file.settle() }
 }
 
 /// Opens the log; returns `None` if the file does not exist. The pool's own file is locked by then,

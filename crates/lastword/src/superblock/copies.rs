@@ -1,7 +1,7 @@
 //! A block stored in two copies: selects the current one and repairs the other.
 
 use medium::PoolFile;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use super::{Block, COPY_BYTES, Invalid, WORDS};
 
@@ -55,7 +55,7 @@ impl<T: Paired> Copies<T> {
     /// Returns the offset of the current copy.
     pub(super) fn counts(&self) -> u64 {
         let second = self.current().is_ok_and(|one| self.decoded[0] != Ok(one));
-        let second = second != planted(Mutant::GoodCopyFirst);
+        let second = second != injected(Mutant::GoodCopyFirst);
         if second { COPY_BYTES } else { 0 }
     }
 

@@ -172,13 +172,13 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Rolls the attempt back. Returns the last transaction that it may have seen.
-    pub(crate) fn roll_back(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
+    pub(crate) fn roll_back(&self, heap_image: &impl Home, attempt: &mut Attempt) -> u64 {
         // Release: this attempt acquired the words that others applied when it locked the object. A
         // reader that finds no link must see them, too.
         fence(Ordering::Release);
         for entry in attempt.owned.entries.iter().filter(|entry| !entry.fresh) {
             // Safe: the copy's space is not reused while a reader may hold this link.
-            home.store(link_of(entry.object), EMPTY);
+            heap_image.store(link_of(entry.object), EMPTY);
         }
         attempt.clear();
         self.seats.seat(attempt.owned.number).over();

@@ -3,7 +3,7 @@
 //! Source: Pisces, section 3.1, algorithm 1, lines 42 to 59, and section 3.2.
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use words::Stop;
 
 use super::attempt::{Attempt, Blocked};
@@ -15,7 +15,7 @@ use super::seats::{IDLE, Seat, Seats};
 use super::write_back::Waiting;
 use super::{Home, link_of};
 use crate::Error;
-use crate::perform::{Gate, Obstacle};
+use crate::perform::{Obstacle, StarvationLock};
 use crate::sync::{AtomicU64, MODELED, Ordering, lock, spin_loop, thread, try_lock};
 
 /// Polls for the end of a grace period before a worker continues without it: some microseconds,
@@ -45,7 +45,7 @@ pub(crate) struct Versions<M> {
     pub(super) links: Links,
     pub(super) seats: Seats<M>,
     /// On a line of its own: read at each begin and seldom written.
-    pub(super) gate: CachePadded<Gate>,
+    pub(super) starvation_lock: CachePadded<StarvationLock>,
 }
 
 /// Progress of a worker's write-back.
@@ -81,7 +81,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             clock: CachePadded::new(AtomicU64::new(last)),
             links: Links::new(generation),
             seats: Seats::new(workers),
-            gate: CachePadded::new(Gate::default()),
+            starvation_lock: CachePadded::new(StarvationLock::default()),
         }
     }
 
@@ -114,16 +114,16 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         &self.clock
     }
 
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.gate
+    pub(crate) fn starvation_lock(&self) -> &StarvationLock {
+        &self.starvation_lock
     }
 
     /// Returns the worker that holds the object, if it still has this link of a transaction that
     /// has not ended.
-    pub(crate) fn holder(&self, home: &impl Home, object: u64, link: u64) -> Option<usize> {
+    pub(crate) fn holder(&self, heap_image: &impl Home, object: u64, link: u64) -> Option<usize> {
         let object = object as usize;
         // Acquire: shows the copy that the link leads to.
-        if home.words()[link_of(object)].load(Ordering::Acquire) != link {
+        if heap_image.words()[link_of(object)].load(Ordering::Acquire) != link {
             return None;
         }
         let linked = self.linked(object, link).filter(|(_, copy)| is_running(*copy));
@@ -148,20 +148,20 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Ends an attempt that has changed nothing.
     #[inline(always)]
-    pub(crate) fn leave(&self, home: &impl Home, attempt: &mut Attempt) {
+    pub(crate) fn leave(&self, heap_image: &impl Home, attempt: &mut Attempt) {
         self.seats.seat(attempt.owned.number).over();
         if let Some(worker) = attempt.met.take() {
-            self.clean_up(home, worker);
+            self.clean_up(heap_image, worker);
         }
     }
 
     /// Helps a worker whose copy this reader has met, if the worker is idle. Otherwise every reader
     /// would follow its links for ever.
     #[cold]
-    fn clean_up(&self, home: &impl Home, worker: usize) {
+    fn clean_up(&self, heap_image: &impl Home, worker: usize) {
         let seat = self.seats.seat(worker);
         if seat.has_left() {
-            self.help(home, seat, worker);
+            self.help(heap_image, seat, worker);
         }
     }
 
@@ -179,12 +179,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Second stage: shows all copies and returns their timestamp. The changes are durable by now.
     #[inline]
-    pub(crate) fn show(&self, home: &impl Home, owned: &Owned) -> u64 {
+    pub(crate) fn show(&self, heap_image: &impl Home, owned: &Owned) -> u64 {
         for entry in owned.entries.iter().filter(|entry| entry.fresh) {
             // No other transaction knows of a new object, so its link position is unlocked and
             // holds no link. A reader that follows this link has seen the end stored below, and
             // with it the copy.
-            home.store(link_of(entry.object), self.links.to(owned.number, entry.place()));
+            heap_image.store(link_of(entry.object), self.links.to(owned.number, entry.place()));
         }
         let place = owned.end.expect("an attempt that has written has an end");
         end::show(&self.memory(owned.number)[place], &self.clock)
@@ -204,7 +204,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     pub(crate) fn finish(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         owned: &Owned,
         (end, most): (u64, u32),
         batch: &mut Vec<u64>,
@@ -220,7 +220,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         done.objects.extend(owned.entries.iter().map(|entry| entry.object));
         // In this order, so that a search from left to right does not miss it; see `seats`.
         queue.push(done);
-        if planted(Mutant::CommittingClearedBeforeWaiting) {
+        if injected(Mutant::CommittingClearedBeforeWaiting) {
             seat.committed();
         }
         seat.waits_from(queue.start());
@@ -235,7 +235,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             let is_last = oldest >= end || looks == most || in_vain;
             // Before the write-back, which is no part of the grace period.
             let known = if is_last { now() } else { 0 };
-            self.write_back(home, owned.number, seat, &mut queue, oldest);
+            self.write_back(heap_image, owned.number, seat, &mut queue, oldest);
             if is_last || queue.is_empty() {
                 let waited_for = if oldest < end { oldest } else { IDLE };
                 let again = waited_for == queue.waited_for;
@@ -274,13 +274,13 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     fn write_back(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         number: usize,
         seat: &Seat<M>,
         queue: &mut Waiting,
         oldest: u64,
     ) {
-        queue.write_back(home, oldest, || self.seats.oldest_beside(number));
+        queue.write_back(heap_image, oldest, || self.seats.oldest_beside(number));
         seat.waits_from(queue.start());
     }
 
@@ -288,7 +288,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     fn give_back(&self, attempt: &mut Attempt, oldest: u64) {
         while let Some(&(number, time)) = attempt.unlinked.front()
-            && (time <= oldest || planted(Mutant::CopiesFreedAtOnce))
+            && (time <= oldest || injected(Mutant::CopiesFreedAtOnce))
         {
             attempt.unlinked.pop_front();
             attempt.space.give_back(number);
@@ -303,19 +303,19 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Works on a worker's queue, unless another thread does.
-    fn help(&self, home: &impl Home, seat: &Seat<M>, number: usize) {
+    fn help(&self, heap_image: &impl Home, seat: &Seat<M>, number: usize) {
         // A thread that holds the lock does the same work, so this one does not wait for it.
         if let Some(mut queue) = try_lock(&seat.queue) {
             let oldest = self.seats.oldest();
-            self.write_back(home, number, seat, &mut queue, oldest);
+            self.write_back(heap_image, number, seat, &mut queue, oldest);
         }
     }
 
     /// Works on all queues. Returns whether all are empty.
-    pub(crate) fn help_all(&self, home: &impl Home) -> bool {
+    pub(crate) fn help_all(&self, heap_image: &impl Home) -> bool {
         let mut empty = true;
         for (number, seat) in self.seats.used().enumerate() {
-            self.help(home, seat, number);
+            self.help(heap_image, seat, number);
             empty &= lock(&seat.queue).is_empty();
         }
         empty
@@ -326,7 +326,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[cold]
     pub(super) fn give_way_or_help(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         object: usize,
         link: u64,
@@ -343,8 +343,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             // Tried once: two workers that waited here could each wait for the other's transaction
             // to end. (With 256 polls 6 700 attempts of TPC-C were in vain, without them 21 700,
             // and 490 if the commit polls longer: `LOOKS_MAX`.)
-            self.help(home, self.seats.seat(worker), worker);
-            if home.words()[link_of(object)].load(Ordering::Acquire) != link {
+            self.help(heap_image, self.seats.seat(worker), worker);
+            if heap_image.words()[link_of(object)].load(Ordering::Acquire) != link {
                 return Ok(());
             }
         }
@@ -361,21 +361,21 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Returns whether an attempt can begin after the last one met an obstacle, and helps to remove
     /// the obstacle. Called while no attempt runs.
     #[cold]
-    pub(crate) fn ready(&self, home: &impl Home, attempt: &mut Attempt) -> Ready {
+    pub(crate) fn ready(&self, heap_image: &impl Home, attempt: &mut Attempt) -> Ready {
         match attempt.blocked {
             None => return Ready::Yes,
             Some(Blocked::Link { object, link }) => {
                 if let Some((worker, _)) = self.linked(object, link) {
-                    self.help(home, self.seats.seat(worker), worker);
+                    self.help(heap_image, self.seats.seat(worker), worker);
                 }
-                if home.words()[link_of(object)].load(Ordering::Acquire) == link {
+                if heap_image.words()[link_of(object)].load(Ordering::Acquire) == link {
                     return Ready::Locked;
                 }
             }
             Some(Blocked::Space) => {
                 let Owned { number, attempt: last, .. } = attempt.owned;
                 let seat = self.seats.seat(number);
-                self.help(home, seat, number);
+                self.help(heap_image, seat, number);
                 attempt.applied_up_to = lock(&seat.queue).applied_up_to(last);
                 if attempt.applied_up_to > attempt.timed_up_to {
                     // Without commits the clock would stand still. Readers that begin at the same
@@ -411,12 +411,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Returns a word as the next transaction would read it, for observers in tests.
-    pub(crate) fn observe(&self, home: &impl Home, index: usize) -> u64 {
+    pub(crate) fn observe(&self, heap_image: &impl Home, index: usize) -> u64 {
         let waits = |seat: &Seat<M>| match seat.is_empty() {
             true => None,
             false => lock(&seat.queue).will_be(index),
         };
         let newest = self.seats.used().filter_map(waits).max_by_key(|(end, _)| *end);
-        newest.map_or_else(|| home.words()[index].load(Ordering::Relaxed), |(_, word)| word)
+        newest.map_or_else(|| heap_image.words()[index].load(Ordering::Relaxed), |(_, word)| word)
     }
 }

@@ -21,7 +21,7 @@
 //! Source: Pisces, section 3.1, algorithm 1, lines 14 and 42 to 47.
 
 use crate::sync::{AtomicU64, Ordering, spin_loop, thread};
-use medium::mutants::{Mutant, planted, weaken};
+use medium::mutants::{Mutant, injected, weaken};
 
 /// The transaction has not committed.
 pub(crate) const RUNNING: u64 = u64::MAX;
@@ -33,7 +33,7 @@ const SPINS: u32 = 100;
 /// Shows all copies that refer to this word, and returns the timestamp.
 #[inline]
 pub(crate) fn show(end: &AtomicU64, clock: &AtomicU64) -> u64 {
-    if !planted(Mutant::StampWithoutMark) {
+    if !injected(Mutant::StampWithoutMark) {
         end.store(IN_CRITICAL, Ordering::Relaxed);
     }
     // Release: a thread that later loads the clock with Acquire sees `IN_CRITICAL`, also through

@@ -128,14 +128,14 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Rolls back one member. Returns the last transaction that it may have seen.
-    pub(crate) fn roll_back_member(&self, home: &impl Home, attempt: &mut Attempt) -> u64 {
+    pub(crate) fn roll_back_member(&self, heap_image: &impl Home, attempt: &mut Attempt) -> u64 {
         let (number, first) = (attempt.owned.number, attempt.member.first);
         // As in `roll_back`.
         fence(Ordering::Release);
         for entry in attempt.owned.entries.drain(first..) {
             match entry.fresh {
                 true => drop(attempt.fresh.remove(&entry.object)),
-                false => home.store(link_of(entry.object), EMPTY),
+                false => heap_image.store(link_of(entry.object), EMPTY),
             }
         }
         let memory = self.memory(number);
@@ -152,7 +152,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             if moved && entry.fresh {
                 attempt.fresh.insert(entry.object, (saved.entry, saved.at));
             } else if moved {
-                self.relink(home, entry, number);
+                self.relink(heap_image, entry, number);
             }
         }
         attempt.member.words = words;
@@ -164,11 +164,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Updates an object's link to its copy's new place.
-    pub(super) fn relink(&self, home: &impl Home, entry: &Entry, number: usize) {
+    pub(super) fn relink(&self, heap_image: &impl Home, entry: &Entry, number: usize) {
         let at = link_of(entry.object);
         // An exchange for its Release: a reader that follows the link sees the copy's head.
-        let link = home.words()[at].load(Ordering::Relaxed);
-        let done = home.exchange(at, link, self.links.to(number, entry.at - COPY_HEAD_WORDS));
+        let link = heap_image.words()[at].load(Ordering::Relaxed);
+        let done = heap_image.exchange(at, link, self.links.to(number, entry.at - COPY_HEAD_WORDS));
         done.expect("only its owner changes the link of a locked object");
     }
 

@@ -10,13 +10,13 @@ use super::{Attempt, Home, Versions, header_of, link_of};
 use crate::design::At;
 use crate::perform::Heap;
 use crate::sync::{AtomicU64, Ordering};
-use medium::mutants::{Mutant, planted, relax};
+use medium::mutants::{Mutant, injected, relax};
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Reads a word of the snapshot.
     #[inline(always)]
-    pub(crate) fn read(&self, home: &impl Home, attempt: &mut Attempt, at: At) -> u64 {
-        let words = home.words();
+    pub(crate) fn read(&self, heap_image: &impl Home, attempt: &mut Attempt, at: At) -> u64 {
+        let words = heap_image.words();
         // Acquire: an empty link after a write-back shows the words that were written back.
         let acquire = relax(Ordering::Acquire, Mutant::LinkReadRelaxed);
         let link = words[link_of(at.object)].load(acquire);
@@ -33,12 +33,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     pub(crate) fn read_run(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         at: At,
         out: &mut [u64],
     ) {
-        let words = home.words();
+        let words = heap_image.words();
         let link = words[link_of(at.object)].load(Ordering::Acquire);
         let is_copied = link != EMPTY || is_fresh(words, attempt, at.object);
         if is_copied && self.read_copy(attempt, at, link, out) {
@@ -52,8 +52,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Returns the version of the object that the attempt reads until it writes it: 0 for the one
     /// in the heap.
     #[inline(always)]
-    pub(crate) fn look(&self, home: &impl Home, attempt: &mut Attempt, object: usize) -> u64 {
-        let words = home.words();
+    pub(crate) fn look(&self, heap_image: &impl Home, attempt: &mut Attempt, object: usize) -> u64 {
+        let words = heap_image.words();
         let link = words[link_of(object)].load(Ordering::Acquire);
         if link == EMPTY && !is_fresh(words, attempt, object) {
             return 0;
@@ -69,22 +69,28 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Reads a word of the version.
     #[inline(always)]
-    pub(crate) fn read_seen(&self, home: &impl Home, version: u64, at: At) -> u64 {
+    pub(crate) fn read_seen(&self, heap_image: &impl Home, version: u64, at: At) -> u64 {
         if version != 0
             && let Some(word) = self.read_copied(version, at)
         {
             return word;
         }
-        home.words()[at.index].load(Ordering::Relaxed)
+        heap_image.words()[at.index].load(Ordering::Relaxed)
     }
 
     /// Reads neighbouring words of the version.
     #[inline(always)]
-    pub(crate) fn read_run_seen(&self, home: &impl Home, version: u64, at: At, out: &mut [u64]) {
+    pub(crate) fn read_run_seen(
+        &self,
+        heap_image: &impl Home,
+        version: u64,
+        at: At,
+        out: &mut [u64],
+    ) {
         if version != 0 && self.read_run_copied(version, at, out).is_some() {
             return;
         }
-        for (value, word) in out.iter_mut().zip(&home.words()[at.index..]) {
+        for (value, word) in out.iter_mut().zip(&heap_image.words()[at.index..]) {
             *value = word.load(Ordering::Relaxed);
         }
     }
@@ -138,7 +144,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
         let (worker, copy) = self.linked(object, link)?;
         let is_own = worker == number && Some(copy.end) == attempt.owned.end;
-        if is_own && !planted(Mutant::OwnGroupNotSeen) {
+        if is_own && !injected(Mutant::OwnGroupNotSeen) {
             return Some((worker, copy));
         }
         if when(copy.end_word()) > attempt.start {

@@ -48,7 +48,7 @@
 //! Source: Pisces, sections 3.1, 3.2 and 4.
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use super::link::WORKERS_MAX;
 use super::write_back::Waiting;
@@ -98,7 +98,7 @@ impl<M> Seat<M> {
         let early = clock.load(Ordering::Relaxed);
         announce_unless(Mutant::StartNotAnnounced, &self.active, early);
         // SeqCst, like the announcement: see the module.
-        let start = match planted(Mutant::StartReadBeforeAnnounced) {
+        let start = match injected(Mutant::StartReadBeforeAnnounced) {
             true => early,
             false => clock.load(Ordering::SeqCst),
         };
@@ -120,7 +120,7 @@ impl<M> Seat<M> {
     /// Ends the attempt's reads and starts the commit of its changes.
     #[inline(always)]
     pub(super) fn commit(&self, start: u64) {
-        if planted(Mutant::ActiveClearedBeforeCommitting) {
+        if injected(Mutant::ActiveClearedBeforeCommitting) {
             self.over();
         }
         self.committing.store(start, Ordering::Release);
@@ -136,7 +136,7 @@ impl<M> Seat<M> {
         let early = clock.load(Ordering::Relaxed);
         announce_unless(Mutant::GroupNotAnnounced, &self.pending, early);
         // SeqCst, like the announcement.
-        let now = match planted(Mutant::GroupIdReadBeforeAnnounced) {
+        let now = match injected(Mutant::GroupIdReadBeforeAnnounced) {
             true => early,
             false => clock.load(Ordering::SeqCst),
         };
@@ -211,7 +211,7 @@ impl<M> Seat<M> {
     /// Returns the smallest start of a transaction that the heap lacks.
     fn unfinished(&self) -> u64 {
         // Acquire, in this order: see the module.
-        if planted(Mutant::UnfinishedReadBackwards) {
+        if injected(Mutant::UnfinishedReadBackwards) {
             let waiting = self.waiting.load(Ordering::Acquire);
             let committing = self.committing.load(Ordering::Acquire);
             return waiting.min(committing).min(self.active.load(Ordering::Acquire));
@@ -228,7 +228,7 @@ impl<M> Seat<M> {
         // Acquire, in the order in which a group moves: see the module.
         let active = self.active.load(Ordering::Acquire);
         let grouped = self.grouped.load(Ordering::Acquire);
-        let grouped = if planted(Mutant::ChunksFreedBesideGroups) { IDLE } else { grouped };
+        let grouped = if injected(Mutant::ChunksFreedBesideGroups) { IDLE } else { grouped };
         active.min(grouped).min(self.unfinished())
     }
 }
@@ -236,7 +236,7 @@ impl<M> Seat<M> {
 /// Announces a value; if this bug is injected, only stores it.
 #[inline(always)]
 fn announce_unless(mutant: Mutant, word: &AtomicU64, value: u64) {
-    if planted(mutant) {
+    if injected(mutant) {
         word.store(value, Ordering::Release);
     } else {
         announce(word, value);
@@ -312,7 +312,7 @@ impl<M> Seats<M> {
         let now = clock.load(Ordering::Acquire);
         fence_unless(Mutant::NoFenceBeforeUnfinished, Ordering::SeqCst);
         let first = self.used().map(Seat::unfinished).min().unwrap_or(IDLE);
-        first.min(match planted(Mutant::FrontierReadsClockLast) {
+        first.min(match injected(Mutant::FrontierReadsClockLast) {
             true => clock.load(Ordering::Acquire).max(now),
             false => now,
         })
@@ -328,7 +328,7 @@ impl<M> Seats<M> {
     /// Returns the largest ID ever assigned. IDs of pending members are ahead of the clock; the
     /// clock catches up when their group ends.
     pub(super) fn given(&self, clock: &AtomicU64) -> u64 {
-        if planted(Mutant::GivenIdGuessed) {
+        if injected(Mutant::GivenIdGuessed) {
             let before = clock.load(Ordering::Acquire);
             let is_ahead = self.used().any(|seat| seat.pending().is_some());
             return clock.load(Ordering::Acquire).max(before + u64::from(is_ahead));
@@ -344,11 +344,11 @@ impl<M> Seats<M> {
         // Acquire: pairs with `group_is_shown`.
         let pending = self.used().map(|seat| seat.pending.load(Ordering::Acquire));
         let first = pending.min().unwrap_or(IDLE);
-        let known = first.min(match planted(Mutant::DurableReadsClockLast) {
+        let known = first.min(match injected(Mutant::DurableReadsClockLast) {
             true => clock.load(Ordering::Acquire).max(now),
             false => now,
         });
-        if planted(Mutant::ReportedDurableForgotten) {
+        if injected(Mutant::ReportedDurableForgotten) {
             return known;
         }
         // A first announcement may be earlier than a watermark that was already reported.

@@ -19,26 +19,26 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     pub(crate) fn write(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         at: At,
         value: u64,
     ) -> Result<(), Stop> {
-        self.write_run(home, attempt, at, &[value])
+        self.write_run(heap_image, attempt, at, &[value])
     }
 
     /// Writes neighbouring words of one object.
     #[inline(always)]
     pub(crate) fn write_run(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         at: At,
         values: &[u64],
     ) -> Result<(), Stop> {
         let first = at.index.wrapping_sub(header_of(at.object));
         let header = if first == 0 { values.first().copied() } else { None };
-        let entry = self.own(home, attempt, at.object, header)?;
+        let entry = self.own(heap_image, attempt, at.object, header)?;
         self.save(attempt, entry);
         let memory = self.memory(attempt.owned.number);
         let entry = &mut attempt.owned.entries[entry];
@@ -57,11 +57,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     pub(crate) fn protect(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         object: usize,
     ) -> Result<(), Stop> {
-        self.own(home, attempt, object, None).map(drop)
+        self.own(heap_image, attempt, object, None).map(drop)
     }
 
     /// Returns the entry of an object, which it locks first if needed. `header` is the header word
@@ -69,7 +69,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     fn own(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         object: usize,
         header: Option<u64>,
@@ -79,7 +79,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         if header.is_none() && attempt.owned.entries.get(last).is_some_and(is_last) {
             return Ok(last);
         }
-        let entry = self.find_or_take(home, attempt, object, header)?;
+        let entry = self.find_or_take(heap_image, attempt, object, header)?;
         attempt.last = entry;
         Ok(entry)
     }
@@ -87,7 +87,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     fn find_or_take(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         object: usize,
         header: Option<u64>,
@@ -95,7 +95,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let mine = match attempt.fresh.get(&object) {
             Some(&(entry, _)) => Some(entry),
             None => {
-                let link = home.words()[link_of(object)].load(Ordering::Acquire);
+                let link = heap_image.words()[link_of(object)].load(Ordering::Acquire);
                 let Owned { number, end, .. } = attempt.owned;
                 let linked = self.linked(object, link);
                 let is_mine =
@@ -106,26 +106,26 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let extent = header.and_then(|header| extent(header, object)).unwrap_or(0);
         match mine {
             Some(entry) if attempt.owned.entries[entry].words >= extent => Ok(entry),
-            Some(entry) => self.enlarge(home, attempt, entry, extent),
-            None => self.take(home, attempt, object, extent),
+            Some(entry) => self.enlarge(heap_image, attempt, entry, extent),
+            None => self.take(heap_image, attempt, object, extent),
         }
     }
 
     /// Locks an object and copies it. `extent` is the minimum length of the copy.
     fn take(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         object: usize,
         extent: usize,
     ) -> Result<usize, Stop> {
-        let words = home.words();
+        let words = heap_image.words();
         let link = loop {
             let link = words[link_of(object)].load(Ordering::Acquire);
             match self.linked(object, link) {
                 None => break link,
                 Some((worker, copy)) => {
-                    self.give_way_or_help(home, attempt, object, link, worker, copy)?;
+                    self.give_way_or_help(heap_image, attempt, object, link, worker, copy)?;
                 }
             }
         };
@@ -136,7 +136,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             return Err(Stop::BadPointer);
         }
         let key = object as u64;
-        if self.gate.is_reserved(key, attempt.owned.number) {
+        if self.starvation_lock.is_reserved(key, attempt.owned.number) {
             attempt.obstacle = Obstacle::Reserved { key };
             return Err(Stop::Conflict);
         }
@@ -148,14 +148,14 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Copy::begin(memory, place, object, (size, end, entry));
         if !fresh {
             let mine = self.links.to(number, place);
-            if let Err(seen) = home.exchange(link_of(object), link, mine) {
+            if let Err(seen) = heap_image.exchange(link_of(object), link, mine) {
                 attempt.obstacle = Obstacle::Held { key, seen };
                 return Err(Stop::Conflict);
             }
             if extent_in_heap(words, object) != found {
                 // Another transaction replaced the object between the first look and the lock.
                 fence(Ordering::Release);
-                home.store(link_of(object), EMPTY);
+                heap_image.store(link_of(object), EMPTY);
                 attempt.obstacle = Obstacle::Changed { key };
                 return Err(Stop::Conflict);
             }
@@ -177,13 +177,13 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[cold]
     fn enlarge(
         &self,
-        home: &impl Home,
+        heap_image: &impl Home,
         attempt: &mut Attempt,
         number: usize,
         size: usize,
     ) -> Result<usize, Stop> {
         self.save(attempt, number);
-        let words = home.words();
+        let words = heap_image.words();
         let end = self.end(attempt)?;
         let place = self.room(attempt, COPY_HEAD_WORDS + size)?;
         let worker = attempt.owned.number;
@@ -204,7 +204,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         (entry.at, entry.words) = (at, size);
         match entry.fresh {
             true => drop(attempt.fresh.insert(object, (number, at))),
-            false => self.relink(home, entry, worker),
+            false => self.relink(heap_image, entry, worker),
         }
         Ok(number)
     }

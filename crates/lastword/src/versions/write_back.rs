@@ -26,7 +26,7 @@
 
 use std::collections::VecDeque;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces};
 
 use super::Home;
@@ -89,19 +89,25 @@ impl Waiting {
     /// Applies the transactions whose grace period is over. `oldest` is the start of the oldest
     /// running transaction. `beside` returns the start of the oldest unfinished transaction of
     /// other workers.
-    pub(super) fn write_back(&mut self, home: &impl Home, oldest: u64, beside: impl Fn() -> u64) {
+    pub(super) fn write_back(
+        &mut self,
+        heap_image: &impl Home,
+        oldest: u64,
+        beside: impl Fn() -> u64,
+    ) {
         while let Some(done) = self.queue.front_mut() {
-            let holds_chunks = done.gives_chunks_back && !planted(Mutant::ChunksFreedBesideWriters);
+            let holds_chunks =
+                done.gives_chunks_back && !injected(Mutant::ChunksFreedBesideWriters);
             let is_needed = done.end > oldest || holds_chunks && done.end > beside();
-            if done.stays || is_needed && !planted(Mutant::WriteBackDoesNotWait) {
+            if done.stays || is_needed && !injected(Mutant::WriteBackDoesNotWait) {
                 return;
             }
-            if planted(Mutant::UnlinkedBeforeWrittenBack) {
+            if injected(Mutant::UnlinkedBeforeWrittenBack) {
                 for object in &done.objects {
-                    home.store(super::link_of(*object), EMPTY);
+                    heap_image.store(super::link_of(*object), EMPTY);
                 }
             }
-            store(home, &done.batch);
+            store(heap_image, &done.batch);
             // The words are in the heap, and other transactions change them as soon as the link is
             // removed. An observer of a power failure between two removals must not take this batch
             // for newer.
@@ -109,7 +115,7 @@ impl Waiting {
             // Release: a reader that finds no link sees these words.
             fence_unless(Mutant::NoFenceBeforeUnlink, Ordering::Release);
             for object in &done.objects {
-                home.store(super::link_of(*object), EMPTY);
+                heap_image.store(super::link_of(*object), EMPTY);
             }
             let mut done = self.queue.pop_front().expect("the loop condition found it");
             done.objects.clear();
@@ -139,11 +145,11 @@ impl Waiting {
 
 /// Stores the words of a batch in the heap.
 #[inline]
-pub(crate) fn store(home: &impl Home, batch: &[u64]) {
+pub(crate) fn store(heap_image: &impl Home, batch: &[u64]) {
     for piece in Pieces::new(batch) {
         let Piece::Run(index, words) = piece else { continue };
         for (value, index) in words.iter().zip(index as usize..) {
-            home.store(index, *value);
+            heap_image.store(index, *value);
         }
     }
 }
@@ -188,7 +194,7 @@ mod tests {
     #[test]
     fn applied_batch_is_empty_when_power_fails_at_links() {
         let words = (0..16).map(|_| AtomicU64::new(0)).collect();
-        let home = Cut { words, links: AtomicU64::new(0) };
+        let heap_image = Cut { words, links: AtomicU64::new(0) };
         let mut waiting = Waiting::default();
         waiting.push(Done {
             end: 1,
@@ -197,9 +203,9 @@ mod tests {
             ..Done::default()
         });
         assert_eq!(waiting.will_be(4), Some((1, 7)));
-        let cut = AssertUnwindSafe(|| waiting.write_back(&home, 1, || 1));
+        let cut = AssertUnwindSafe(|| waiting.write_back(&heap_image, 1, || 1));
         catch_unwind(cut).expect_err("the injected failure panics");
-        assert_eq!(home.words[4].load(Ordering::Relaxed), 7);
+        assert_eq!(heap_image.words[4].load(Ordering::Relaxed), 7);
         assert_eq!(waiting.will_be(4), None);
     }
 }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use words::Ptr;
 
 use crate::design::{Decoupled, Design, Snapshot, Undo, Volatile};
-use crate::perform::{Gate, Redo, Space, Stm, Tm, Written};
+use crate::perform::{Redo, Space, StarvationLock, Stm, Tm, Written};
 use crate::sync::AtomicU64;
 use crate::{Error, Medium, Objects, Options, Pool, Stop, TxId, Worker, slots};
 
@@ -44,8 +44,8 @@ impl<R: Redo> Redo for AtPoints<'_, R> {
         self.0.has_room(words)
     }
 
-    fn drawing(&mut self, clock: u64) {
-        self.0.drawing(clock);
+    fn assigning(&mut self, clock: u64) {
+        self.0.assigning(clock);
     }
 
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
@@ -71,8 +71,8 @@ impl Tm for Panicking {
         self.0.clock()
     }
 
-    fn gate(&self) -> &Gate {
-        self.0.gate()
+    fn starvation_lock(&self) -> &StarvationLock {
+        self.0.starvation_lock()
     }
 
     fn begin(&self, attempt: &mut Self::Attempt) {
@@ -316,7 +316,7 @@ fn worker_survives_a_panicking_body() {
     }));
     assert!(ended.is_err());
     // Its conflicts are not the next transaction's.
-    assert!(worker.state().fortune.is_good());
+    assert!(worker.state().backoff.has_few_conflicts());
     let _ = worker.run(|_| Ok(())).unwrap();
     assert_eq!(worker.state().number, 0);
 }
@@ -326,7 +326,7 @@ fn dropped_transaction_in_parts_leaves_no_conflicts() {
     let pool = Pool::<Volatile<Panicking>>::create_as("", Options::new().bytes(1 << 20)).unwrap();
     let mut worker = pool.worker().unwrap();
     for panics in [false, true] {
-        (0..5).for_each(|_| worker.state().fortune.give_way());
+        (0..5).for_each(|_| worker.state().backoff.give_way());
         let ended = catch_unwind(AssertUnwindSafe(|| {
             let _open = worker.begin(false).unwrap();
             if panics {
@@ -334,6 +334,6 @@ fn dropped_transaction_in_parts_leaves_no_conflicts() {
             }
         }));
         assert_eq!(ended.is_err(), panics);
-        assert!(worker.state().fortune.is_good(), "{panics}");
+        assert!(worker.state().backoff.has_few_conflicts(), "{panics}");
     }
 }

@@ -141,7 +141,7 @@ fn open_pool_works_on_full_disk() {
         fill(&disk);
         for _ in 0..3 {
             let pool = Pool::open(&story.path, options.clone()).unwrap();
-            while pool.metrics().log_laps < 2.5 {
+            while pool.metrics().log_wraps < 2.5 {
                 let id = story.put(&pool).unwrap();
                 pool.wait_for(id).unwrap();
                 story.acknowledged = story.begun;
@@ -166,7 +166,7 @@ fn write_without_room_poisons_and_loses_nothing() {
         if part == "log" {
             let id = story.put(&pool).unwrap();
             pool.wait_for(id).unwrap();
-            pool.bring_home().unwrap();
+            pool.checkpoint().unwrap();
             story.acknowledged = story.begun;
         }
         // A hole reads as zeros, so punching out blocks of zeros changes no content.
@@ -176,7 +176,7 @@ fn write_without_room_poisons_and_loses_nothing() {
         let error = (0..500).find_map(|_| {
             let done = story.put(&pool).and_then(|id| pool.wait_for(id));
             let done = done.map(|()| story.acknowledged = story.begun);
-            done.and_then(|()| pool.bring_home()).err()
+            done.and_then(|()| pool.checkpoint()).err()
         });
         let error = error.expect("no write met a block without room");
         assert_poisoned(&error);
@@ -234,7 +234,7 @@ fn sparse_copy_on_full_disk_is_refused_at_open() {
         // The open allocated every hole, so the pool works on the full disk.
         fill(&disk);
         let pool = Pool::open(&story.path, options.clone()).unwrap();
-        while pool.metrics().log_laps < 1.5 {
+        while pool.metrics().log_wraps < 1.5 {
             let id = story.put(&pool).unwrap();
             pool.wait_for(id).unwrap();
             story.acknowledged = story.begun;
@@ -273,7 +273,7 @@ fn sparse_copy_on_full_disk_opens_on_files() {
         let error = (0..500).find_map(|_| {
             let done = story.put(&pool).and_then(|id| pool.wait_for(id));
             let done = done.map(|()| story.acknowledged = story.begun);
-            done.and_then(|()| pool.bring_home()).err()
+            done.and_then(|()| pool.checkpoint()).err()
         });
         let text = error.expect("no write met a hole").to_string();
         assert!(text.contains(sparse) && text.contains("free some space"), "{text}");

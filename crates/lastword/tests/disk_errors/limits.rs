@@ -54,7 +54,7 @@ fn live_under(bytes: u64, story: &mut Story, seen: &mut Seen) {
                 let done = put.and_then(|id| {
                     pool.wait_for(id)?;
                     story.acknowledged = story.begun;
-                    if step % 16 == 7 { pool.bring_home() } else { Ok(()) }
+                    if step % 16 == 7 { pool.checkpoint() } else { Ok(()) }
                 });
                 if let Err(error) = done {
                     assert_poisoned(&error);

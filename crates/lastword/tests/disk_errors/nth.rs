@@ -189,7 +189,7 @@ fn assert_both_outcomes(seen: &Seen) {
     assert!(seen.found && seen.lost, "found {}, lost {}", seen.found, seen.lost);
 }
 
-const REPORTING: [&str; 5] = ["create", "wait", "bring_home", "close", "open"];
+const REPORTING: [&str; 5] = ["create", "wait", "checkpoint", "close", "open"];
 
 #[test]
 fn failed_call_loses_nothing_with_helping_waiters() {
@@ -201,7 +201,7 @@ fn failed_call_loses_nothing_with_helping_waiters() {
 fn failed_call_loses_nothing_with_sync_commits() {
     let options = options().durability(Durability::Sync);
     let (options, calls) = (options.shadow(Shadow::CopyOnWrite), [Call::Map, Call::Write]);
-    let reporting = ["create", "run", "bring_home", "close", "open"];
+    let reporting = ["create", "run", "checkpoint", "close", "open"];
     assert_both_outcomes(&every_fault(Place::Memory, &options, &calls, &reporting));
 }
 
@@ -230,7 +230,7 @@ fn failed_call_loses_nothing_in_mapped_pool() {
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     let options = Story::options().medium(medium);
     let calls = [Call::Map, Call::Write, Call::Rename, Call::SyncAll, Call::Lock, Call::Read];
-    every_fault(Place::Memory, &options, &calls, &["create", "bring_home", "close", "open"]);
+    every_fault(Place::Memory, &options, &calls, &["create", "checkpoint", "close", "open"]);
 }
 
 #[test]

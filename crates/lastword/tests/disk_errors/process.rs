@@ -39,7 +39,7 @@ fn pool_works_after_chdir_and_setuid() {
                 let _ = pool.run(|tx| tx.alloc(number)).unwrap();
             }
             pool.flush().unwrap();
-            pool.bring_home().unwrap();
+            pool.checkpoint().unwrap();
             pool.close().unwrap();
             let refused = Pool::open(dir.path().join(name), options.clone()).map(drop);
             let Err(Error::Medium(error)) = &refused else { panic!("{refused:?}") };

@@ -148,7 +148,7 @@ impl Story {
                 self.acknowledged = self.begun;
             }
             if step == 8 {
-                pool.bring_home().map_err(|error| ("bring_home", error))?;
+                pool.checkpoint().map_err(|error| ("checkpoint", error))?;
             }
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Story {
         for _ in 0..2 {
             let calls = [
                 pool.run(|tx| tx.root_ptr::<Root>()).map(drop),
-                pool.bring_home(),
+                pool.checkpoint(),
                 pool.design().persist_step().map(drop),
                 pool.design().reproduce_step().map(drop),
             ];

@@ -55,7 +55,8 @@ fn slow_body<D: Design>(path: &Path, rival_writes: bool) {
                 begins.send(()).unwrap();
                 (0..ATTEMPTS).for_each(|_| tried.recv().unwrap());
                 starts.send(()).unwrap();
-                while !ended.load(Ordering::Acquire) && !pool.design().gate().is_closed() {
+                while !ended.load(Ordering::Acquire) && !pool.design().starvation_lock().is_closed()
+                {
                     tried.recv().unwrap();
                 }
                 Ok(ended.load(Ordering::Acquire))

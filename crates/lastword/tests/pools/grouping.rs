@@ -196,7 +196,7 @@ fn combined_group_over_half_the_log_is_split() {
     pool.flush().unwrap();
     // The 400 KiB of values need more than three logs of 128 KiB.
     let metrics = pool.metrics();
-    assert!(metrics.log_laps > 2.0 && metrics.log_combined_bytes > 400 << 10, "{metrics:?}");
+    assert!(metrics.log_wraps > 2.0 && metrics.log_combined_bytes > 400 << 10, "{metrics:?}");
     pool.abandon();
     let pool = Pool::open(&path, options).unwrap();
     for (number, &object) in objects.iter().enumerate() {

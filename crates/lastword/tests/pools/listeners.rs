@@ -178,7 +178,7 @@ fn make_room(nth: u64) -> (u64, Result<(), (Error, bool)>) {
     let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
     let array = pool.run(|tx| Array::<u64>::reserve(tx, WORDS)).unwrap().value;
     while !pool.run(|tx| array.prepare(tx, WORDS)).unwrap().value {}
-    pool.bring_home().unwrap();
+    pool.checkpoint().unwrap();
     // A record takes a little more than a quarter of the log, so the fourth one does not fit. The
     // third leaves an eighth of the log free, so it does not truncate ahead of need.
     let words = pool.design().words_max() as u64 * 53 / 100;

@@ -97,7 +97,7 @@ fn assert_reported<D: Design>(path: &Path, why: Option<fn(&LogMismatch) -> bool>
     // A dump reads the heap image alone.
     assert_eq!(HeapAtRest::load(path).unwrap().objects().count(), 1);
     let repair = lastword::repair(path).unwrap();
-    assert!(repair.mended.is_empty() && !repair.after.opens());
+    assert!(repair.fixed.is_empty() && !repair.after.opens());
     assert!(files(path) == before, "a refused call changed a file");
 }
 
@@ -117,9 +117,9 @@ fn opens_without_log<D: Design>() {
             let options = match repairs {
                 true => {
                     let repair = lastword::repair_with(&path, &expected).unwrap();
-                    let mended = &repair.mended[..];
+                    let fixed = &repair.fixed[..];
                     assert!(
-                        matches!(mended, [one] if matches!(one.problem, Problem::LogLost { .. }))
+                        matches!(fixed, [one] if matches!(one.problem, Problem::LogLost { .. }))
                     );
                     assert!(repair.after.findings.is_empty(), "{:?}", repair.after.findings);
                     options()
@@ -164,7 +164,7 @@ fn is_refused<D: Design>() {
         let report = lastword::check_with(&path, &expected).unwrap();
         assert_eq!(report.refusal.unwrap().to_string(), error.to_string());
         let repair = lastword::repair_with(&path, &expected).unwrap();
-        assert!(repair.mended.is_empty());
+        assert!(repair.fixed.is_empty());
         assert!(HeapAtRest::load(&path).is_err());
         assert!(files(&path) == before, "a refused call changed a file");
     }

@@ -98,7 +98,7 @@ fn removed<D: Design>(options: &Options) {
     let lost = counter.pool.flush().unwrap_err();
     let text = lost.to_string();
     assert!(text.contains("test.pool was removed") && text.contains("copy"), "{text}");
-    assert!(matches!(counter.pool.bring_home(), Err(Error::NameLost { .. })));
+    assert!(matches!(counter.pool.checkpoint(), Err(Error::NameLost { .. })));
     // The transactions take effect, although their tickets report the removal.
     for _ in 0..3 {
         assert!(matches!(counter.add(), Err(Error::NameLost { .. })));

@@ -127,7 +127,7 @@ fn reproduced_transactions_need_no_replay() {
         let pool = Pool::create(&path, options.clone()).unwrap();
         let counter = counter(&pool);
         let last = (0..1000).map(|_| add(&pool, counter)).last().unwrap();
-        pool.bring_home().unwrap();
+        pool.checkpoint().unwrap();
         assert!(pool.durable_id() >= last && pool.reproduced_id() >= last);
         pool.abandon();
         let shown = checked(&path).unwrap();
@@ -164,7 +164,7 @@ fn log_that_wraps_often_recovers() {
         }
         drop(worker);
         pool.flush().unwrap();
-        assert!(pool.metrics().log_laps > 3.0, "{:?}", pool.metrics());
+        assert!(pool.metrics().log_wraps > 3.0, "{:?}", pool.metrics());
         pool.abandon();
         let pool = Pool::open(&path, options).unwrap();
         assert_eq!(pool.run(|tx| tx.get(array.at(0)?)).unwrap().value, 5000);

@@ -108,8 +108,8 @@ fn waiting_thread_ends_the_group() {
         ("wait", |_, done| done.ticket.wait().unwrap()),
         ("wait_for", |pool, done| pool.wait_for(done.ticket.id()).unwrap()),
         ("flush", |pool, _| pool.flush().unwrap()),
-        ("bring_home", |pool, _| pool.bring_home().unwrap()),
-        ("request", |pool, done| pool.design().hurry(done.ticket.id())),
+        ("checkpoint", |pool, _| pool.checkpoint().unwrap()),
+        ("request", |pool, done| pool.design().expedite(done.ticket.id())),
         ("step", |pool, _| assert!(pool.design().step(0).unwrap())),
     ];
     for (name, end) in ends {
@@ -182,7 +182,7 @@ fn requested_group_ends_after_its_running_member() {
             tx.set(counters[1], 5)?;
             let sender = sender.clone();
             ticket.on_durable(move |outcome| sender.send(outcome.is_ok()).unwrap()).unwrap();
-            pool.design().hurry(ticket.id());
+            pool.design().expedite(ticket.id());
             assert!(!ticket.is_durable() && receiver.try_recv().is_err());
             if commits { Ok(()) } else { tx.abort("as asked") }
         });
@@ -282,7 +282,7 @@ fn running_reader_survives_end_of_its_group() {
         runs += 1;
         let before = tx.get(counters[0])?;
         if runs == 1 {
-            pool.design().hurry(pool.committed_id());
+            pool.design().expedite(pool.committed_id());
             let meanwhile = || {
                 assert_eq!(read(&mut other, counters[0]), 1, "the group has not ended");
                 assert_eq!(add(&mut other, counters[2]).value, 1);

@@ -71,7 +71,7 @@ fn wraps<D: lastword::Design>(options: Options) {
             });
         }
     });
-    assert!(pool.metrics().log_laps > 3.0, "{}", pool.metrics().log_laps);
+    assert!(pool.metrics().log_wraps > 3.0, "{}", pool.metrics().log_wraps);
     pool.abandon();
     let pool = Pool::<D>::open_as(&path, options).unwrap();
     for mine in of_two {

@@ -35,7 +35,7 @@ fn create<D: Design>(path: &Path, options: &Options) -> (Pool<D>, Pair) {
     });
     let pair = made.unwrap().value;
     if D::DURABLE {
-        pool.bring_home().unwrap();
+        pool.checkpoint().unwrap();
     }
     (pool, pair)
 }
@@ -274,7 +274,7 @@ fn starvation_lock_is_held<D: Design>(options: Options) {
     let stopped = words.iter().find_map(|word| {
         let mut open = worker.begin(false).unwrap();
         let read = open.tx().get(*word);
-        if pool.design().gate().is_closed() {
+        if pool.design().starvation_lock().is_closed() {
             forget(open);
             return Some(());
         }
@@ -293,7 +293,7 @@ fn starvation_lock_is_held<D: Design>(options: Options) {
     let others = || [false, true].map(|_| pool.run(|tx| tx.set(pair.other, [2; 64])).map(drop));
     let ended = std::thread::scope(|scope| scope.spawn(others).join().unwrap());
     for refused in ended {
-        assert!(matches!(refused, Err(Error::GateClosed { worker: 1, .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::StarvationLockHeld { worker: 1, .. })), "{refused:?}");
     }
 }
 

@@ -34,7 +34,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::buffer::Buffer;
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// How often a group is given to the queue again, without a byte of it being written, before it is
 /// written by a blocking call. Once: a thread that appends a group and ends takes its write with
@@ -192,7 +192,7 @@ impl InFlight {
         let at = usize::try_from(number.wrapping_sub(self.oldest)).ok();
         let group = at.and_then(|at| self.groups.get_mut(at));
         let sent = group.filter(|group| matches!(group.state, State::Sent));
-        let early = planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder);
+        let early = injected(Mutant::TakenUnderWay) || injected(Mutant::TakenOutOfOrder);
         debug_assert!(sent.is_some() || early, "a completion of group {number}, which is not sent");
         sent
     }
@@ -232,7 +232,7 @@ impl InFlight {
     /// Returns whether an injected bug takes the oldest group before it is durable.
     fn is_taken_early(&self) -> bool {
         let any_durable = || self.groups.iter().any(|group| matches!(group.state, State::Durable));
-        planted(Mutant::TakenUnderWay) || planted(Mutant::TakenOutOfOrder) && any_durable()
+        injected(Mutant::TakenUnderWay) || injected(Mutant::TakenOutOfOrder) && any_durable()
     }
 
     /// Whether the kernel may read any group. (A group that is written by a blocking call is no
@@ -258,7 +258,7 @@ impl Group {
                 self.writes += 1;
                 self.resubmissions = 0;
                 self.written = self.bytes.min(self.written + written);
-                if self.written < self.bytes && !planted(Mutant::ShortGroupNotResumed) {
+                if self.written < self.bytes && !injected(Mutant::ShortGroupNotResumed) {
                     return true;
                 }
                 self.state = State::Durable;

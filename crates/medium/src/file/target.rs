@@ -19,7 +19,7 @@ use crate::area::Area;
 use crate::retry::write_durably;
 use crate::sync::{AtomicBool, Ordering};
 use system::Handle;
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// The file below a log.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl GroupFile for Target {
 
     fn write_blocking(&self, bytes: &[u8], offset: u64) -> Result<usize> {
         let slices = [IoSlice::new(bytes)];
-        if planted(Mutant::GroupNotSynced) {
+        if injected(Mutant::GroupNotSynced) {
             return self.handle().write(&slices, offset, rustix::io::ReadWriteFlags::empty());
         }
         if let Some(direct) = self.direct() {

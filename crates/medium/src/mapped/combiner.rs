@@ -1,7 +1,7 @@
 //! Write combining: a line that is stored to again soon is written back once.
 //!
 //! Combining pays where few lines take most of the writes, and costs where each write has its own
-//! line ([`home`](super::home) has the figures). Each batch therefore counts the write-backs that
+//! line ([`heap`](super::heap) has the figures). Each batch therefore counts the write-backs that
 //! combining would save, and the next batch follows that count.
 
 use crate::cpu::LINE_WORDS;
@@ -37,7 +37,7 @@ struct Rules {
 
 /// Combining saves lines, not time on memory. It loses a tenth where four of five lines are saved,
 /// and a quarter where not quite half are. A device of 1 GB/s is twice as fast in the first case
-/// (figures in `home`). A combined batch of uniform writes costs half more, so one in 64 costs less
+/// (figures in `heap`). A combined batch of uniform writes costs half more, so one in 64 costs less
 /// than a hundredth.
 const WHEN_SKEWED: Rules =
     Rules { begin_percent: 50, stop_percent: 40, probe_batches: 64, lines_min: 1024 };

@@ -17,7 +17,7 @@ use crate::mapping::Sharing;
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
 use crate::traits::Counts;
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// Persistence domain of a back end that maps its file. Cheap to clone. The heap image and the log
 /// of a pool share one, and thereby the emulated device.
@@ -127,14 +127,14 @@ impl Domain {
     /// Stores a group of the log such that it is durable on return but for the device's delay.
     pub(super) fn store_group(&self, to: &(impl Stores + ?Sized), first: usize, group: &[u64]) {
         match self.write_back {
-            Some(_) if planted(Mutant::GroupNotWrittenBack) => to.store(first, group),
-            Some(_) if planted(Mutant::OnlyFirstLineWrittenBack) => half(to, first, group, true),
-            Some(_) if planted(Mutant::HeaderNotWrittenBack) => half(to, first, group, false),
+            Some(_) if injected(Mutant::GroupNotWrittenBack) => to.store(first, group),
+            Some(_) if injected(Mutant::OnlyFirstLineWrittenBack) => half(to, first, group, true),
+            Some(_) if injected(Mutant::HeaderNotWrittenBack) => half(to, first, group, false),
             Some(_) => to.stream(first, group),
             None => to.store(first, group),
         }
         // A store is durable once it has left the store buffer.
-        if !planted(Mutant::GroupNotFenced) {
+        if !injected(Mutant::GroupNotFenced) {
             to.fence();
         }
     }
@@ -211,7 +211,7 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapped::{MappedHome, MappedLog};
+    use crate::mapped::{MappedHeap, MappedLog};
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
 
     #[test]
@@ -228,15 +228,15 @@ mod tests {
         assert!(error.starts_with(&path) && error.contains("-o dax"), "{error}");
         // A heap image or a log without synchronous mappings fails too.
         let dax = Domain { sharing: &[Sharing::Synchronous], ..Domain::persistent_cache() };
-        let home = MappedHome::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &dax);
-        assert!(matches!(home, Err(Error::NoDax { .. })), "{home:?}");
+        let heap_image = MappedHeap::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &dax);
+        assert!(matches!(heap_image, Err(Error::NoDax { .. })), "{heap_image:?}");
         let log = MappedLog::new(file, HEAP_OFFSET, HEAP_BYTES, &dax);
         assert!(matches!(log, Err(Error::NoDax { .. })), "{log:?}");
     }
 
     fn runs_the_suite(domain: &Domain) {
         suite::heap_image_keeps_every_write(|file, at, bytes| {
-            MappedHome::new(file, at, bytes, domain)
+            MappedHeap::new(file, at, bytes, domain)
         });
         suite::log_keeps_every_group(|file, at, bytes| MappedLog::new(file, at, bytes, domain));
     }
@@ -245,8 +245,8 @@ mod tests {
     fn read_only_file_is_refused_by_every_domain() {
         let (_dir, file) = suite::pool_for_reading();
         for domain in suite::domains() {
-            let home = MappedHome::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain);
-            assert!(matches!(home, Err(Error::ReadOnly { .. })), "{home:?}");
+            let heap_image = MappedHeap::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain);
+            assert!(matches!(heap_image, Err(Error::ReadOnly { .. })), "{heap_image:?}");
             let log = MappedLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain);
             assert!(matches!(log, Err(Error::ReadOnly { .. })), "{log:?}");
         }
@@ -264,11 +264,11 @@ mod tests {
         let bytes = 1 << 43;
         std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
         let file = Arc::new(PoolFile::open(&path).unwrap());
-        let home: Vec<_> = (0..20)
-            .map(|_| MappedHome::new(file.clone(), 0, bytes, &Domain::persistent_cache()))
+        let heap_image: Vec<_> = (0..20)
+            .map(|_| MappedHeap::new(file.clone(), 0, bytes, &Domain::persistent_cache()))
             .collect();
-        assert!(home[0].is_ok(), "{:?}", home[0]);
-        let refused = home.iter().filter_map(|home| home.as_ref().err()).next();
+        assert!(heap_image[0].is_ok(), "{:?}", heap_image[0]);
+        let refused = heap_image.iter().filter_map(|heap_image| heap_image.as_ref().err()).next();
         assert!(matches!(refused, Some(Error::NoMemory { .. })), "{refused:?}");
     }
 }

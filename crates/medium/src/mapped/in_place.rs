@@ -1,6 +1,6 @@
 //! Mapped memory for transactions that run in place and for log slots that are stored to.
 //!
-//! A [`MappedHome`](super::MappedHome) takes batches from one thread. Here many threads load, store
+//! A [`MappedHeap`](super::MappedHeap) takes batches from one thread. Here many threads load, store
 //! and wait for their own stores. The callers arrange the order of stores to each word.
 //!
 //! ```text
@@ -33,11 +33,11 @@ use system::SimulatedMemory;
 /// let dir = tempfile::tempdir()?;
 /// let file = Arc::new(PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?);
 /// let domain = Domain::dax(&file).unwrap_or(Domain::emulated(Emulation::new(1000, 0)));
-/// let home = InPlace::new(file, 4096, (1 << 20) - 4096, &domain)?;
-/// home.store(10, 42); // others see it; a crash may take it
-/// home.write_back(10);
-/// home.barrier(1)?; // durable
-/// assert_eq!(home.words()[10].load(medium::sync::Ordering::Relaxed), 42);
+/// let heap = InPlace::new(file, 4096, (1 << 20) - 4096, &domain)?;
+/// heap.store(10, 42); // others see it; a crash may take it
+/// heap.write_back(10);
+/// heap.barrier(1)?; // durable
+/// assert_eq!(heap.words()[10].load(medium::sync::Ordering::Relaxed), 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -176,15 +176,15 @@ mod tests {
     fn what_is_stored_and_streamed_is_in_the_file() {
         for domain in suite::domains() {
             let (_dir, file) = suite::pool();
-            let home = InPlace::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
-            home.store(3, 33);
-            home.write_back(3);
-            home.stream(9, &[99, 100]);
-            home.barrier(2).unwrap();
+            let heap_image = InPlace::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+            heap_image.store(3, 33);
+            heap_image.write_back(3);
+            heap_image.stream(9, &[99, 100]);
+            heap_image.barrier(2).unwrap();
             let mut words = [0; 11];
             file.read_at(HEAP_OFFSET, &mut words).unwrap();
             assert_eq!(words, [0, 0, 0, 33, 0, 0, 0, 0, 0, 99, 100]);
-            assert_eq!(home.words()[10].load(Ordering::Relaxed), 100);
+            assert_eq!(heap_image.words()[10].load(Ordering::Relaxed), 100);
         }
     }
 

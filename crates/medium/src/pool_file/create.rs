@@ -21,7 +21,7 @@ use super::name::{NEW, directory, is_named, name_new, remove_placeholder, tempor
 use super::{PoolFile, lock_file, open_regular};
 use crate::error::Error;
 use crate::sync::{AtomicBool, Mutex, lock};
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 use system::{Directory, Files, Handle, System};
 
 /// Whether a file's blocks are written with zeros when it is created.
@@ -91,7 +91,7 @@ impl PoolFile {
         let directory = open_directory(files, path)?;
         check_name(&*directory, path, temporary_bytes(path))?;
         let is_empty = files.stat(path).is_ok_and(|stat| stat.bytes == 0);
-        if is_empty && !planted(Mutant::PlaceholderKept) {
+        if is_empty && !injected(Mutant::PlaceholderKept) {
             // An empty file that is none of ours is moved aside as any other.
             remove_interrupted(files, &*directory, &temporary, path)?;
         }
@@ -150,7 +150,7 @@ impl PoolFile {
     pub fn publish(&self) -> Result<(), Error> {
         let mut name = self.temporary.lock().expect("no one panics while publishing");
         if let Some(temporary) = name.as_deref() {
-            if !planted(Mutant::GrowthNotSynced) {
+            if !injected(Mutant::GrowthNotSynced) {
                 self.file.sync_all().map_err(self.io("syncing"))?;
             }
             match self.name(temporary) {
@@ -161,7 +161,7 @@ impl PoolFile {
                 Err(errno) => return Err(self.io("naming")(errno)),
             }
         }
-        if !planted(Mutant::DirectoryNotSynced) {
+        if !injected(Mutant::DirectoryNotSynced) {
             self.sync_name()?;
         }
         if self.prewritten {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::{lock_file, open_regular};
 use crate::error::Error;
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 use system::{Files, Handle};
 
 /// For a file that must not be there yet.
@@ -67,7 +67,7 @@ pub(super) fn name_new(
         linked => return linked,
     }
     // Or a crash could keep the empty file alone, which looks like a user's.
-    if !planted(Mutant::EmptyNameFirst) {
+    if !injected(Mutant::EmptyNameFirst) {
         sync_directory()?;
     }
     replace_new(files, temporary, to).inspect_err(|_| {

@@ -16,7 +16,7 @@ use crate::suite;
 use crate::sync::{Arc, Ordering};
 use crate::writes::run;
 use crate::{
-    Domain, FileHome, FileLog, HomeMedium, LogMedium, LogPath, MappedHome, MappedLog, PoolFile,
+    Domain, FileHeap, FileLog, HeapMedium, LogMedium, LogPath, MappedHeap, MappedLog, PoolFile,
 };
 
 /// Model without faults.
@@ -52,11 +52,11 @@ fn domains() -> [Domain; 2] {
 
 #[test]
 fn recorded_file_keeps_every_write() {
-    suite::heap_image_keeps_every_write_on(disk(true), FileHome::new);
+    suite::heap_image_keeps_every_write_on(disk(true), FileHeap::new);
     suite::heap_image_keeps_every_write_on(disk(true), |file, offset, bytes| {
-        Ok(FileHome::new(file, offset, bytes)?.with_gather_bytes_max(3 * 4096))
+        Ok(FileHeap::new(file, offset, bytes)?.with_gather_bytes_max(3 * 4096))
     });
-    suite::heap_image_refuses_wrong_batches_on(disk(true), FileHome::new);
+    suite::heap_image_refuses_wrong_batches_on(disk(true), FileHeap::new);
 }
 
 #[test]
@@ -79,12 +79,12 @@ fn recorded_memory_keeps_every_write() {
     for domain in domains() {
         for combining in [Combining::WhenSkewed, Combining::Always] {
             suite::heap_image_keeps_every_write_on(disk(true), |file, offset, bytes| {
-                let home = MappedHome::new(file, offset, bytes, &domain)?;
-                Ok(home.with_combining(combining))
+                let heap_image = MappedHeap::new(file, offset, bytes, &domain)?;
+                Ok(heap_image.with_combining(combining))
             });
         }
         suite::heap_image_refuses_wrong_batches_on(disk(true), |file, offset, bytes| {
-            MappedHome::new(file, offset, bytes, &domain)
+            MappedHeap::new(file, offset, bytes, &domain)
         });
     }
 }
@@ -108,15 +108,15 @@ fn read_only_file_is_refused_as_memory() {
     let file = PoolFile::open_shared_on(&recorder.system(), "/pool").unwrap();
     let file = Arc::new(file);
     for domain in domains() {
-        let home = MappedHome::new(file.clone(), 8192, 4096, &domain);
-        assert!(matches!(home, Err(crate::Error::ReadOnly { .. })), "{home:?}");
+        let heap_image = MappedHeap::new(file.clone(), 8192, 4096, &domain);
+        assert!(matches!(heap_image, Err(crate::Error::ReadOnly { .. })), "{heap_image:?}");
     }
 }
 
 /// Returns the heap image in a recorded file.
-fn home(recorder: &Recorder, domain: &Domain) -> MappedHome {
+fn heap_image(recorder: &Recorder, domain: &Domain) -> MappedHeap {
     let file = Disk::of(recorder.system()).pool();
-    MappedHome::new(file, HEAP_OFFSET, HEAP_BYTES, domain).unwrap()
+    MappedHeap::new(file, HEAP_OFFSET, HEAP_BYTES, domain).unwrap()
 }
 
 fn heap_word(recorder: &Recorder, word: u64) -> u64 {
@@ -133,13 +133,13 @@ fn a3_heap_image_is_durable_after_another_threads_barrier() {
     for combining in [Combining::Never, Combining::Always, Combining::WhenSkewed] {
         let found = |barrier: bool| {
             every(calm(), |recorder| {
-                let mut home = home(recorder, &dax).with_combining(combining);
+                let mut heap_image = heap_image(recorder, &dax).with_combining(combining);
                 std::thread::scope(|scope| {
-                    let write = || home.write_back(&[run(10, 1), 42]).unwrap();
+                    let write = || heap_image.write_back(&[run(10, 1), 42]).unwrap();
                     scope.spawn(write).join().unwrap();
                 });
                 if barrier {
-                    home.barrier().unwrap();
+                    heap_image.barrier().unwrap();
                 }
                 heap_word(recorder, 10)
             })

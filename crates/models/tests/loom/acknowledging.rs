@@ -19,9 +19,9 @@ impl Shared {
     /// Commits a transaction of this slot's worker, as `undo` and `redo` do it.
     fn commit(&self, slot: usize) {
         let slot = self.workers.slot(slot);
-        slot.drawing(self.clock.load(Ordering::Relaxed));
+        slot.assigning(self.clock.load(Ordering::Relaxed));
         let id = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
-        slot.drawn(id);
+        slot.assigned(id);
         self.log[id as usize - 1].store(1, Ordering::Relaxed);
         slot.idle();
         self.workers.acknowledge(slot, &self.clock, id).expect("nothing fails");

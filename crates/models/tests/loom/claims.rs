@@ -17,7 +17,7 @@ fn commit(clock: &AtomicU64, slot: &Arc<Slot<Words>>, commits: u64) {
     let mut redo = RingRedo::new(Arc::clone(slot));
     for _ in 0..commits {
         assert!(redo.has_room(0));
-        redo.drawing(clock.load(Ordering::Relaxed));
+        redo.assigning(clock.load(Ordering::Relaxed));
         let id = clock.fetch_add(1, Ordering::AcqRel) + 1;
         redo.record(TxId(id), Written::nothing());
     }

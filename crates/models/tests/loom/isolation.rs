@@ -201,7 +201,7 @@ impl Redo for Log {
         true
     }
 
-    fn drawing(&mut self, _clock: u64) {}
+    fn assigning(&mut self, _clock: u64) {}
 
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {
         let mut last = 0;

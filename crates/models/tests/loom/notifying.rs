@@ -91,7 +91,7 @@ fn listeners(listeners: u64, preemptions: Option<usize>) {
             .iter()
             .map(|notified| {
                 let (shared, listener) = (Arc::clone(&shared), notified.listener());
-                thread::spawn(move || shared.progress.tell(1, listener))
+                thread::spawn(move || shared.progress.notify(1, listener))
             })
             .collect();
         shared.turn(Some(1));
@@ -109,8 +109,8 @@ pub(crate) fn failure_notifies_all_listeners() {
         let (theirs, listeners) = (Arc::clone(&shared), [served.listener(), lost.listener()]);
         let asks = thread::spawn(move || {
             let [served, lost] = listeners;
-            theirs.progress.tell(2, lost);
-            theirs.progress.tell(1, served);
+            theirs.progress.notify(2, lost);
+            theirs.progress.notify(1, served);
         });
         shared.turn(Some(1));
         shared.turn(None);
@@ -130,7 +130,7 @@ pub(crate) fn failure_outside_of_turns_wakes_all() {
         let notified = Notified::default();
         let (theirs, listener, seen) = (Arc::clone(&shared), notified.listener(), seen.clone());
         let waits = thread::spawn(move || {
-            theirs.progress.tell(1, listener);
+            theirs.progress.notify(1, listener);
             let mut tries = 0;
             let step = || {
                 tries += 1;

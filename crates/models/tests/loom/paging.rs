@@ -17,14 +17,14 @@ struct Paged {
     table: Table,
     frame: Box<[AtomicU64]>,
     /// The first page in the heap image.
-    home: AtomicU64,
+    heap_image: AtomicU64,
 }
 
 impl Paged {
     /// Returns the state with the first page in its frame.
     fn new() -> Arc<Paged> {
-        let home = AtomicU64::new(HOME[0]);
-        let paged = Arc::new(Paged { table: Table::new(2, 1), frame: words(1), home });
+        let heap_image = AtomicU64::new(HOME[0]);
+        let paged = Arc::new(Paged { table: Table::new(2, 1), frame: words(1), heap_image });
         assert!(paged.page_in(0));
         paged
     }
@@ -43,7 +43,7 @@ impl Paged {
         self.frame[frame].store(WRITTEN, Ordering::Relaxed);
         assert_eq!(self.frame[frame].load(Ordering::Relaxed), WRITTEN, "evicted while written");
         // The log applies the word to the heap image before any thread can read it there.
-        self.home.store(WRITTEN, Ordering::Relaxed);
+        self.heap_image.store(WRITTEN, Ordering::Relaxed);
         self.table.touch(0, ID);
         self.table.unpin(0);
         true
@@ -62,7 +62,8 @@ impl Paged {
         };
         let Some(frame) = self.table.frame(u64::MAX, leaves) else { return false };
         let touching = self.table.touching(page);
-        let value = if touching == ID { self.home.load(Ordering::Relaxed) } else { HOME[page] };
+        let value =
+            if touching == ID { self.heap_image.load(Ordering::Relaxed) } else { HOME[page] };
         moving.settle(frame, |frame| self.frame[frame].store(value, Ordering::Relaxed));
         self.table.unpin(page);
         true
@@ -80,9 +81,9 @@ pub(crate) fn read_never_sees_another_pages_word() {
             assert!(theirs.page_in(1));
             assert!(theirs.page_in(0));
         });
-        for (page, home) in HOME.into_iter().enumerate() {
+        for (page, heap_image) in HOME.into_iter().enumerate() {
             let value = paged.read(page);
-            assert!(value.is_none_or(|value| value == home), "another page's word");
+            assert!(value.is_none_or(|value| value == heap_image), "another page's word");
             seen.saw(2 * page as u64 + u64::from(value.is_some()));
         }
         mover.join().expect("it ends");

@@ -1,7 +1,7 @@
 //! The product's persist and reproduce steps over media that are plain numbers. Accesses are
 //! relaxed, so only the steps can order them.
 
-use super::persist::{Bells, Grouping, Persist, Slot, Step};
+use super::persist::{Grouping, Notifiers, Persist, Slot, Step};
 use super::reproduce::Reproduce;
 use crate::around::superblock::{Superblock, Superblocks};
 use crate::explore::explore;
@@ -9,7 +9,7 @@ use crate::metrics::StepTimer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
 use real_log::Identity;
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog};
+use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog};
 use words::TxId;
 
 /// A group without writes takes one block, and two groups fill the log.
@@ -20,7 +20,7 @@ const TIMER: StepTimer = StepTimer { blocks: false, helped: false };
 #[derive(Default)]
 struct Disk {
     /// The number of parts of batches in the heap image.
-    home: AtomicU64,
+    heap_image: AtomicU64,
     /// The part whose barrier fails, if any.
     fails: Option<usize>,
     /// The log sequence in the superblock: earlier groups may be overwritten.
@@ -74,7 +74,7 @@ impl LogMedium for Log {
 /// A part of the heap image.
 struct Home(Arc<Disk>, usize);
 
-impl HomeMedium for Home {
+impl HeapMedium for Home {
     fn write_back(&mut self, _writes: &[u64]) -> Result<(), real_medium::Error> {
         Ok(())
     }
@@ -83,7 +83,7 @@ impl HomeMedium for Home {
         if self.0.fails == Some(self.1) {
             return Err(real_medium::Error::TornBatch { words: 0 });
         }
-        self.0.home.fetch_add(1, Ordering::Relaxed);
+        self.0.heap_image.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -97,7 +97,7 @@ struct Pool {
     clock: AtomicU64,
     persist: Persist,
     reproduce: Reproduce,
-    bells: Bells,
+    notifiers: Notifiers,
 }
 
 impl Pool {
@@ -113,18 +113,18 @@ impl Pool {
         let mut batches = 0;
         let superblocks = Superblocks::new(Superblock::default(), move |next| {
             batches += parts as u64;
-            let home = theirs.home.load(Ordering::Relaxed);
-            assert_eq!(home, batches, "recorded in the superblock, and not at home");
+            let heap_image = theirs.heap_image.load(Ordering::Relaxed);
+            assert_eq!(heap_image, batches, "recorded in the superblock, and not at home");
             theirs.recycled.store(next.log_sequence, Ordering::Relaxed);
         });
         let identity = Identity { pool: 1, generation: 1, stream: 0 };
         let persist =
             Persist::new(Arc::new(Log(Arc::clone(&disk))), identity, TxId(0), Grouping::NONE);
-        let home: Parts = (0..parts).map(|part| Home(Arc::clone(&disk), part)).collect();
-        let reproduce = Reproduce::new(home, superblocks);
+        let heap_image: Parts = (0..parts).map(|part| Home(Arc::clone(&disk), part)).collect();
+        let reproduce = Reproduce::new(heap_image, superblocks);
         let slot = persist.register(32).expect("there is memory");
-        let (clock, bells) = (AtomicU64::new(0), Bells::default());
-        let pool = Pool { disk, clock, persist, reproduce, bells };
+        let (clock, notifiers) = (AtomicU64::new(0), Notifiers::default());
+        let pool = Pool { disk, clock, persist, reproduce, notifiers };
         let mut writer = crate::Writer::default();
         for _ in 0..groups {
             pool.commit(&slot, &mut writer);
@@ -136,10 +136,10 @@ impl Pool {
 
     /// Commits a transaction without writes.
     fn commit(&self, slot: &Slot, writer: &mut crate::Writer) {
-        slot.drawing(self.clock.load(Ordering::Relaxed));
+        slot.assigning(self.clock.load(Ordering::Relaxed));
         let id = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
         writer.record(&slot.ring).publish(id);
-        slot.drawn();
+        slot.assigned();
     }
 
     fn send(&self) -> Step {
@@ -147,7 +147,7 @@ impl Pool {
     }
 
     fn reproduce_step(&self) -> Step {
-        let step = self.reproduce.step(&self.persist, &self.bells, LOG_BYTES, TIMER);
+        let step = self.reproduce.step(&self.persist, &self.notifiers, LOG_BYTES, TIMER);
         step.expect("nothing fails")
     }
 
@@ -182,7 +182,11 @@ pub(crate) fn reproduced_id_publishes_heap_image() {
         let other = thread::spawn(move || theirs.reproduce_step());
         let reproduced = pool.reproduce.reproduced().0;
         if reproduced > 0 {
-            assert_eq!(pool.disk.home.load(Ordering::Relaxed), 1, "reproduced, and not at home");
+            assert_eq!(
+                pool.disk.heap_image.load(Ordering::Relaxed),
+                1,
+                "reproduced, and not at home"
+            );
         }
         seen.saw(reproduced);
         assert_eq!(other.join().expect("it ends"), Step::Done);
@@ -239,7 +243,7 @@ pub(crate) fn failed_part_fails_the_leader() {
         let pool = Pool::in_parts(1, 2, Some(1));
         let theirs = Arc::clone(&pool);
         let other = thread::spawn(move || theirs.reproduce_part());
-        let led = pool.reproduce.step(&pool.persist, &pool.bells, LOG_BYTES, TIMER);
+        let led = pool.reproduce.step(&pool.persist, &pool.notifiers, LOG_BYTES, TIMER);
         assert!(matches!(led, Err(crate::Error::Poisoned { .. })), "reproduced, and it failed");
         assert_eq!(pool.reproduce.reproduced(), TxId(0), "reproduced, and it failed");
         seen.saw(u64::from(other.join().expect("it ends").is_err()));

@@ -40,7 +40,7 @@ impl Home for Words {
 
 struct Shared {
     versions: Versions<Memory>,
-    home: Words,
+    heap_image: Words,
     /// The stamp of the record.
     record: AtomicU64,
 }
@@ -53,14 +53,14 @@ impl Shared {
 
     /// The same, with several writing workers, which come first.
     fn with_writers(writers: usize, last: usize, size: u64, workers: usize, copies: u64) -> Shared {
-        let home = Words(words(last + LARGE as usize));
-        (X..=last).step_by(STRIDE).for_each(|object| home.store(object - 1, 8 * size));
+        let heap_image = Words(words(last + LARGE as usize));
+        (X..=last).step_by(STRIDE).for_each(|object| heap_image.store(object - 1, 8 * size));
         let versions = Versions::new(workers, 0, 0);
         for number in 0..workers {
             let bytes = if number < writers { 64 * copies } else { 0 };
             versions.enter(number, || Memory::anonymous(bytes)).expect("there is memory");
         }
-        Shared { versions, home, record: AtomicU64::new(0) }
+        Shared { versions, heap_image, record: AtomicU64::new(0) }
     }
 
     fn attempt(&self, number: usize) -> Attempt {
@@ -70,12 +70,12 @@ impl Shared {
     /// Writes the first two words of each object, unless a conflict or a lack of room prevents
     /// that.
     fn write(&self, attempt: &mut Attempt, objects: &[usize], value: u64) -> bool {
-        let Shared { versions, home, record } = self;
+        let Shared { versions, heap_image, record } = self;
         versions.begin(attempt);
         for &object in objects {
             let at = At { object, index: object };
-            if versions.write_run(home, attempt, at, &[value, value]).is_err() {
-                versions.roll_back(home, attempt);
+            if versions.write_run(heap_image, attempt, at, &[value, value]).is_err() {
+                versions.roll_back(heap_image, attempt);
                 return false;
             }
         }
@@ -84,9 +84,9 @@ impl Shared {
         versions.commits(attempt);
         // Release: as a worker that publishes how far its slot is filled.
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
-        let end = versions.show(home, attempt.owned());
+        let end = versions.show(heap_image, attempt.owned());
         let finished =
-            versions.finish(home, attempt.owned(), (end, attempt.looks()), &mut batch, || 0);
+            versions.finish(heap_image, attempt.owned(), (end, attempt.looks()), &mut batch, || 0);
         versions.ended(attempt, end, finished);
         true
     }
@@ -94,34 +94,34 @@ impl Shared {
     /// Runs a transaction that writes these objects as the first member of a group. Returns its ID
     /// and the group.
     fn member(&self, attempt: &mut Attempt, objects: &[usize], value: u64) -> (u64, Owned) {
-        let Shared { versions, home, .. } = self;
+        let Shared { versions, heap_image, .. } = self;
         versions.begin(attempt);
         for &object in objects {
             let at = At { object, index: object };
-            versions.write_run(home, attempt, at, &[value, value]).expect("no other writer");
+            versions.write_run(heap_image, attempt, at, &[value, value]).expect("no other writer");
         }
         let id = versions.pends(attempt.owned());
         attempt.stays(id);
         let group = attempt.lend();
-        versions.leave(home, attempt);
+        versions.leave(heap_image, attempt);
         (id, group)
     }
 
     /// Ends a group.
     fn end(&self, group: &Owned) {
-        let Shared { versions, home, record } = self;
+        let Shared { versions, heap_image, record } = self;
         let mut batch = Vec::new();
         versions.changes(group, false, &mut batch);
         versions.group_commits(group);
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
-        let end = versions.show(home, group);
-        versions.finish(home, group, (end, LOOKS), &mut batch, || 0);
+        let end = versions.show(heap_image, group);
+        versions.finish(heap_image, group, (end, LOOKS), &mut batch, || 0);
         versions.group_is_shown(group);
     }
 
     fn read(&self, attempt: &mut Attempt, index: usize) -> u64 {
         let at = At { object: X + (index - X) / STRIDE * STRIDE, index };
-        self.versions.read(&self.home, attempt, at)
+        self.versions.read(&self.heap_image, attempt, at)
     }
 }
 
@@ -143,13 +143,13 @@ fn beside(preemptions: usize, objects: &'static [usize], reads: &'static [usize]
             let found = shared.read(&mut reader, index);
             assert_eq!(found, start, "word {index} is not of this snapshot");
         }
-        shared.versions.leave(&shared.home, &mut reader);
+        shared.versions.leave(&shared.heap_image, &mut reader);
         writer.join().expect("the other thread ends");
         // The last worker writes the copies back to the heap image.
-        assert!(shared.versions.help_all(&shared.home));
+        assert!(shared.versions.help_all(&shared.heap_image));
         for &object in objects {
             let written_back = [object - 2, object, object + 1]
-                .map(|index| shared.home.words()[index].load(Ordering::Relaxed));
+                .map(|index| shared.heap_image.words()[index].load(Ordering::Relaxed));
             assert_eq!(written_back, [0, 1, 1], "object {object} in the heap image");
         }
         seen.saw(start);
@@ -178,18 +178,18 @@ pub(crate) fn copy_space_is_not_reused_under_a_reader() {
         // The reader needs the old version, so the copy stays.
         shared.versions.begin(&mut reader);
         assert!(shared.write(&mut writer, &[X], 1));
-        shared.versions.roll_back(&shared.home, &mut reader);
+        shared.versions.roll_back(&shared.heap_image, &mut reader);
         let theirs = Arc::clone(&shared);
         let other = thread::spawn(move || {
             assert!(theirs.write(&mut writer, &[Y], 7));
             assert!(!theirs.write(&mut writer, &[Z], 9), "there is room for two");
-            let is_ready = theirs.versions.ready(&theirs.home, &mut writer) == Ready::Yes;
+            let is_ready = theirs.versions.ready(&theirs.heap_image, &mut writer) == Ready::Yes;
             is_ready && theirs.write(&mut writer, &[Z], 9)
         });
         shared.versions.begin(&mut reader);
         let found = shared.read(&mut reader, X);
         assert_eq!(found, 1, "the word is not of this snapshot");
-        shared.versions.leave(&shared.home, &mut reader);
+        shared.versions.leave(&shared.heap_image, &mut reader);
         seen.saw(u64::from(other.join().expect("the other thread ends")));
     });
     // The space was reused in some executions and not in others.
@@ -220,7 +220,7 @@ fn frontier_beside(commit: fn(&Shared, &mut Attempt)) {
         shared.versions.clock().fetch_add(1, Ordering::AcqRel);
         let frontier = shared.versions.frontier();
         let record = shared.record.load(Ordering::Acquire);
-        let word = shared.home.words()[X].load(Ordering::Relaxed);
+        let word = shared.heap_image.words()[X].load(Ordering::Relaxed);
         writer.join().expect("the other thread ends");
         let stamp = shared.record.load(Ordering::Relaxed);
         if stamp <= frontier {
@@ -260,18 +260,18 @@ fn chunks_beside(commit: fn(&Shared, &mut Attempt) -> u64) {
         let theirs = Arc::clone(&shared);
         let mut attempt = shared.attempt(WRITER);
         let other = thread::spawn(move || commit(&theirs, &mut attempt));
-        let Shared { versions, home, .. } = &*shared;
+        let Shared { versions, heap_image, .. } = &*shared;
         let mut attempt = shared.attempt(READER);
         versions.begin(&mut attempt);
         let at = At { object: X, index: X };
-        versions.write_run(home, &mut attempt, at, &[1, 1]).expect("no other writer");
+        versions.write_run(heap_image, &mut attempt, at, &[1, 1]).expect("no other writer");
         attempt.gives_chunks_back();
         let mut batch = Vec::new();
         versions.changes(attempt.owned(), false, &mut batch);
         versions.commits(&attempt);
-        let end = versions.show(home, attempt.owned());
-        versions.finish(home, attempt.owned(), (end, LOOKS), &mut batch, || 0);
-        let [mine, theirs] = [X, Y].map(|word| home.words()[word].load(Ordering::Relaxed));
+        let end = versions.show(heap_image, attempt.owned());
+        versions.finish(heap_image, attempt.owned(), (end, LOOKS), &mut batch, || 0);
+        let [mine, theirs] = [X, Y].map(|word| heap_image.words()[word].load(Ordering::Relaxed));
         let start = other.join().expect("the other thread ends");
         if mine == 1 && start < end {
             assert_eq!(theirs, 1, "an older write-back goes into released memory");
@@ -353,7 +353,7 @@ pub(crate) fn worker_sees_its_group_while_another_ends_it() {
             let found = shared.read(&mut attempt, index);
             assert_eq!(found, 1, "word {index} is not of this snapshot");
         }
-        shared.versions.leave(&shared.home, &mut attempt);
+        shared.versions.leave(&shared.heap_image, &mut attempt);
         other.join().expect("the other thread ends");
         assert_eq!(attempt.is_lent(), !is_over);
         seen.saw(u64::from(is_over));

@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::LockResult;
 use std::time::Duration;
 
-use real_medium::mutants::{Mutant, planted};
+use real_medium::mutants::{Mutant, injected};
 
 pub(crate) use loom::hint::spin_loop;
 pub(crate) use loom::sync::atomic::{Ordering, fence};
@@ -24,7 +24,7 @@ pub(crate) const MODELED: bool = true;
 
 /// A fence, which this bug removes.
 pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
-    if !planted(mutant) {
+    if !injected(mutant) {
         fence(order);
     }
 }

@@ -1,6 +1,6 @@
 //! The starvation lock: which losses close it, and which closings a waiting transaction sees.
 
-use super::perform::{Fortune, Gate, Heap, NoRedo, Obstacle, Stm, Tm, Turn};
+use super::perform::{Backoff, Heap, NoRedo, Obstacle, StarvationLock, Stm, Tm, Turn};
 use crate::schedules::explore;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
@@ -16,17 +16,26 @@ const ROUNDS: u64 = 2 * (PATIENCE + RESERVATIONS);
 const CLOSINGS: u64 = 8;
 
 /// Joins the queue, and reserves the record if it is empty.
-fn starve(gate: &Gate, worker: usize, key: u64) -> (Fortune, Option<Turn<'_>>) {
-    let (mut fortune, mut turn) = (Fortune::new(worker), None);
-    fortune.give_way();
+fn starve(
+    starvation_lock: &StarvationLock,
+    worker: usize,
+    key: u64,
+) -> (Backoff, Option<Turn<'_>>) {
+    let (mut backoff, mut turn) = (Backoff::new(worker), None);
+    backoff.give_way();
     while turn.is_none() {
-        lose(gate, &mut fortune, &mut turn, Obstacle::Changed { key });
+        lose(starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key });
     }
-    (fortune, turn)
+    (backoff, turn)
 }
 
-fn lose<'g>(gate: &'g Gate, fortune: &mut Fortune, turn: &mut Option<Turn<'g>>, met: Obstacle) {
-    let passed = gate.pass(fortune, turn, || met, |_, _| None, |_, _| false);
+fn lose<'g>(
+    starvation_lock: &'g StarvationLock,
+    backoff: &mut Backoff,
+    turn: &mut Option<Turn<'g>>,
+    met: Obstacle,
+) {
+    let passed = starvation_lock.pass(backoff, turn, || met, |_, _| None, |_, _| false);
     passed.expect("it does not give up");
 }
 
@@ -93,16 +102,16 @@ pub(crate) fn ended_reservations_leave_lock_open() {
 
 fn reserve_in_turn(relay: &Relay) {
     let Relay { key, met, joined, waits, reserved, .. } = relay;
-    let gate = relay.stm.gate();
-    let (_, mut current) = starve(gate, 1, *key);
+    let starvation_lock = relay.stm.starvation_lock();
+    let (_, mut current) = starve(starvation_lock, 1, *key);
     reserved.store(1, Ordering::Relaxed);
     for round in 1..=ROUNDS {
         wait_for(met, round);
-        let (mut fortune, mut next) = starve(gate, 1 + round as usize % 2, *key);
+        let (mut backoff, mut next) = starve(starvation_lock, 1 + round as usize % 2, *key);
         joined.store(round, Ordering::Relaxed);
         wait_for(waits, round);
         drop(current);
-        lose(gate, &mut fortune, &mut next, Obstacle::Changed { key: *key });
+        lose(starvation_lock, &mut backoff, &mut next, Obstacle::Changed { key: *key });
         reserved.store(round + 1, Ordering::Relaxed);
         current = next;
     }
@@ -116,7 +125,7 @@ fn run_in_parts(relay: &Relay) -> bool {
     let Relay { stm, heap, met, joined, waits, reserved, .. } = relay;
     let heap: &Heap = heap;
     let mut attempt = stm.attempt(0);
-    let mut fortune = Fortune::new(0);
+    let mut backoff = Backoff::new(0);
     for round in 0..=ROUNDS + 1 {
         wait_for(joined, round);
         let mut turn = None;
@@ -125,9 +134,10 @@ fn run_in_parts(relay: &Relay) -> bool {
             stm.obstacle(&mut attempt)
         };
         let holder = |key, seen| stm.holder(key, seen);
-        let passed = stm.gate().pass(&mut fortune, &mut turn, obstacle, holder, |_, _| false);
+        let passed =
+            stm.starvation_lock().pass(&mut backoff, &mut turn, obstacle, holder, |_, _| false);
         passed.expect("it does not give up");
-        assert!(!stm.gate().is_closed(), "ended reservations close the lock: {round}");
+        assert!(!stm.starvation_lock().is_closed(), "ended reservations close the lock: {round}");
         stm.begin(&mut attempt);
         if round <= ROUNDS {
             wait_for(reserved, round + 1);
@@ -138,7 +148,7 @@ fn run_in_parts(relay: &Relay) -> bool {
             return turn.is_some();
         }
         stm.roll_back(&mut attempt, heap, &mut NoRedo);
-        fortune.give_way();
+        backoff.give_way();
         drop(turn);
         met.store(round + 1, Ordering::Relaxed);
     }
@@ -151,10 +161,10 @@ pub(crate) fn closed_lock_wait_sees_each_closing() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(200, move |_| {
-        let shared = Arc::new((Gate::default(), AtomicU64::new(0)));
+        let shared = Arc::new((StarvationLock::default(), AtomicU64::new(0)));
         let theirs = Arc::clone(&shared);
         let owner = thread::spawn(move || close_again(&theirs.0, &theirs.1));
-        let (gate, closing) = (&shared.0, &shared.1);
+        let (starvation_lock, closing) = (&shared.0, &shared.1);
         while closing.load(Ordering::Relaxed) <= CLOSINGS {
             let (mut looks, mut others) = (Vec::new(), 0);
             let gives_up = |_, is_another| {
@@ -168,9 +178,14 @@ pub(crate) fn closed_lock_wait_sees_each_closing() {
                 }
                 false
             };
-            let mut fortune = Fortune::new(2);
-            let passed =
-                gate.pass(&mut fortune, &mut None, || Obstacle::Unknown, |_, _| None, gives_up);
+            let mut backoff = Backoff::new(2);
+            let passed = starvation_lock.pass(
+                &mut backoff,
+                &mut None,
+                || Obstacle::Unknown,
+                |_, _| None,
+                gives_up,
+            );
             passed.expect("it does not give up");
             if others > 1 {
                 seen.saw(1);
@@ -183,11 +198,11 @@ pub(crate) fn closed_lock_wait_sees_each_closing() {
 }
 
 /// Closes the lock for a moment, again and again. `closing` holds the closing in force.
-fn close_again(gate: &Gate, closing: &AtomicU64) {
+fn close_again(starvation_lock: &StarvationLock, closing: &AtomicU64) {
     for number in 1..=CLOSINGS {
         closing.store(number, Ordering::Relaxed);
-        let (mut fortune, mut turn) = starve(gate, 1, 0);
-        lose(gate, &mut fortune, &mut turn, Obstacle::Unknown);
+        let (mut backoff, mut turn) = starve(starvation_lock, 1, 0);
+        lose(starvation_lock, &mut backoff, &mut turn, Obstacle::Unknown);
         thread::yield_now();
         drop(turn);
     }

@@ -166,7 +166,7 @@ impl Redo for Log {
         true
     }
 
-    fn drawing(&mut self, clock: u64) {
+    fn assigning(&mut self, clock: u64) {
         self.announced = Some(clock);
     }
 

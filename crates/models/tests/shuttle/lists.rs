@@ -263,7 +263,7 @@ impl Worker {
                     }
                 });
             }
-            3 => pool.design.bring_home()?,
+            3 => pool.design.checkpoint()?,
             4 if ticket.is_durable() => {}
             _ => return Ok(()),
         }

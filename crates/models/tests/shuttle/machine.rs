@@ -16,7 +16,7 @@ use crate::schedules::Dice;
 use crate::sync::{Arc, thread};
 use models::history::Lists;
 use real_medium::writes::{Piece, Pieces};
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog};
+use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog};
 
 pub(crate) const HEAP_WORDS: usize = 64;
 const LOG_BYTES: u64 = 768;
@@ -30,7 +30,7 @@ pub(crate) const LIST_WORDS: usize = 16;
 #[derive(Clone)]
 struct Stored {
     log: Vec<u64>,
-    home: Vec<u64>,
+    heap_image: Vec<u64>,
     superblock: Superblock,
     /// Groups sent to the log and not acknowledged: place and words.
     flights: VecDeque<(usize, Vec<u64>)>,
@@ -70,7 +70,7 @@ impl Machine {
         };
         let stored = Stored {
             log: vec![0; LOG_BYTES as usize / 8],
-            home: vec![0; HEAP_WORDS],
+            heap_image: vec![0; HEAP_WORDS],
             superblock,
             flights: VecDeque::new(),
             unsynced: Vec::new(),
@@ -103,7 +103,7 @@ impl Machine {
     }
 
     /// Returns the heap image in parts; the part of a word is its index modulo `parts`.
-    pub(crate) fn home(self: &Arc<Self>, parts: usize) -> Parts {
+    pub(crate) fn heap_parts(self: &Arc<Self>, parts: usize) -> Parts {
         (0..parts).map(|part| Home { machine: Arc::clone(self), part, parts }).collect()
     }
 
@@ -123,7 +123,7 @@ impl Machine {
 
     /// Returns the words of the heap image.
     pub(crate) fn heap_image(&self) -> Vec<u64> {
-        self.state().stored.home.clone()
+        self.state().stored.heap_image.clone()
     }
 }
 
@@ -150,7 +150,7 @@ impl State {
         }
         for (_, at, value) in std::mem::take(&mut stored.unsynced) {
             if lands() {
-                stored.home[at] = value;
+                stored.heap_image[at] = value;
             }
         }
         self.crashes.push(Crash { stored, acknowledged: self.acknowledged.len() });
@@ -182,9 +182,9 @@ impl Crash {
     pub(crate) fn recover(&self) -> (u64, Lists) {
         let machine = Machine::new(0, None, 0);
         machine.state().stored = self.stored.clone();
-        let (log, mut home) = (machine.log(), machine.home(1));
+        let (log, mut heap_image) = (machine.log(), machine.heap_parts(1));
         let superblock = &self.stored.superblock;
-        let replayed = replay(superblock, &*log, &mut home, Path::new("log"));
+        let replayed = replay(superblock, &*log, &mut heap_image, Path::new("log"));
         let last = replayed.expect("crash: no crash damages a log").last;
         (last.0, lists(&machine.heap_image()))
     }
@@ -277,7 +277,7 @@ struct Home {
     parts: usize,
 }
 
-impl HomeMedium for Home {
+impl HeapMedium for Home {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), real_medium::Error> {
         thread::yield_now(); // other parts at the same time
         let mut state = self.machine.state();
@@ -299,7 +299,7 @@ impl HomeMedium for Home {
         let stored = &mut state.moment().stored;
         let mine = |(part, ..): &mut (usize, usize, u64)| *part == self.part;
         for (_, at, value) in stored.unsynced.extract_if(.., mine) {
-            stored.home[at] = value;
+            stored.heap_image[at] = value;
         }
         Ok(())
     }

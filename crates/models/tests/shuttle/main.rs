@@ -66,7 +66,7 @@ use pool::Pool;
 use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
 };
-use real_medium::{Buffer, Counts, HomeMedium, LogMedium, Parts, ReadLog, mutants, writes};
+use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
 

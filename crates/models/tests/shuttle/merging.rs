@@ -3,7 +3,7 @@
 //! list.
 
 use super::perform::{Redo, Stm, Tm};
-use super::persist::background::{Background, Bells, Steps};
+use super::persist::background::{Background, Notifiers, Steps};
 use super::persist::merge::Merge;
 use super::persist::slot::{RingRedo, Slot, frontier};
 use super::persist::waiters::{Turn, help_until, take_turn};
@@ -42,7 +42,7 @@ struct Pipeline {
     /// The durable records. The lock is held while groups are acknowledged.
     log: Mutex<Vec<Record>>,
     progress: Progress,
-    bells: Bells,
+    notifiers: Notifiers,
     met: Outcomes,
 }
 
@@ -154,8 +154,8 @@ impl Steps for Pipeline {
         self.progress.durable()
     }
 
-    fn bells(&self) -> &Bells {
-        &self.bells
+    fn notifiers(&self) -> &Notifiers {
+        &self.notifiers
     }
 
     fn reproduces_apart(&self) -> bool {
@@ -197,7 +197,7 @@ fn run(seed: u64, met: &Outcomes) {
         flights: Mutex::default(),
         log: Mutex::default(),
         progress: Progress::new(0),
-        bells: Bells::default(),
+        notifiers: Notifiers::default(),
         met: met.clone(),
     });
     let background = Background::spawn(&pipeline).expect("the thread is spawned");
@@ -223,7 +223,7 @@ fn run(seed: u64, met: &Outcomes) {
         pipeline.met.saw(LAST);
         pipeline.progress.sleep(epoch, committed);
     }
-    pipeline.bells.close();
+    pipeline.notifiers.close();
     background.join();
     check(&pipeline, committed);
 }
@@ -269,10 +269,10 @@ fn work(pipeline: &Pipeline, slot: Arc<Slot<Words>>, number: usize, seed: u64) {
                 pipeline.met.saw(WAITED);
                 pipeline.wait(id.0);
             }
-            Ok(_) => pipeline.bells.committed(),
+            Ok(_) => pipeline.notifiers.committed(),
             Err(_) => {
                 stm.roll_back(&mut state, heap, &mut redo);
-                pipeline.bells.committed();
+                pipeline.notifiers.committed();
             }
         }
     }

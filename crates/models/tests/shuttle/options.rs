@@ -6,7 +6,7 @@ use crate::perform::Heap;
 use crate::recover::{decide::Action, replay};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Medium};
-use real_medium::{Counts, HomeMedium, LogMedium, Parts};
+use real_medium::{Counts, HeapMedium, LogMedium, Parts};
 use std::path::Path;
 use words::TxId;
 
@@ -44,7 +44,7 @@ impl Options {
 pub(crate) struct Storage {
     pub(crate) file: Arc<Machine>,
     pub(crate) log_file: Option<Arc<()>>,
-    pub(crate) home: Parts,
+    pub(crate) heap_image: Parts,
     pub(crate) log: Arc<dyn LogMedium>,
     pub(crate) superblocks: Superblocks,
     pub(crate) medium: Medium,
@@ -81,7 +81,7 @@ impl Storage {
         let storage = Storage {
             file: Arc::clone(machine),
             log_file: None,
-            home: machine.home(options.reproduce_threads),
+            heap_image: machine.heap_parts(options.reproduce_threads),
             log: machine.log(),
             superblocks: machine.superblocks(),
             medium: if machine.depth > 0 { Medium::File } else { Medium::Dax },
@@ -120,8 +120,8 @@ impl Opened {
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
         if action == Action::Replay {
-            let Storage { log, home, .. } = &mut storage;
-            last = replay(&before, &**log, home, Path::new("log"))?.last;
+            let Storage { log, heap_image, .. } = &mut storage;
+            last = replay(&before, &**log, heap_image, Path::new("log"))?.last;
         }
         let words = open(&storage)?;
         storage.superblocks.update(|now| {
@@ -156,7 +156,7 @@ pub(crate) fn check(_: &Options, _: Medium) -> Result<(), Error> {
 
 pub(crate) struct Nowhere;
 
-impl HomeMedium for Nowhere {
+impl HeapMedium for Nowhere {
     fn write_back(&mut self, _: &[u64]) -> Result<(), real_medium::Error> {
         Ok(())
     }

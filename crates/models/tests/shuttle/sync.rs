@@ -3,7 +3,7 @@
 use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
-use real_medium::mutants::{Mutant, planted};
+use real_medium::mutants::{Mutant, injected};
 
 pub(crate) use shuttle::hint::spin_loop;
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -12,7 +12,7 @@ pub(crate) use shuttle::thread;
 
 /// A fence, which this bug removes.
 pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
-    if !planted(mutant) {
+    if !injected(mutant) {
         fence(order);
     }
 }

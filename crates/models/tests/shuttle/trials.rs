@@ -25,7 +25,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash: Unfounded":
         ReadAcknowledgedTooEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash":
-        GroupAcknowledgedWhenSent, HeadBeforeHome, RecycledFirst;
+        GroupAcknowledgedWhenSent, HeadBeforeHeap, RecycledFirst;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "":
         PartsAtWorkNotAwaited, BatchTakenBeforeLock, RegisterWithoutLook;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "deadlock":

@@ -87,7 +87,7 @@ pub(super) fn judge(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
         let (decoupled, base) = (trials.of(&ours), trials.of(&sync));
         // Share of the bandwidth in use. A busy medium delays later writes.
         let busy = |trial: &Trial| {
-            let bytes = trial.each(trial.log_bytes + trial.home_bytes);
+            let bytes = trial.each(trial.log_bytes + trial.heap_image_bytes);
             100.0 * trial.rate() * bytes / (f64::from(gbps) * 1e9)
         };
         let middle_of =
@@ -102,7 +102,7 @@ pub(super) fn judge(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
                 middle_of(decoupled, &busy),
                 middle_of(base, &busy),
                 middle_of(decoupled, &|trial| {
-                    100.0 * trial.late_home_bytes as f64 / trial.home_bytes as f64
+                    100.0 * trial.late_heap_image_bytes as f64 / trial.heap_image_bytes as f64
                 }),
             ))
             .command(&ours);

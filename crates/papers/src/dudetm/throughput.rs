@@ -180,7 +180,7 @@ fn curves(of: &Of<'_>, sheet: &mut Sheet) {
 
 /// Returns the transactions a second that fill a bandwidth.
 fn bound(trial: &Trial, gbps: u32) -> f64 {
-    f64::from(gbps) * 1e9 / trial.each(trial.log_bytes + trial.home_bytes)
+    f64::from(gbps) * 1e9 / trial.each(trial.log_bytes + trial.heap_image_bytes)
 }
 
 pub(super) fn plan_unbounded(budget: &Budget) -> Vec<Spec> {

@@ -39,7 +39,7 @@ pub(super) fn gains(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
             let [whole, diff, group] = STEPS.map(|design| trials.of(&command(design)));
             let bytes = |trials: &[Trial]| {
                 super::middle(super::each(trials, |trial| {
-                    trial.each(trial.log_bytes + trial.home_bytes)
+                    trial.each(trial.log_bytes + trial.heap_image_bytes)
                 }))
             };
             sheet

@@ -22,7 +22,7 @@ use crate::machine::description::{Description, Point};
 use crate::machine::memory::LineWords;
 use crate::machine::network::Size;
 use crate::machine::when::When;
-use crate::machine::{Machine, Tell};
+use crate::machine::{Machine, Notify};
 
 /// Lines of a bucket.
 pub(super) const WAYS: usize = 8;
@@ -160,13 +160,13 @@ pub(super) fn fetch<D: InDram>(machine: &mut Machine<D>, slot: usize, tag: u64) 
 /// Removes a line from DRAM by a write of its table line.
 pub(super) fn forget<D: InDram>(machine: &mut Machine<D>, slot: usize) {
     let line = machine.design.dram().table_line(slot);
-    write(machine, line, Tell::Nobody);
+    write(machine, line, Notify::None);
 }
 
-fn write<D: Design>(machine: &mut Machine<D>, line: u32, tell: Tell) {
+fn write<D: Design>(machine: &mut Machine<D>, line: u32, notify: Notify) {
     let channel = machine.channel_of(line);
     let words = machine.memory.line(line);
-    machine.log(channel, Write::new(u64::from(line), words, Class::Other), tell);
+    machine.log(channel, Write::new(u64::from(line), words, Class::Other), notify);
 }
 
 /// Receives a read's result. Returns whether the read belongs to this module.
@@ -191,8 +191,8 @@ pub(super) fn has_read<D: InDram>(machine: &mut Machine<D>, read: u64) -> bool {
             let dram = machine.design.dram();
             let slot = dram.puts[&number].slot;
             let (table, data) = (dram.table_line(slot), dram.data_line(slot));
-            write(machine, table, Tell::Nobody);
-            write(machine, data, Tell::Design(0, tag(WRITTEN, number)));
+            write(machine, table, Notify::None);
+            write(machine, data, Notify::Design(0, tag(WRITTEN, number)));
         }
         DISCARDED => {}
         _ => return false,
@@ -223,7 +223,7 @@ pub(super) fn write_reached<D: InDram>(
         let put = machine.design.dram().puts.remove(&number).expect("an insertion completes once");
         if let Some((core, token)) = put.waiter {
             let there = machine.answer(0, core, Size::Control);
-            machine.tell(token, there);
+            machine.notify(token, there);
         }
     }
     kind == WRITTEN

@@ -10,7 +10,7 @@ use crate::design::Design;
 use crate::machine::description::Description;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// The transaction of a core.
@@ -87,7 +87,7 @@ pub(super) fn flush<D: Stages>(hart: &mut Hart<'_, D>) {
         }
     }
     let flushes = std::mem::take(&mut dtx(hart).flushes);
-    if !planted(Mutant::LadCommitEarly) {
+    if !injected(Mutant::LadCommitEarly) {
         flushes.into_iter().for_each(|flush| hart.wait_for(flush));
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn resume<D: Stages>(
     banks: std::ops::Range<u32>,
     state: &Persistent,
 ) {
-    if planted(Mutant::LadForgetsNumbers) {
+    if injected(Mutant::LadForgetsNumbers) {
         return;
     }
     for (core, number) in committed(description, banks, state).into_iter().enumerate() {

@@ -51,8 +51,8 @@ use crate::machine::description::{Description, Point};
 use crate::machine::memory::{LOCK_LINES, LineWords, line_of};
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Message, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Hart, Machine, Message, Notify};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// Kinds of tags: a read of a log line, and a write to the heap image.
@@ -241,7 +241,7 @@ impl Design for HwRedo {
     }
 
     fn fill(machine: &mut Machine<Self>, _: usize, line: u32, read: Id) -> bool {
-        if planted(Mutant::DramNotLookedUp) {
+        if injected(Mutant::DramNotLookedUp) {
             return false;
         }
         let found = machine.design.victims.get(&line).map(|victim| (victim.slot, victim.words));
@@ -260,7 +260,7 @@ impl Design for HwRedo {
         }
     }
 
-    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         let (kind, number) = parts(tag);
         if log::write_reached(machine, tag, point) || dram::write_reached(machine, tag, point) {
             return;
@@ -333,7 +333,7 @@ impl Logging for HwRedo {
         machine.design.logged.remove(&serial);
         for line in lines {
             forget_writer(machine, line, serial);
-            if !planted(Mutant::VictimsStay) {
+            if !injected(Mutant::VictimsStay) {
                 leaves_buffer(machine, line, serial);
             }
         }
@@ -433,14 +433,14 @@ fn read_logs(machine: &mut Machine<HwRedo>) {
 
 /// Writes lines to the heap image in order, up to the window.
 fn apply_lines(machine: &mut Machine<HwRedo>) {
-    let window = match planted(Mutant::RetireYoungestFirst) {
+    let window = match injected(Mutant::RetireYoungestFirst) {
         // One write at a time, so that the queue can hold a younger transaction's line.
         true => 1,
         false => machine.design.window,
     };
     while machine.design.writing.len() < window {
         let design = &mut machine.design;
-        let next = match planted(Mutant::RetireYoungestFirst) {
+        let next = match injected(Mutant::RetireYoungestFirst) {
             true => design.to_apply.pop_back(),
             false => design.to_apply.pop_front(),
         };
@@ -454,7 +454,7 @@ fn apply_lines(machine: &mut Machine<HwRedo>) {
         let mut image = stored.unwrap_or_else(|| machine.memory.line(line));
         (0..8).filter(|at| mask >> at & 1 != 0).for_each(|at| image[at] = words[at]);
         let write = Write::new(u64::from(line), image, Class::Data);
-        machine.log(0, write, Tell::Design(0, tag(APPLY, number)));
+        machine.log(0, write, Notify::Design(0, tag(APPLY, number)));
     }
 }
 

@@ -33,7 +33,7 @@ use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::When;
 use crate::machine::{Hart, Machine, Message};
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// State of the design.
@@ -100,7 +100,7 @@ impl Design for HwUndo {
         for line in hart.lines().to_vec() {
             hart.write_back(line);
         }
-        if !planted(Mutant::CommitBeforeData) {
+        if !injected(Mutant::CommitBeforeData) {
             hart.fence();
         }
         hart.enter(Phase::Commit);
@@ -127,7 +127,7 @@ impl Design for HwUndo {
         log::hold_back(machine, id, write);
     }
 
-    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         log::write_reached(machine, tag, point);
     }
 

@@ -43,8 +43,8 @@ use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
 use crate::machine::description::{Description, Point};
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Message, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Hart, Machine, Message, Notify};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// Kind of tag: a write of a program line.
@@ -200,7 +200,7 @@ impl Design for HwUndoRedo {
         let number = number(machine);
         let (home, now) = (machine.home(line), machine.now());
         let class = machine.design.class_of(line);
-        machine.write_memory(line, class, home, now, Tell::Design(0, tag(LINE, number)));
+        machine.write_memory(line, class, home, now, Notify::Design(0, tag(LINE, number)));
         true
     }
 
@@ -208,7 +208,7 @@ impl Design for HwUndoRedo {
         log::hold_back(machine, id, write);
     }
 
-    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         let (kind, number) = parts(tag);
         if !log::write_reached(machine, tag, point)
             && kind == LINE
@@ -293,7 +293,7 @@ fn scan(machine: &mut Machine<HwUndoRedo>, all: bool) {
     let is_flagged = |line: &u32| all || design.flagged.binary_search(line).is_ok();
     let (left, flagged): (Vec<u32>, Vec<u32>) = modified.into_iter().partition(is_flagged);
     let first_open = design.log.first_open();
-    let floor = match all || planted(Mutant::FwbOneScan) {
+    let floor = match all || injected(Mutant::FwbOneScan) {
         true => first_open,
         false => design.flagged_at,
     };
@@ -312,9 +312,9 @@ fn write_back(machine: &mut Machine<HwUndoRedo>) {
     {
         log::push_out(machine, line);
         let number = number(machine);
-        let tell = Tell::Design(0, tag(LINE, number));
+        let notify = Notify::Design(0, tag(LINE, number));
         let class = machine.design.class_of(line);
-        let (_, write) = machine.write_back(0, line, class, |_| {}, tell);
+        let (_, write) = machine.write_back(0, line, class, |_| {}, notify);
         let design = &mut machine.design;
         match (write, &mut design.scan) {
             (Some(_), Some(scan)) => {

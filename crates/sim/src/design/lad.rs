@@ -72,8 +72,8 @@ use crate::machine::description::{Description, Point, unkept};
 use crate::machine::memory::line_of;
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Message, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Hart, Machine, Message, Notify};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Change, Cut, Failing, Persistent};
 
 /// LAD as in the paper.
@@ -160,8 +160,8 @@ impl<const ALL: bool> Stages for Staged<ALL> {
     }
 
     fn stage(machine: &mut Machine<Self>, core: usize, line: u32) {
-        let (make, tell) = staged(machine, core);
-        let (_, write) = machine.write_back(core, line, Class::Data, make, tell);
+        let (make, notify) = staged(machine, core);
+        let (_, write) = machine.write_back(core, line, Class::Data, make, notify);
         assert!(write.is_some(), "a marked line is modified");
     }
 }
@@ -270,8 +270,8 @@ impl<const ALL: bool> Design for Staged<ALL> {
     fn leaves_core(machine: &mut Machine<Self>, core: usize, line: u32, state: State) -> bool {
         let marked = state & MARKED != 0;
         if marked {
-            let (make, tell) = staged(machine, core);
-            machine.carry(core, line, Class::Data, make, tell);
+            let (make, notify) = staged(machine, core);
+            machine.carry(core, line, Class::Data, make, notify);
             let now = machine.now();
             machine.rare(LEAVES, now, now + IN_FLIGHT_CYCLES);
         }
@@ -293,7 +293,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
 
     fn message(machine: &mut Machine<Self>, channel: usize, core: usize, [number, _]: Message) {
         let at = (channel as u32, core as u32);
-        if !planted(Mutant::LadRegisterLate) {
+        if !injected(Mutant::LadRegisterLate) {
             machine.changed(Change::Register { at, value: number });
         }
         let (now, channels) = (machine.now(), machine.nvm_channels());
@@ -303,7 +303,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         machine.controller(channel).release_owner(now, owner(core, number));
         let there = machine.answer(channel, core, Size::Control);
         let token = machine.design.cores[core].commits[channel].pop_front();
-        machine.tell(token.expect("each commit has one token per channel"), there);
+        machine.notify(token.expect("each commit has one token per channel"), there);
     }
 
     fn accepted(machine: &mut Machine<Self>, channel: usize) {
@@ -314,7 +314,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
         write_entry(machine, channel, line);
     }
 
-    fn told(machine: &mut Machine<Self>, channel: usize, _: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, channel: usize, _: usize, tag: u64, point: Point) {
         // Only seals notify the design. Their tag is the logged write.
         if point != Point::Accepted {
             return;
@@ -339,7 +339,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
                 // program exposes this: every store of a program here is transactional, and a cache
                 // does not write a line that it has clean. The unit test below drives the queues
                 // directly.
-                let behind = aside.contains(&queued.line) && !planted(Mutant::LadPlainGoesHome);
+                let behind = aside.contains(&queued.line) && !injected(Mutant::LadPlainWritesHeap);
                 if queued.owner != 0 || behind {
                     aside.push(queued.line);
                     state.save(channel, queued);
@@ -352,11 +352,11 @@ impl<const ALL: bool> Design for Staged<ALL> {
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
         let channels = state.channels() as u32;
-        let first = if planted(Mutant::LadOneController) { channels - 1 } else { 0 };
+        let first = if injected(Mutant::LadOneController) { channels - 1 } else { 0 };
         let committed = dtx::committed(description, first..channels, state);
         let is_committed = |owner| {
             let (core, number) = parts(owner);
-            match planted(Mutant::LadEightBits) {
+            match injected(Mutant::LadEightBits) {
                 true => number as u8 <= committed[core as usize] as u8,
                 false => number <= committed[core as usize],
             }
@@ -395,7 +395,7 @@ fn undo(
         }
     }
     entries.sort_unstable();
-    if planted(Mutant::LadOldestFirst) {
+    if injected(Mutant::LadOldestFirst) {
         entries.reverse();
     }
     for (_, line, old) in entries.into_iter().rev() {
@@ -427,13 +427,13 @@ fn clear(
     // Newest first: the older entry of a line that was logged twice must outlive the younger one.
     // Otherwise a recovery that is cut here would restore uncommitted words.
     seals.sort_unstable();
-    if !planted(Mutant::LadClearsOldestFirst) {
+    if !injected(Mutant::LadClearsOldestFirst) {
         seals.reverse();
     }
-    if !planted(Mutant::LadKeepsSeals) {
+    if !injected(Mutant::LadKeepsSeals) {
         seals.into_iter().try_for_each(|(_, line)| state.set_line(line, [0; 8]))?;
     }
-    if !planted(Mutant::LadKeepsSaved) {
+    if !injected(Mutant::LadKeepsSaved) {
         state.clear_saved()?;
     }
     dtx::set_committed(committed, 0..channels, state)
@@ -448,7 +448,7 @@ fn suspend_if_due<const ALL: bool>(hart: &mut Hart<'_, Staged<ALL>>) {
         return;
     }
     hart.settle();
-    if planted(Mutant::LadSuspendedUnmarks) {
+    if injected(Mutant::LadSuspendedUnmarks) {
         let lines = hart.lines().to_vec();
         lines.into_iter().for_each(|line| {
             hart.machine().mark(core, line, false);
@@ -467,7 +467,7 @@ fn suspend_if_due<const ALL: bool>(hart: &mut Hart<'_, Staged<ALL>>) {
 fn staged<const ALL: bool>(
     machine: &mut Machine<Staged<ALL>>,
     core: usize,
-) -> (impl FnOnce(&mut Write) + use<ALL>, Tell) {
+) -> (impl FnOnce(&mut Write) + use<ALL>, Notify) {
     let token = machine.open_token();
     let dtx = machine.design.dtx(core);
     dtx.flushes.push(token);
@@ -477,7 +477,7 @@ fn staged<const ALL: bool>(
         write.held = true;
         write.owner = owner;
     };
-    (make, Tell::Core(core, token))
+    (make, Notify::Core(core, token))
 }
 
 /// Starts to log held lines, oldest first, while too many slots of a queue are held.
@@ -508,7 +508,7 @@ fn logs_another<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: us
     let line = machine.global_line(channel, local);
     let now = machine.now();
     machine.design.controllers[channel].busy.push(Busy { id, line, since: now, is_sent: false });
-    if planted(Mutant::LadNoLog) {
+    if injected(Mutant::LadNoLog) {
         machine.controller(channel).release(now, id);
     }
     machine.read_array(line, 0);
@@ -545,12 +545,12 @@ fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usi
     let old = Write::new(u64::from(lines[0]), old, Class::UndoFallback);
     let seal = Write::new(u64::from(lines[1]), words, Class::UndoFallback);
     // The older write gets a slot first, so line 2i precedes its seal: see the module docs.
-    let mut sent = [(old, Tell::Nobody), (seal, Tell::Design(0, id))];
-    if planted(Mutant::LadSealFirst) {
+    let mut sent = [(old, Notify::None), (seal, Notify::Design(0, id))];
+    if injected(Mutant::LadSealFirst) {
         sent.reverse();
     }
-    for (write, tell) in sent {
-        machine.log(channel, write, tell);
+    for (write, notify) in sent {
+        machine.log(channel, write, notify);
     }
 }
 
@@ -558,7 +558,7 @@ fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usi
 mod tests {
     use super::*;
     use crate::machine::description::Point;
-    use crate::mutants::plant;
+    use crate::mutants::inject;
     use crate::persist::{Change, Powered, Queued};
 
     /// Only the staged write shows that the line must not be written yet, so a younger plain write
@@ -584,7 +584,7 @@ mod tests {
             state.line(8)
         };
         assert_eq!(recovered(), [6; 8]);
-        let _planted = plant(Mutant::LadPlainGoesHome);
+        let _planted = inject(Mutant::LadPlainWritesHeap);
         assert_eq!(recovered(), [5; 8]);
     }
 }

@@ -40,8 +40,8 @@ use crate::machine::description::{Description, Point};
 use crate::machine::memory::{LineWords, line_of};
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Hart, Machine, Notify};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Change, Cut, Failing, Persistent, Queued};
 
 // Rarely taken paths.
@@ -199,7 +199,7 @@ impl Design for LadLlc {
         true
     }
 
-    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         if point == Point::Accepted {
             let (line, number) = ((tag >> 32) as u32, tag & u64::from(u32::MAX));
             drop_version(machine, line, number);
@@ -241,7 +241,7 @@ impl Design for LadLlc {
 
     fn recover(description: &Description, _: u32, state: &mut Persistent) -> Result<(), Cut> {
         let banks = 0..description.llc.banks;
-        let first = if planted(Mutant::LlcOneBank) { banks.end - 1 } else { 0 };
+        let first = if injected(Mutant::LlcOneBank) { banks.end - 1 } else { 0 };
         let committed = dtx::committed(description, first..banks.end, state);
         for kept in state.saved(0).to_vec() {
             let (core, number) = parts(kept.owner);
@@ -282,7 +282,7 @@ fn stage(machine: &mut Machine<LadLlc>, core: usize, line: u32) {
     held.push(line);
     let event = Event::Flushed { core, line, version, token };
     match first {
-        Some(number) if planted(Mutant::LlcNoWait) => {
+        Some(number) if injected(Mutant::LlcNoWait) => {
             drop_version(machine, line, number);
             send(machine, arrives, event);
         }
@@ -309,7 +309,7 @@ fn write_last(machine: &mut Machine<LadLlc>, line: u32) -> Option<u64> {
     }
     let write = Write::new(u64::from(line), payload, Class::Data);
     let home = machine.home(line);
-    machine.write_line(write, home, now, Tell::Design(0, u64::from(line) << 32 | number));
+    machine.write_line(write, home, now, Notify::Design(0, u64::from(line) << 32 | number));
     Some(number)
 }
 
@@ -319,7 +319,7 @@ fn flushed(machine: &mut Machine<LadLlc>, core: usize, line: u32, version: Versi
     let queued = Queued { id: number, line, owner, payload };
     machine.changed(Change::Kept { queued });
     let kept = machine.design.kept.entry(line).or_default();
-    let in_place = planted(Mutant::LlcInPlace);
+    let in_place = injected(Mutant::LlcInPlace);
     let younger = kept.iter().position(|version| in_place || version.owner == owner);
     let before = younger.map(|at| kept.remove(at).number);
     kept.push(version);
@@ -328,7 +328,7 @@ fn flushed(machine: &mut Machine<LadLlc>, core: usize, line: u32, version: Versi
     }
     let (home, tile) = (machine.home(line), machine.tile(core));
     let there = machine.send_now(home, tile, Size::Control);
-    machine.tell(token, there);
+    machine.notify(token, there);
 }
 
 /// Sends a commit to all banks. Returns a token for each acknowledgement.
@@ -338,7 +338,7 @@ fn notify_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
     held.sort_unstable();
     held.dedup();
     let banks = machine.description.llc.banks as usize;
-    let tell = |bank: usize| {
+    let notify = |bank: usize| {
         let token = machine.open_token();
         let tile = machine.tile(core);
         let home = machine.home(bank as u32);
@@ -348,7 +348,7 @@ fn notify_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
         send(machine, time, Event::Commit { core, bank, number, lines, token });
         token
     };
-    (0..banks).map(tell).collect()
+    (0..banks).map(notify).collect()
 }
 
 /// Applies a commit to a bank and acknowledges it.
@@ -385,7 +385,7 @@ fn committed(
     }
     let (home, tile) = (machine.home(bank as u32), machine.tile(core));
     let there = machine.send_now(home, tile, Size::Control);
-    machine.tell(token, there);
+    machine.notify(token, there);
 }
 
 /// Removes a version of a line, which a controller has accepted or a battery covers.

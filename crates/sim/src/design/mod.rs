@@ -312,7 +312,7 @@ pub trait Design: Sized + 'static {
     }
 
     /// Reacts to a write of the design that has reached this point.
-    fn told(machine: &mut Machine<Self>, channel: usize, core: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, channel: usize, core: usize, tag: u64, point: Point) {
         let _ = (machine, channel, core, tag, point);
     }
 

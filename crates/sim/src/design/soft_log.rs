@@ -36,7 +36,7 @@ use crate::machine::controller::Class;
 use crate::machine::counts::Phase;
 use crate::machine::description::Description;
 use crate::machine::memory::line_of;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// Lines of a core's log, including the commit word.
@@ -124,7 +124,7 @@ pub fn store<D: Design>(hart: &mut Hart<'_, D>, word: u64, object: u64, value: u
         for line in lines {
             append(hart, line);
         }
-        if !planted(Mutant::UndoWithoutFence) {
+        if !injected(Mutant::UndoWithoutFence) {
             hart.fence();
         }
         hart.enter(Phase::Body);
@@ -142,7 +142,7 @@ pub fn commit<D: Design>(hart: &mut Hart<'_, D>) {
     for line in lines {
         hart.write_back(line);
     }
-    if !planted(Mutant::UndoCommitFirst) {
+    if !injected(Mutant::UndoCommitFirst) {
         hart.fence();
     }
     D::software_commits(hart);

@@ -58,8 +58,8 @@ use crate::machine::description::{Description, Point};
 use crate::machine::memory::{LineWords, line_of};
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Hart, Machine, Notify};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// Entries of a group.
@@ -204,7 +204,7 @@ impl Design for SspRedo {
 
     fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
         let mut design = Self::new(description, extra);
-        if !planted(Mutant::SspForgetsNumbers) {
+        if !injected(Mutant::SspForgetsNumbers) {
             // After recovery all commits are applied, so no record has a greater number.
             design.number = state.line(design.layout.watermark)[0];
         }
@@ -220,7 +220,7 @@ impl Design for SspRedo {
             hart.wait_for(written_back);
         }
         if let Some(number) = too_old(hart)
-            && !planted(Mutant::SspRedoKeepsNothing)
+            && !injected(Mutant::SspRedoKeepsNothing)
         {
             let since = hart.cycle();
             make_room(hart, number);
@@ -260,13 +260,13 @@ impl Design for SspRedo {
         for line in lines {
             let _ = hart.machine().keep(line, false);
         }
-        if planted(Mutant::SspRedoSoftwareEarly) {
+        if injected(Mutant::SspRedoSoftwareEarly) {
             write_back_all(hart);
         }
     }
 
     fn software_commits(hart: &mut Hart<'_, Self>) {
-        if !planted(Mutant::SspRedoSoftwareEarly) {
+        if !injected(Mutant::SspRedoSoftwareEarly) {
             write_back_all(hart);
         }
     }
@@ -281,7 +281,7 @@ impl Design for SspRedo {
 
     fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
         let mut open = machine.design.cores.iter().filter(|log| log.is_open);
-        if open.any(|log| log.lines.contains(&line)) && !planted(Mutant::SspRedoLetsLinesGo) {
+        if open.any(|log| log.lines.contains(&line)) && !injected(Mutant::SspRedoLetsLinesGo) {
             machine
                 .fail("a line of an open transaction leaves the last cache: make the cache larger");
         }
@@ -304,7 +304,7 @@ impl Design for SspRedo {
         }
         end_group(hart.machine(), core);
         let beside = hart.machine().design.beside;
-        if !beside && !planted(Mutant::SspRedoRecordFirst) {
+        if !beside && !injected(Mutant::SspRedoRecordFirst) {
             log_is_durable(hart);
         }
         hart.enter(Phase::Commit);
@@ -329,7 +329,7 @@ impl Design for SspRedo {
         if is_new {
             log.lines.push(line);
         }
-        if is_new && !planted(Mutant::SspRedoLetsLinesGo) && !machine.keep(line, true) {
+        if is_new && !injected(Mutant::SspRedoLetsLinesGo) && !machine.keep(line, true) {
             machine.design.cores[core].too_large = true;
         }
         if let Some(line) = leaves {
@@ -339,7 +339,7 @@ impl Design for SspRedo {
         }
     }
 
-    fn told(machine: &mut Machine<Self>, _: usize, core: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, _: usize, core: usize, tag: u64, point: Point) {
         if point != machine.description.persist.point {
             return;
         }
@@ -369,7 +369,7 @@ impl Design for SspRedo {
         }
         for (log, first, entries, sum) in commits.values() {
             let logged = logged(log, *first, *entries, state);
-            if *sum == 0 || *sum == sum_of(&logged) || planted(Mutant::SspRedoTrustsRecords) {
+            if *sum == 0 || *sum == sum_of(&logged) || injected(Mutant::SspRedoTrustsRecords) {
                 logged.into_iter().try_for_each(|(line, words)| state.set_line(line, words))?;
             }
         }
@@ -466,7 +466,7 @@ fn write(
     let done = machine.open_token();
     let write = Write::new(u64::from(line), words, class);
     let time = machine.now() + machine.description.l1.latency;
-    machine.write_line(write, machine.tile(core), time, Tell::Core(core, done));
+    machine.write_line(write, machine.tile(core), time, Notify::Core(core, done));
     done
 }
 
@@ -478,7 +478,7 @@ fn append(machine: &mut Machine<SspRedo>, core: usize, line: u32) {
     let SspRedo { cores, layout, .. } = &mut machine.design;
     let log = &mut cores[core];
     let taken = log.end + log.group.len() as u64 + 2 - log.first;
-    if taken > layout.half && !planted(Mutant::SspRedoTakesMore) {
+    if taken > layout.half && !injected(Mutant::SspRedoTakesMore) {
         return machine.fail("a transaction writes more lines than its core's log holds");
     }
     log.group.push(line);
@@ -534,8 +534,8 @@ fn commit(machine: &mut Machine<SspRedo>, core: usize) -> (When, u64) {
     let words = [number, log.first, log.entries, sum, 0, 0, 0, 0];
     let write = Write::new(u64::from(line), words, Class::CommitRecord);
     let time = since + machine.description.l1.latency;
-    let tell = Tell::Design(core, RECORD_TAG | number);
-    machine.write_line(write, machine.tile(core), time, tell);
+    let notify = Notify::Design(core, RECORD_TAG | number);
+    machine.write_line(write, machine.tile(core), time, notify);
     (done, number)
 }
 
@@ -543,7 +543,7 @@ fn commit(machine: &mut Machine<SspRedo>, core: usize) -> (When, u64) {
 fn acknowledge(machine: &mut Machine<SspRedo>, core: usize) {
     let there = machine.answer(0, core, Size::Control);
     let done = machine.design.cores[core].done.take().expect("the core waits for its commit");
-    machine.tell(done, there);
+    machine.notify(done, there);
 }
 
 /// Starts the write-back of a commit whose record and log are durable.
@@ -553,8 +553,8 @@ fn write_back_lines(machine: &mut Machine<SspRedo>, core: usize, number: u64) {
     let lines = log.lines.clone();
     for line in lines {
         let _ = machine.keep(line, false);
-        let tell = Tell::Design(core, DATA_TAG | number);
-        let (_, write) = machine.write_back(core, line, Class::Data, |_| {}, tell);
+        let notify = Notify::Design(core, DATA_TAG | number);
+        let (_, write) = machine.write_back(core, line, Class::Data, |_| {}, notify);
         if write.is_none() {
             line_written_back(machine, number);
         }
@@ -573,5 +573,5 @@ fn line_written_back(machine: &mut Machine<SspRedo>, number: u64) {
     machine.design.open.remove(&number);
     machine.rare(BEHIND, since, now);
     let there = machine.answer(0, core, Size::Control);
-    machine.tell(written_back, there);
+    machine.notify(written_back, there);
 }

@@ -37,8 +37,8 @@ use crate::machine::counts::Phase;
 use crate::machine::description::Description;
 use crate::machine::memory::line_of;
 use crate::machine::when::{Time, When};
-use crate::machine::{Hart, Machine, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Hart, Machine, Notify};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// Lines of a core's log, including the head.
@@ -110,7 +110,7 @@ impl Design for SspUndo {
 
     fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<Self> {
         let mut design = Self::new(description, extra);
-        if !planted(Mutant::SspForgetsNumbers) {
+        if !injected(Mutant::SspForgetsNumbers) {
             // After recovery, no entry has a greater number than the head of its log.
             design.cores.iter_mut().for_each(|log| log.number = state.line(log.lines.line(0))[0]);
         }
@@ -194,7 +194,7 @@ impl Design for SspUndo {
             None => append(machine, core, word, now),
         };
         let waits = durable.into_iter().find(|durable| !is_over(machine, *durable));
-        waits.filter(|_| !planted(Mutant::SspUndoWithoutWaiting))
+        waits.filter(|_| !injected(Mutant::SspUndoWithoutWaiting))
     }
 
     fn leaves_llc(machine: &mut Machine<Self>, line: u32) -> bool {
@@ -230,7 +230,7 @@ fn write(
     let done = machine.open_token();
     let write = Write::new(u64::from(line), words, class);
     let time = time + machine.description.l1.latency;
-    machine.write_line(write, machine.tile(core), time, Tell::Core(core, done));
+    machine.write_line(write, machine.tile(core), time, Notify::Core(core, done));
     done
 }
 

@@ -61,12 +61,12 @@ pub(crate) enum Pending {
 
 /// The receiver of a write's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum Notify {
     /// None.
-    Nobody,
+    None,
     /// This core; the token completes when the acknowledgement reaches the core.
     Core(usize, When),
-    /// The design, with a tag: [`Design::accepted`] and [`Design::told`].
+    /// The design, with a tag: [`Design::accepted`] and [`Design::notified`].
     Design(usize, u64),
 }
 
@@ -164,22 +164,22 @@ impl<D: Design> Machine<D> {
         class: Class,
         from: Tile,
         time: Time,
-        tell: Tell,
+        notify: Notify,
     ) -> Id {
         let payload = self.memory.line(line);
         let write = Write::new(u64::from(line), payload, class);
-        self.write_line(write, from, time, tell)
+        self.write_line(write, from, time, notify)
     }
 
     /// Sends a prepared write, whose `line` is the machine's number.
-    pub fn write_line(&mut self, write: Write, from: Tile, time: Time, tell: Tell) -> Id {
+    pub fn write_line(&mut self, write: Write, from: Tile, time: Time, notify: Notify) -> Id {
         let id = self.next_id();
         // A core that waits for an older write of the line must wait for this one.
         self.unsettled.entry(write.line as u32).or_default().0 = id;
-        match tell {
-            Tell::Nobody => {}
-            Tell::Core(core, done) => drop(self.pending.insert(id, Pending::Ack { core, done })),
-            Tell::Design(core, tag) => {
+        match notify {
+            Notify::None => {}
+            Notify::Core(core, done) => drop(self.pending.insert(id, Pending::Ack { core, done })),
+            Notify::Design(core, tag) => {
                 self.pending.insert(id, Pending::Design { core, tag });
             }
         }
@@ -301,9 +301,9 @@ impl<D: Design> Machine<D> {
     }
 
     /// Writes a line of a channel from its own controller.
-    pub fn log(&mut self, channel: usize, mut write: Write, tell: Tell) -> Id {
+    pub fn log(&mut self, channel: usize, mut write: Write, notify: Notify) -> Id {
         let id = self.next_id();
-        if let Tell::Design(core, tag) = tell {
+        if let Notify::Design(core, tag) = notify {
             self.pending.insert(id, Pending::Design { core, tag });
         }
         self.count_write(&write);
@@ -464,7 +464,7 @@ impl<D: Design> Machine<D> {
         }
         let there = self.answer(at, core, Size::Data);
         self.filled(line);
-        self.tell(done, there);
+        self.notify(done, there);
     }
 
     /// Lets a core that has written back a clean line wait for the last write of that line in
@@ -484,7 +484,7 @@ impl<D: Design> Machine<D> {
         let (_, waiting) = self.unsettled.remove(&line).expect("it is there");
         for (core, done) in waiting {
             let there = self.answer(at, core, Size::Control);
-            self.tell(done, there);
+            self.notify(done, there);
         }
     }
 
@@ -494,13 +494,13 @@ impl<D: Design> Machine<D> {
             Some(&Pending::Ack { core, done }) if counts => {
                 self.pending.remove(&id);
                 let there = self.answer(at, core, Size::Control);
-                self.tell(done, there);
+                self.notify(done, there);
             }
             Some(&Pending::Design { core, tag }) => {
                 if point == Point::Media {
                     self.pending.remove(&id);
                 }
-                D::told(self, at, core, tag, point);
+                D::notified(self, at, core, tag, point);
             }
             _ => {}
         }

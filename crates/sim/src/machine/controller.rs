@@ -45,7 +45,7 @@ use std::collections::VecDeque;
 use super::agenda::Agenda;
 use super::memory::LineWords;
 use super::when::Time;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use banks::{Banks, Place};
 
 /// The number of a memory line.
@@ -158,7 +158,7 @@ impl Write {
 
     /// Returns whether the write waits outside even when slots are free.
     fn stays_outside(&self) -> bool {
-        self.held && self.owner == 0 && !planted(Mutant::HeldHasSlot)
+        self.held && self.owner == 0 && !injected(Mutant::HeldHasSlot)
     }
 }
 
@@ -221,7 +221,7 @@ struct Entry {
 
 impl Entry {
     fn is_ready(&self) -> bool {
-        let is_first = self.is_first || planted(Mutant::LinesOutOfOrder);
+        let is_first = self.is_first || injected(Mutant::LinesOutOfOrder);
         !self.started && is_first && !self.write.held && self.write.after.is_empty()
     }
 }
@@ -313,7 +313,7 @@ impl Controller {
 
     /// Accepts a read.
     pub fn read(&mut self, now: Time, id: Id, line: Line) {
-        let youngest = self.youngest(line).filter(|_| !planted(Mutant::ForwardingOff));
+        let youngest = self.youngest(line).filter(|_| !injected(Mutant::ForwardingOff));
         if let Some(payload) = youngest {
             self.counts.forwarded += 1;
             self.seen.push((id, Some(payload)));
@@ -527,7 +527,7 @@ impl Controller {
             survey.old |= arrived + self.queue.age <= now;
             let free = self.banks.free(place);
             if free <= now {
-                let age = match planted(Mutant::LinesOutOfOrder) {
+                let age = match injected(Mutant::LinesOutOfOrder) {
                     true => (0, Id::MAX - id),
                     false => (arrived, id),
                 };
@@ -543,7 +543,7 @@ impl Controller {
     /// Returns whether a read of the line waits that arrived before this write.
     fn is_read_before(&self, line: Line, write: Id) -> bool {
         let is_before = |read: &Waiting| read.line == line && read.id < write;
-        !planted(Mutant::WriteOvertakes) && self.reads.iter().any(is_before)
+        !injected(Mutant::WriteOvertakes) && self.reads.iter().any(is_before)
     }
 
     /// Returns the read to start now, and when the first busy bank with a waiting read becomes

@@ -7,7 +7,7 @@
 //! writing it.
 
 use super::Machine;
-use super::Tell;
+use super::Notify;
 use super::cache::{MODIFIED, PENDING, State};
 use super::core::Op;
 use super::hierarchy::Lookup;
@@ -153,13 +153,14 @@ impl<D: Design> Machine<D> {
     }
 
     fn drain_write_back(&mut self, core: usize, line: u32, done: When) {
-        let tell = Tell::Core(core, done);
+        let notify = Notify::Core(core, done);
         let line = self.design.place(core, line);
-        let (known, write) = self.write_back(core, line, self.design.class_of(line), |_| {}, tell);
+        let (known, write) =
+            self.write_back(core, line, self.design.class_of(line), |_| {}, notify);
         if write.is_none() && !self.wait_for_write(core, line, done) {
             let (home, tile) = (self.home(line), self.tile(core));
             let there = self.network.send(home, tile, Size::Control, known);
-            self.tell(done, there);
+            self.notify(done, there);
         }
     }
 

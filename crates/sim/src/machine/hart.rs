@@ -105,7 +105,7 @@ impl<'y, D: Design> Hart<'y, D> {
                 Turn::Core(next) if next == core => return,
                 Turn::Core(next) => machine.turn = Some(next),
                 // The kernel finds no event either, and ends the run.
-                Turn::Nobody => {}
+                Turn::None => {}
             }
             let machine = self.machine.take().expect("a hart that runs owns the machine");
             self.machine = Some(self.yielder.suspend(machine));

@@ -22,7 +22,7 @@ use super::description::Description;
 use super::network::{Size, Tile};
 use super::when::{Time, When};
 use crate::design::Design;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 
 /// The result of a lookup in a private cache.
 pub(crate) enum Lookup {
@@ -129,7 +129,7 @@ impl<D: Design> Machine<D> {
         if had {
             let reply = self.network.send(home, tile, Size::Control, elsewhere);
             // Only the core that may modify a line may have the duty to write it back.
-            let moves = !planted(Mutant::DutyStays) && self.take_over(line);
+            let moves = !injected(Mutant::DutyStays) && self.take_over(line);
             let state = if moves { MODIFIED } else { EXCLUSIVE };
             return (state, When::at(reply.max(ready)));
         }
@@ -185,7 +185,7 @@ impl<D: Design> Machine<D> {
 
     /// Makes the last-level cache's copy of a line clean. Returns whether it was modified.
     fn take_over(&mut self, line: u32) -> bool {
-        if D::LLC_IS_PERSISTENT || planted(Mutant::DutyStays) {
+        if D::LLC_IS_PERSISTENT || injected(Mutant::DutyStays) {
             return false;
         }
         let Some(slot) = self.llc.find(line) else { return false };
@@ -350,7 +350,7 @@ impl<D: Design> Machine<D> {
         if self.description.l2.is_none() {
             D::leaves_l1(self, core, line, state);
         }
-        if planted(Mutant::CoreDrops) {
+        if injected(Mutant::CoreDrops) {
             return;
         }
         if state & COHERENCE == MODIFIED && !D::leaves_core(self, core, line, state) {
@@ -468,11 +468,11 @@ impl<D: Design> Machine<D> {
                 self.drop_private(core, line);
             }
         }
-        if dirty && !planted(Mutant::LastCacheDrops) && !D::leaves_llc(self, line) {
+        if dirty && !injected(Mutant::LastCacheDrops) && !D::leaves_llc(self, line) {
             let home = self.home(line);
             let now = self.now;
             let class = self.design.class_of(line);
-            self.write_memory(line, class, home, now, super::Tell::Nobody);
+            self.write_memory(line, class, home, now, super::Notify::None);
         }
     }
 
@@ -503,7 +503,7 @@ impl<D: Design> Machine<D> {
         line: u32,
         class: Class,
         make: impl FnOnce(&mut Write),
-        tell: super::Tell,
+        notify: super::Notify,
     ) -> (Time, Option<Id>) {
         let (home, tile) = (self.home(line), self.tile(core));
         let holder = self.clean(line);
@@ -520,7 +520,7 @@ impl<D: Design> Machine<D> {
             known = self.network.send(from, home, Size::Data, asked + self.description.l1.latency);
         }
         let written = known + self.description.llc.latency;
-        (known, Some(self.write_from_home(line, class, written, make, tell)))
+        (known, Some(self.write_from_home(line, class, written, make, notify)))
     }
 
     /// Writes a line to its channel that a core's caches have evicted and that no cache holds
@@ -531,16 +531,16 @@ impl<D: Design> Machine<D> {
         line: u32,
         class: Class,
         make: impl FnOnce(&mut Write),
-        tell: super::Tell,
+        notify: super::Notify,
     ) -> Id {
         let (home, tile) = (self.home(line), self.tile(core));
         let asked = self.network.send(tile, home, Size::Data, self.now);
         let booked = self.book_bank(line, asked);
         self.take_over(line);
-        self.put_llc(line, if planted(Mutant::LadFlushLeavesDirty) { MODIFIED } else { SHARED });
+        self.put_llc(line, if injected(Mutant::LadFlushLeavesDirty) { MODIFIED } else { SHARED });
         let Description { llc, .. } = &self.description;
         let written = booked + llc.directory + llc.latency;
-        self.write_from_home(line, class, written, make, tell)
+        self.write_from_home(line, class, written, make, notify)
     }
 
     fn write_from_home(
@@ -549,11 +549,11 @@ impl<D: Design> Machine<D> {
         class: Class,
         time: Time,
         make: impl FnOnce(&mut Write),
-        tell: super::Tell,
+        notify: super::Notify,
     ) -> Id {
         let mut write = Write::new(u64::from(line), self.memory.line(line), class);
         make(&mut write);
-        self.write_line(write, self.home(line), time, tell)
+        self.write_line(write, self.home(line), time, notify)
     }
 
     /// Sets or clears the mark of a line in a core's first cache. Returns the old mark, or `None`

@@ -55,7 +55,7 @@ pub fn run<D: Design>(
             Some(core) => core,
             None => match machine.step() {
                 Turn::Done => continue,
-                Turn::Nobody => break,
+                Turn::None => break,
                 Turn::Core(core) => core,
             },
         };

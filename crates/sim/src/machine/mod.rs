@@ -43,7 +43,7 @@ pub mod transaction;
 pub mod validate;
 pub mod when;
 
-pub use channel::{Message, Tell};
+pub use channel::{Message, Notify};
 pub use hart::Hart;
 pub use isolation::Isolation;
 
@@ -278,8 +278,8 @@ impl<D: Design> Machine<D> {
     }
 
     /// Completes a token and wakes the cores that wait for it.
-    pub fn tell(&mut self, token: When, time: Time) {
-        let mut asked = self.tokens.tell(token, time);
+    pub fn notify(&mut self, token: When, time: Time) {
+        let mut asked = self.tokens.notify(token, time);
         while asked != 0 {
             let core = asked.trailing_zeros() as usize;
             asked &= asked - 1;
@@ -306,11 +306,11 @@ impl<D: Design> Machine<D> {
     }
 
     /// Runs the next event of a controller, engine or store buffer. Returns the core that is next
-    /// instead, or `Turn::Nobody` when no event is left.
+    /// instead, or `Turn::None` when no event is left.
     fn step(&mut self) -> Turn {
         let (time, source) = self.sources.first();
         if time == NEVER {
-            return Turn::Nobody;
+            return Turn::None;
         }
         debug_assert!(time >= self.now, "time never goes backwards");
         self.now = time;
@@ -377,5 +377,5 @@ enum Turn {
     /// The hart of this core is next.
     Core(usize),
     /// No event is left.
-    Nobody,
+    None,
 }

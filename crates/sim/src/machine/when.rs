@@ -102,7 +102,7 @@ impl Tokens {
         (time != NEVER).then_some(time)
     }
 
-    /// Registers a core as a waiter; [`tell`](Tokens::tell) returns it.
+    /// Registers a core as a waiter; [`notify`](Tokens::notify) returns it.
     pub fn ask(&mut self, when: When, core: usize) {
         debug_assert!(
             when.is_token() && self.time(when).is_none(),
@@ -113,7 +113,7 @@ impl Tokens {
     }
 
     /// Completes a token. Returns the waiting cores, a bit each.
-    pub fn tell(&mut self, when: When, time: Time) -> u64 {
+    pub fn notify(&mut self, when: When, time: Time) -> u64 {
         let slot = self.slot(when.0 & !TOKEN);
         debug_assert!(when.is_token() && self.times[slot] == NEVER, "a token completes once");
         self.times[slot] = time;
@@ -137,11 +137,11 @@ mod tests {
         let token = tokens.open();
         assert_eq!(tokens.time(token), None);
         tokens.ask(token, 3);
-        assert_eq!(tokens.tell(token, 70), 8);
+        assert_eq!(tokens.notify(token, 70), 8);
         assert_eq!(tokens.time(token), Some(70));
         for _ in 0..2 * KEPT {
             let other = tokens.open();
-            tokens.tell(other, 80);
+            tokens.notify(other, 80);
         }
         assert!(tokens.time(token).is_some_and(|time| time <= 70));
         assert_eq!(tokens.time(When::at(5)), Some(5));
@@ -152,18 +152,18 @@ mod tests {
         let mut tokens = Tokens::new();
         for _ in 0..100 {
             let early = tokens.open();
-            tokens.tell(early, 1);
+            tokens.notify(early, 1);
         }
         let late = tokens.open();
         tokens.ask(late, 5);
         for time in 0..3 * KEPT as u64 {
             let other = tokens.open();
             assert_eq!(tokens.time(other), None);
-            tokens.tell(other, time);
+            tokens.notify(other, time);
             assert_eq!(tokens.time(other), Some(time));
         }
         assert_eq!(tokens.time(late), None);
-        assert_eq!(tokens.tell(late, 9), 1 << 5);
+        assert_eq!(tokens.notify(late, 9), 1 << 5);
         assert_eq!(tokens.time(late), Some(9));
     }
 
@@ -174,7 +174,7 @@ mod tests {
         let _forgotten = tokens.open();
         for _ in 0..KEPT_MOST {
             let other = tokens.open();
-            tokens.tell(other, 1);
+            tokens.notify(other, 1);
         }
     }
 }

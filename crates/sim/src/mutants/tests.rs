@@ -113,7 +113,7 @@ fn stale_line_from_memory_is_detected() {
         assert!(complaints.is_empty(), "{design}: {complaints:?}");
     }
     for mutant in [Mutant::ForwardingOff, Mutant::LastCacheDrops, Mutant::CoreDrops] {
-        let injected = plant(mutant);
+        let injected = inject(mutant);
         let complaints = simulate("tiny-lad", "volatile", false).complaints;
         drop(injected);
         println!("{}: {complaints:?}", mutant.name());

@@ -434,7 +434,7 @@ impl Design for Echo {
     fn message(machine: &mut Machine<Echo>, channel: usize, core: usize, _: Message) {
         let there = machine.answer(channel, core, Size::Control);
         let token = machine.design.0;
-        machine.tell(token, there);
+        machine.notify(token, there);
     }
 }
 

@@ -52,7 +52,7 @@ use crate::slab::{Line, Slab};
 use crate::stamp::Stamp;
 use crate::ticket_map::{Order8, TicketMap};
 use crate::zipf::Zipf;
-use crate::{Heeds, Options, Violation, Workload, with_slack};
+use crate::{Options, Supported, Violation, Workload, with_slack};
 
 /// Lines that one transaction of loading writes, about; half as many of small objects.
 const STEP_LINES: u64 = 256;
@@ -252,7 +252,8 @@ impl Tables {
 impl<K: Kind> Workload for Puts<K> {
     const NAME: &'static str = K::NAME;
     const ABOUT: &'static str = K::ABOUT;
-    const HEEDS: Heeds = Heeds { update_percent: true, zipf: true, data: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported =
+        Supported { update_percent: true, zipf: true, data: true, ..Supported::NOTHING };
     const READS: bool = !K::MERGES;
     const ANNOUNCES: bool = K::ANNOUNCES;
     type Client = PutsClient;

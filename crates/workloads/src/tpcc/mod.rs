@@ -91,7 +91,7 @@ pub use client::TpccClient;
 
 use crate::index::Index;
 use crate::root::{self, Build};
-use crate::{CLIENTS_MAX, Heeds, Options, Violation, Workload, with_slack};
+use crate::{CLIENTS_MAX, Options, Supported, Violation, Workload, with_slack};
 use rows::Terminal;
 use tables::{Shape, Tables};
 
@@ -143,7 +143,7 @@ impl<I: Index, const PLACED: bool> Workload for Tpcc<I, PLACED> {
         true => "TPC-C New Order, rows placed by their numbers: 5 to 15 lines an order",
         false => I::TPCC_ABOUT,
     };
-    const HEEDS: Heeds = Heeds { low_conflict: true, ..Heeds::NOTHING };
+    const SUPPORTS: Supported = Supported { low_conflict: true, ..Supported::NOTHING };
     const ANNOUNCES: bool = PLACED || I::ANNOUNCES;
     type Client = TpccClient;
 

@@ -32,7 +32,7 @@ impl Redo for Records {
     fn has_room(&mut self, words: usize) -> bool {
         self.room.is_none_or(|room| words <= room)
     }
-    fn drawing(&mut self, clock: u64) {
+    fn assigning(&mut self, clock: u64) {
         self.announced.push(clock);
     }
     fn record(&mut self, id: TxId, written: Written<'_, impl Space>) {

@@ -28,7 +28,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use words::{Stop, TxId};
 
 use super::log::Log;
@@ -292,7 +292,7 @@ impl Core {
         self.versions.changes(owned, !self.options.flush_diff, &mut log.batch);
         // Announced before the record's stamp is read: see `versions::seats`.
         self.versions.group_commits(owned);
-        if planted(Mutant::GroupToldFirst) {
+        if injected(Mutant::GroupNotifiedFirst) {
             self.versions.group_is_shown(owned);
         }
         if !self.options.unlogged
@@ -444,7 +444,7 @@ impl Core {
         groups.listening.fetch_sub(known.len(), Ordering::Relaxed);
         for (id, listener) in known {
             let is_durable = id <= durable;
-            listener.tell(if is_durable { Ok(()) } else { self.workers.poison.check() });
+            listener.notify(if is_durable { Ok(()) } else { self.workers.poison.check() });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 use medium::writes::mark;
 
 use super::Core;
@@ -113,7 +113,7 @@ impl Log {
             // so the stamp is larger than the stamps of all that they depend on. It is also larger
             // than their starts: until the heap image has them, the frontier stays below this
             // stamp.
-            let stamp = match planted(Mutant::StampTooEarly) {
+            let stamp = match injected(Mutant::StampTooEarly) {
                 false => versions.clock().load(Ordering::Acquire) + 1,
                 true => start,
             };
@@ -127,7 +127,7 @@ impl Log {
             let words = record.len();
             record.resize(store.room(words), 0);
             slot.meter.payload(words);
-            if planted(Mutant::ShownFirst) {
+            if injected(Mutant::ShownFirst) {
                 crate::versions::store(store, own);
             }
             store.write_record(*number, *at, record, &slot.meter)?;

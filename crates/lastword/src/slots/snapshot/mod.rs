@@ -65,7 +65,7 @@ use super::truncation::Truncation;
 use super::workers::Workers;
 use crate::design::{At, Design};
 use crate::metrics::Metrics;
-use crate::perform::{Gate, Heap, Obstacle};
+use crate::perform::{Heap, Obstacle, StarvationLock};
 use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
@@ -277,8 +277,8 @@ impl Design for Snapshot {
         Ok(())
     }
 
-    fn gate(&self) -> &Gate {
-        self.core.versions.gate()
+    fn starvation_lock(&self) -> &StarvationLock {
+        self.core.versions.starvation_lock()
     }
 
     fn obstacle(&self, local: &mut Local) -> Obstacle {
@@ -494,10 +494,10 @@ impl Design for Snapshot {
         self.core.workers.poison.check().err().map(Err)
     }
 
-    fn tell(&self, id: TxId, listener: Listener) -> Result<(), Error> {
+    fn notify(&self, id: TxId, listener: Listener) -> Result<(), Error> {
         match &self.core.groups {
             Some(groups) => self.core.add_listener(groups, id.0, listener),
-            None => listener.tell(self.wait(id)),
+            None => listener.notify(self.wait(id)),
         }
         Ok(())
     }
@@ -524,13 +524,13 @@ impl Design for Snapshot {
         self.core.groups.as_ref().map_or(0, Groups::listeners)
     }
 
-    fn hurry(&self, id: TxId) {
+    fn expedite(&self, id: TxId) {
         if let Some(groups) = &self.core.groups {
             let _ = self.core.end_groups(groups, id.0); // the pool keeps the error
         }
     }
 
-    fn bring_home(&self) -> Result<(), Error> {
+    fn checkpoint(&self) -> Result<(), Error> {
         let core = &*self.core;
         let _notify = core.notify_on_drop(); // drops after the truncation lock
         let committed = self.committed_id();
@@ -559,7 +559,7 @@ impl Design for Snapshot {
         if core.has_groups() {
             return Err(Error::WorkerForgotten { durable: TxId(core.versions.durable()) });
         }
-        self.bring_home()
+        self.checkpoint()
     }
 
     fn mark_clean(&mut self) -> Result<bool, Error> {

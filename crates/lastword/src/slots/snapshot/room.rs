@@ -3,7 +3,7 @@
 //!
 //! A waiting worker holds no object and no group, so waits cannot form a cycle.
 
-use medium::mutants::{Mutant, planted};
+use medium::mutants::{Mutant, injected};
 
 use super::log::{BEFORE_RUNS, Log};
 use super::waiting::Waiting;
@@ -92,7 +92,7 @@ impl Core {
         self.workers.poison.check()?;
         let guard = self.workers.poison.on_panic("truncation");
         let last = || self.clock().load(Ordering::Acquire);
-        let frontier = match planted(Mutant::FrontierOfNow) {
+        let frontier = match injected(Mutant::FrontierOfNow) {
             false => self.versions.frontier(),
             true => last(),
         };

@@ -11,7 +11,7 @@ use crate::machine::kernel;
 use crate::machine::memory::{Memory, copy_of, line_of};
 use crate::machine::when::Time;
 use crate::machine::{Hart, Machine};
-use crate::mutants::{Mutant, plant};
+use crate::mutants::{Mutant, inject};
 use crate::persist::history::Transaction;
 use crate::persist::{History, Persistent, Trace};
 
@@ -86,9 +86,9 @@ fn plain_write_before_staged_one_is_detected() {
         let report = cuts(machine, &slow, after_a_commit);
         assert_eq!(report.violations, Vec::<String>::new(), "{machine}");
         assert!(report.ending_there > 0 && report.ending_gone > 0, "{machine}: {report:?}");
-        let _injected = plant(Mutant::LadPlainGoesHome);
+        let _injected = inject(Mutant::LadPlainWritesHeap);
         let found = cuts(machine, &slow, after_a_commit).violations_total;
-        println!("{}: {found} on {machine}", Mutant::LadPlainGoesHome.name());
+        println!("{}: {found} on {machine}", Mutant::LadPlainWritesHeap.name());
         assert!(found > 0, "{machine}");
     }
 }
@@ -120,7 +120,7 @@ fn retag_of_modified_line_is_detected() {
         assert_eq!(report.violations, Vec::<String>::new(), "{machine}");
         // The acknowledgement follows when memory has the word, so no word is present earlier.
         assert!(report.ending_gone > 0, "{machine}: {report:?}");
-        let _injected = plant(Mutant::SspRetagsDirty);
+        let _injected = inject(Mutant::SspRetagsDirty);
         let found = cuts(machine, &one_page, before_an_abort).violations_total;
         println!("{}: {found} on {machine}", Mutant::SspRetagsDirty.name());
         assert!(found > 0, "{machine}");

@@ -14,7 +14,7 @@ mod waits;
 use common::{setup, simulate};
 use words::{Erased, ErasedTx, Objects, Ptr, Stop, Transact};
 
-use crate::mutants::{Mutant, plant};
+use crate::mutants::{Mutant, inject};
 use crate::program::{Client, Ended, Loaded, Program};
 use crate::{Error, Setup};
 
@@ -74,7 +74,7 @@ fn all_are_detected(rows: &[Row]) {
             assert_eq!(violations(row), 0, "{} without the mutant", row.mutant.name());
             checked.push(configuration);
         }
-        let injected = plant(row.mutant);
+        let injected = inject(row.mutant);
         let found = violations(row);
         drop(injected);
         println!("{}: {found} violations with {}", row.mutant.name(), row.design);
@@ -139,6 +139,6 @@ fn lost_store_of_an_equal_value_is_detected() {
     WEAK.iter().for_each(|setting| setup.description.set(setting).unwrap());
     let violations = || crate::run(&setup, &Same, &mut |_| {}).unwrap().violations.unwrap();
     assert_eq!(violations(), 0);
-    let _injected = plant(Mutant::UndoCommitFirst);
+    let _injected = inject(Mutant::UndoCommitFirst);
     assert!(violations() > 0);
 }

@@ -6,7 +6,7 @@ use words::{ErasedTx, LockId, Objects, Stop, Words};
 use super::common::setup;
 use super::parts::{Part, Parts};
 use crate::Setup;
-use crate::mutants::{Mutant, plant};
+use crate::mutants::{Mutant, inject};
 use crate::report::Outcome;
 
 /// The number of a core's objects, each at least a line.
@@ -87,7 +87,7 @@ fn is_detected(mutant: Mutant, cases: &[Case], cores: usize) {
             let (without, fallbacks) = violations(machine, *case, cores);
             assert_eq!(without, 0, "{machine} {case:?}");
             assert!((5..80).contains(&fallbacks), "{machine} {case:?}: {fallbacks}");
-            let _injected = plant(mutant);
+            let _injected = inject(mutant);
             let (violations, _) = violations(machine, *case, cores);
             println!("{} {machine} {case:?}: {violations} of {fallbacks}", mutant.name());
             found += violations;

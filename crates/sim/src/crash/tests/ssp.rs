@@ -5,7 +5,7 @@ use words::{Erased, ErasedTx, LockId, Objects, Ptr, Stop, Transact, Words};
 
 use super::common::setup;
 use super::{Row, all_are_detected, row};
-use crate::mutants::{Mutant, plant};
+use crate::mutants::{Mutant, inject};
 use crate::program::{Client, Ended, Loaded, Program};
 use crate::report::Outcome;
 use crate::{Error, Setup};
@@ -75,7 +75,7 @@ pub(super) const ROWS: [Row; 24] = [
         cuts: 1000,
         ..ssp(Mutant::SspSwapsLate, "ssp", "pages-4")
     },
-    Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspLapsComeAgain, "ssp", "pages") },
+    Row { settings: CROWDED, transactions: 900, ..ssp(Mutant::SspWrapsRepeat, "ssp", "pages") },
     Row { settings: BY_ROWS, transactions: 300, ..ssp(Mutant::SspTailFirst, "ssp", "pages") },
     Row { settings: LAZY, transactions: 900, ..ssp(Mutant::SspAppliesOldRecords, "ssp", "pages") },
     Row {
@@ -185,7 +185,7 @@ pub(super) const PAPER: [Row; 24] = [
         settings: ROUND,
         transactions: 900,
         cuts: 3000,
-        ..paper(Mutant::SspLapsComeAgain, "ssp", "pages")
+        ..paper(Mutant::SspWrapsRepeat, "ssp", "pages")
     },
     Row {
         settings: CHECKPOINTS,
@@ -344,7 +344,7 @@ fn redo_spares_software_writes_under_a_late_lock() {
         let outcome = late(machine, settings).unwrap();
         assert_eq!((outcome.violations, outcome.complaints), (Some(0), Vec::new()), "{machine}");
         assert!(outcome.fallbacks > 0, "{machine}");
-        let _injected = plant(Mutant::SspRedoSoftwareEarly);
+        let _injected = inject(Mutant::SspRedoSoftwareEarly);
         assert!(late(machine, settings).unwrap().violations > Some(0), "{machine}");
     }
 }
@@ -358,7 +358,7 @@ fn transaction_larger_than_its_log_fails_the_run() {
             panic!("{machine}: the run must fail")
         };
         assert!(why.contains("more lines than its core's log"), "{machine}: {why}");
-        let _injected = plant(Mutant::SspRedoTakesMore);
+        let _injected = inject(Mutant::SspRedoTakesMore);
         assert!(late(machine, &settings).unwrap().violations > Some(0), "{machine}");
         // With a larger log the same run passes.
         let roomy = ["ssp-redo.log_bytes=16384", settings[1], settings[2], settings[3]];

@@ -52,7 +52,12 @@ const OTHERS: [(Mutant, &str, [&str; 2], &str); 17] = [
     (Mutant::OpenRecordStays, "hw-undo-redo", REDU, "a deadlock"),
     (Mutant::SspRedoSoftwareEarly, "ssp-redo", SSP, "cuts: a late lock"),
     (Mutant::SspRedoTakesMore, "ssp-redo", SSP, "cuts: a late lock"),
-    (Mutant::LadPlainGoesHome, "lad", ["tiny-lad", "lad"], "cuts: stores outside of transactions"),
+    (
+        Mutant::LadPlainWritesHeap,
+        "lad",
+        ["tiny-lad", "lad"],
+        "cuts: stores outside of transactions",
+    ),
     (Mutant::SspRetagsDirty, "ssp", SSP, "cuts: stores outside of transactions"),
     (Mutant::SspLeavesEarly, "ssp", SSP, "the values that its core reads"),
     (Mutant::SspEndsEarly, "ssp", SSP, "the state of other cores"),

@@ -6,7 +6,7 @@ use words::{ErasedTx, LockId, Objects, Stop, Words};
 use super::common::setup;
 use super::parts::{Part, Parts};
 use crate::Error;
-use crate::mutants::{Mutant, plant};
+use crate::mutants::{Mutant, inject};
 use crate::report::Outcome;
 
 /// The roles of the three cores:
@@ -64,7 +64,7 @@ fn open_record_that_blocks_a_lock_holder_is_detected() {
             without.fallbacks > 20 && without.fallbacks < without.transactions / 2,
             "{machine}"
         );
-        let _injected = plant(Mutant::OpenRecordStays);
+        let _injected = inject(Mutant::OpenRecordStays);
         match outcome(machine) {
             Err(Error::Deadlock { waits, .. }) => println!("{machine}: {waits}"),
             Err(error) => panic!("{machine}: {error}"),

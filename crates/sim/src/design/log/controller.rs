@@ -13,8 +13,8 @@ use crate::machine::controller::{Class, Id, Write};
 use crate::machine::description::Point;
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
-use crate::machine::{Machine, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Machine, Notify};
+use crate::mutants::{Mutant, injected};
 
 /// Holds back a program write that has reached the controller before its log entries are durable.
 pub(in crate::design) fn hold_back<D: Logging>(
@@ -27,7 +27,7 @@ pub(in crate::design) fn hold_back<D: Logging>(
     if write.class != Class::Data || !log.unsafe_lines.contains_key(&line) {
         return;
     }
-    if planted(Mutant::DataBeforeLog) {
+    if injected(Mutant::DataBeforeLog) {
         return;
     }
     write.held = true;
@@ -111,7 +111,7 @@ fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token
     is_closed(machine);
     let log = machine.design.log();
     let live = log.live.get_mut(&serial).expect("the transaction is open");
-    if log.content != Content::New && live.entries > 0 && !planted(Mutant::DropWithoutWord) {
+    if log.content != Content::New && live.entries > 0 && !injected(Mutant::DropWithoutWord) {
         let record = log.packer.commit(live.id, DROPPED);
         live.end = Some(record);
         log.commits.push_back(Commit { record, serial, core, token, is_dropped: true });
@@ -126,7 +126,7 @@ fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token
         live.end = Some(log.packer.next() - 1);
     }
     let there = machine.answer(0, core, Size::Control);
-    machine.tell(token, there);
+    machine.notify(token, there);
     finish(machine, serial);
 }
 
@@ -163,7 +163,7 @@ fn is_taken<D: Logging>(machine: &mut Machine<D>, core: usize) {
     if let Some((token, since)) = writing.stalled.take() {
         let there = machine.answer(0, core, Size::Control);
         machine.counts.phases.log_stall += there - since;
-        machine.tell(token, there);
+        machine.notify(token, there);
     }
 }
 
@@ -178,14 +178,14 @@ fn write_lines<D: Logging>(machine: &mut Machine<D>) -> Option<u64> {
                 let log = machine.design.log();
                 log.written += 1;
                 let number = log.written;
-                let id = machine.log(0, write, Tell::Design(0, tag(TAIL, number)));
+                let id = machine.log(0, write, Notify::Design(0, tag(TAIL, number)));
                 machine.design.log().tails.insert(number, id);
                 last = Some(tag(TAIL, number));
             }
             Some(record) => {
                 let tails = std::mem::take(&mut machine.design.log().tails);
                 write.after = tails.into_values().collect();
-                machine.log(0, write, Tell::Design(0, tag(HEAD, record)));
+                machine.log(0, write, Notify::Design(0, tag(HEAD, record)));
                 last = Some(tag(HEAD, record));
             }
         }
@@ -226,7 +226,7 @@ fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
         }
     }
     let frontier = log.packer.frontier();
-    let own = planted(Mutant::AcknowledgeOwnRecord);
+    let own = injected(Mutant::AcknowledgeOwnRecord);
     let is_over = |commit: &Commit| commit.record < frontier || own && commit.record == record;
     let (over, left): (VecDeque<_>, _) = log.commits.drain(..).partition(is_over);
     log.commits = left;
@@ -247,7 +247,7 @@ fn head_is_durable<D: Logging>(machine: &mut Machine<D>, record: u64) {
     }
     for Commit { serial, core, token, is_dropped, .. } in over {
         let there = machine.answer(0, core, Size::Control);
-        machine.tell(token, there);
+        machine.notify(token, there);
         match is_dropped {
             true => finish(machine, serial),
             false => D::committed(machine, serial),
@@ -260,7 +260,7 @@ pub(in crate::design) fn finish<D: Logging>(machine: &mut Machine<D>, serial: u6
     let log = machine.design.log();
     let Live { id, start, end, .. } = log.live.remove(&serial).expect("the transaction is live");
     log.starts.remove(&(start, serial));
-    log.ids.give_back(id, end.filter(|_| !planted(Mutant::NameReusedEarly)));
+    log.ids.give_back(id, end.filter(|_| !injected(Mutant::NameReusedEarly)));
     trim(machine);
 }
 
@@ -289,7 +289,7 @@ pub(super) fn mirror<D: Logging>(machine: &mut Machine<D>) {
     log.mirrors = now;
     let (line, words) = log.packer.mirror();
     let write = Write::new(u64::from(line), words, Class::Checkpoint);
-    machine.log(0, write, Tell::Design(0, tag(START, 0)));
+    machine.log(0, write, Notify::Design(0, tag(START, 0)));
 }
 
 /// Frees the space before the durable Log Start.
@@ -305,7 +305,7 @@ fn start_is_durable<D: Logging>(machine: &mut Machine<D>) {
     machine.rare(MOVES, since, now);
     for (_, core, token) in known {
         let there = machine.answer(0, core, Size::Control);
-        machine.tell(token, there);
+        machine.notify(token, there);
     }
     room_again(machine);
     work(machine);
@@ -337,5 +337,5 @@ pub(super) fn is_closed<D: Logging>(machine: &mut Machine<D>) {
 pub(in crate::design) fn room_again<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let waiting = std::mem::take(&mut machine.design.log().waiting);
-    waiting.into_iter().for_each(|token| machine.tell(token, now));
+    waiting.into_iter().for_each(|token| machine.notify(token, now));
 }

@@ -7,7 +7,7 @@ use super::buffer::Slot;
 use super::record::{Content, Layout, MOST_HEADS, MOST_TAILS, Meta};
 use crate::machine::controller::Class;
 use crate::machine::memory::LineWords;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::Persistent;
 
 /// A line of the log to write.
@@ -85,7 +85,7 @@ impl Packer {
 
     /// Continues with the empty log that recovery has left, from the durable Log Start.
     pub(super) fn resume(&mut self, state: &Persistent) {
-        if planted(Mutant::LogBeginsAnew) {
+        if injected(Mutant::LogBeginsAnew) {
             return;
         }
         let [head, tail, ..] = state.line(self.layout.start_line());
@@ -116,7 +116,7 @@ impl Packer {
 
     /// Heads and tails that may be written.
     fn room(&self) -> (u64, u64) {
-        let (head, tail) = match planted(Mutant::LogReusedEarly) {
+        let (head, tail) = match injected(Mutant::LogReusedEarly) {
             true => (self.start, self.tail_of(self.start)),
             false => self.mirrored,
         };
@@ -281,7 +281,7 @@ impl Packer {
 
     /// Adds a commit word or drop word and seals its record. Returns the record's number.
     pub(super) fn commit(&mut self, id: u32, entries: u32) -> u64 {
-        if planted(Mutant::CommitBeforeMeta) && !self.open.metas.is_empty() {
+        if injected(Mutant::CommitBeforeMeta) && !self.open.metas.is_empty() {
             // The commit word takes the open record's number, and the open record follows it.
             let open = std::mem::take(&mut self.open);
             let record = self.commit(id, entries);

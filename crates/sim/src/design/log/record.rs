@@ -1,7 +1,7 @@
 //! The format of log records: rings, meta words and the space that entries need.
 
 use crate::machine::description::Description;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 
 /// Which words of a line an entry keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +195,7 @@ impl Layout {
 
     /// Returns the first head and the first tail of the wrap after the next one.
     pub(super) fn fresh_wrap(self, head: u64, tail: u64) -> (u64, u64) {
-        let wraps = if planted(Mutant::LapsComeAgain) { 0 } else { 2 };
+        let wraps = if injected(Mutant::WrapsRepeat) { 0 } else { 2 };
         ((head / self.heads + wraps) * self.heads, (tail / self.tails + wraps) * self.tails)
     }
 }

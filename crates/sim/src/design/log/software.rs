@@ -63,7 +63,7 @@ use crate::machine::controller::Class;
 use crate::machine::description::Description;
 use crate::machine::when::When;
 use crate::machine::{Hart, Machine};
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 /// Rarely taken paths.
@@ -97,7 +97,7 @@ impl Software {
 
     /// Whether a transaction with locks may wait for a write-back.
     pub(super) fn needs_write_back(&self) -> bool {
-        self.is_running() || self.expediting > 0 && !planted(Mutant::OpenRecordStays)
+        self.is_running() || self.expediting > 0 && !injected(Mutant::OpenRecordStays)
     }
 
     /// Whether software runs any core's transaction.
@@ -148,7 +148,7 @@ pub(in crate::design) fn falls_back<D: Logging>(hart: &mut Hart<'_, D>) {
     let content = log.content;
     // Lines that wait for the attempt's entries must not wait for its end.
     seal(hart.machine(), core);
-    if !planted(Mutant::SoftwareEarly) {
+    if !injected(Mutant::SoftwareEarly) {
         apply_all(hart);
     }
     if content != Content::New {
@@ -171,7 +171,7 @@ pub(in crate::design) fn software_commits<D: Logging>(hart: &mut Hart<'_, D>) {
 /// need not redo it.
 pub(in crate::design) fn beside_software<D: Logging>(hart: &mut Hart<'_, D>) {
     let runs = hart.machine().design.log().software.is_running();
-    if runs && !planted(Mutant::CommitsBeside) {
+    if runs && !injected(Mutant::CommitsBeside) {
         let since = hart.cycle();
         apply_all(hart);
         let until = hart.cycle();
@@ -203,7 +203,7 @@ fn apply_all<D: Logging>(hart: &mut Hart<'_, D>) {
 pub(in crate::design) fn look_again<D: Logging>(machine: &mut Machine<D>) {
     let now = machine.now();
     let waiting = std::mem::take(&mut machine.design.log().software.waiting);
-    waiting.into_iter().for_each(|token| machine.tell(token, now));
+    waiting.into_iter().for_each(|token| machine.notify(token, now));
 }
 
 /// Restores the words that a core's attempt has overwritten, through the caches; they are durable
@@ -216,7 +216,7 @@ fn put_back<D: Logging>(hart: &mut Hart<'_, D>) {
     let found: Vec<_> = hart.overwritten().collect();
     let writing = &mut hart.machine().design.log().cores[core];
     writing.runs = false;
-    if planted(Mutant::AttemptStays) {
+    if injected(Mutant::AttemptStays) {
         return;
     }
     writing.puts_back = found.iter().map(|(word, _, payload)| (*word, *payload)).collect();

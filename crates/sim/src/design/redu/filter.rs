@@ -7,7 +7,7 @@
 //! together when too many positive results were wrong, so a negative result may be wrong too.
 
 use crate::machine::description::Description;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 
 /// Positive results after which their error rate counts.
 const SAMPLE: u64 = 256;
@@ -63,7 +63,7 @@ impl Filter {
 
     /// Removes a line.
     pub(super) fn remove(&mut self, line: u32) {
-        let times = if planted(Mutant::FilterTwice) { 2 } else { 1 };
+        let times = if injected(Mutant::FilterTwice) { 2 } else { 1 };
         for at in self.places(line).filter(|_| self.counts) {
             let counter = &mut self.counters[at];
             if *counter < self.most {

@@ -65,7 +65,7 @@ use crate::machine::memory::{LOCK_LINES, LineWords, line_of};
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Message};
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 use cache::{Before, Cache};
 use filter::Filter;
@@ -287,7 +287,7 @@ impl Design for Redu {
     }
 
     fn fill(machine: &mut Machine<Self>, _: usize, line: u32, read: Id) -> bool {
-        if planted(Mutant::DramNotLookedUp) {
+        if injected(Mutant::DramNotLookedUp) {
             return false;
         }
         let design = &mut machine.design;
@@ -333,7 +333,7 @@ impl Design for Redu {
         }
     }
 
-    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         let (kind, number) = parts(tag);
         if log::write_reached(machine, tag, point) || dram::write_reached(machine, tag, point) {
             return;
@@ -512,7 +512,7 @@ fn moves(machine: &mut Machine<Redu>, line: u32, from: u64, serial: u64) {
     let now = machine.now();
     let design = &mut machine.design;
     design.counts_one(line, serial);
-    if !planted(Mutant::ReduTrimsEarly) {
+    if !injected(Mutant::ReduTrimsEarly) {
         design.log.inherit(serial, from);
     }
     if let Some(entry) = design.table.get_mut(&serial) {

@@ -19,7 +19,7 @@ use crate::design::dram;
 use crate::design::log::{self, tag};
 use crate::machine::controller::{Class, Write};
 use crate::machine::memory::LineWords;
-use crate::machine::{Machine, Tell};
+use crate::machine::{Machine, Notify};
 
 /// Lines that are queued at a time because the log runs low.
 const REQUESTED: usize = 64;
@@ -135,7 +135,7 @@ pub(super) fn expedite(machine: &mut Machine<Redu>, record: u64) -> bool {
             design.write_backs.olds.insert(design.numbers, line);
             let (number, write) =
                 (design.numbers, Write::new(u64::from(line), before.words, Class::Data));
-            machine.log(0, write, Tell::Design(0, tag(OLD, number)));
+            machine.log(0, write, Notify::Design(0, tag(OLD, number)));
         }
     }
     is_missing
@@ -265,7 +265,7 @@ fn write(machine: &mut Machine<Redu>, number: u64) {
     let WriteBack { line, words, given_up, .. } = *write_back;
     let left = if given_up { write_backs.leaving.remove(&line) } else { None };
     let write = Write::new(u64::from(line), words, Class::Data);
-    machine.log(0, write, Tell::Design(0, tag(WRITE_BACK, number)));
+    machine.log(0, write, Notify::Design(0, tag(WRITE_BACK, number)));
     if left.is_some_and(|left| left.again) {
         queue(machine, line);
     }

@@ -20,7 +20,7 @@ use super::message::Flip;
 use super::pages::Pages;
 use super::tlb::Tlb;
 use crate::machine::tlb::PAGE_LINES;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::Persistent;
 
 /// The consolidation state of a slot.
@@ -132,7 +132,7 @@ impl Cache {
         for (number, slot) in (0..).zip(&mut cache.slots) {
             let Lasting { p1, version, .. } = layout.slot_in(state, number);
             slot.version = version;
-            if !planted(Mutant::SspForgetsSpares) {
+            if !injected(Mutant::SspForgetsSpares) {
                 slot.pages.p1 = p1;
             }
         }
@@ -157,7 +157,7 @@ impl Cache {
         let slot = self.slot_of[(flip.line / PAGE_LINES) as usize];
         let slot = slot.map(|slot| &mut self.slots[usize::from(slot)]);
         let Some(slot) = slot.filter(|slot| slot.is_referred_to()) else {
-            debug_assert!(planted(Mutant::SspLeavesEarly), "a moved line has an active page");
+            debug_assert!(injected(Mutant::SspLeavesEarly), "a moved line has an active page");
             return false;
         };
         slot.pages.apply(flip);
@@ -222,7 +222,7 @@ impl Cache {
     pub(super) fn leave(&mut self, number: usize) -> bool {
         let slot = &mut self.slots[number];
         let apart = slot.committed != 0;
-        let forgets = planted(Mutant::SspForgetsWriters) && slot.tlbs == 0 && apart;
+        let forgets = injected(Mutant::SspForgetsWriters) && slot.tlbs == 0 && apart;
         if slot.state == Use::Busy || slot.is_referred_to() && !forgets {
             return false;
         }

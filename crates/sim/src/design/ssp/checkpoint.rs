@@ -15,8 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 use super::{SLOT_TAG, Ssp, TAIL_TAG, consolidation, journal};
 use crate::machine::controller::{Class, Write};
 use crate::machine::when::Time;
-use crate::machine::{Machine, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Machine, Notify};
+use crate::mutants::{Mutant, injected};
 
 /// Writes that the engine has in flight at a time: the outstanding misses of its core.
 const WINDOW: usize = 16;
@@ -93,7 +93,7 @@ fn write_slots(machine: &mut Machine<Ssp>) {
             return;
         }
         let Some(first) = left.pop_front() else {
-            let durable = *in_flight == 0 || planted(Mutant::SspTailFirst);
+            let durable = *in_flight == 0 || injected(Mutant::SspTailFirst);
             return if durable {
                 write_tail(machine)
             };
@@ -112,14 +112,14 @@ fn write_slots(machine: &mut Machine<Ssp>) {
 fn write(machine: &mut Machine<Ssp>, line: u32, words: [u64; 8], tag: u64) {
     let write = Write::new(u64::from(line), words, Class::Checkpoint);
     let (home, now) = (machine.home(line), machine.now());
-    machine.write_line(write, home, now, Tell::Design(0, tag));
+    machine.write_line(write, home, now, Notify::Design(0, tag));
 }
 
 fn write_tail(machine: &mut Machine<Ssp>) {
     let running = machine.design.checkpoint.running.as_mut().expect("a checkpoint is running");
     running.stage = Stage::Tail;
     let (head, line) = (running.head, machine.design.layout.tail);
-    if planted(Mutant::SspReusedEarly) {
+    if injected(Mutant::SspReusedEarly) {
         machine.design.journal.tail = head;
     }
     write(machine, line, [head, 0, 0, 0, 0, 0, 0, 0], TAIL_TAG);

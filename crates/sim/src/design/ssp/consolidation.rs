@@ -36,8 +36,8 @@ use super::{CONSOLIDATES, COPY_TAG, PARTS, Ssp, TABLE, TABLE_TAG};
 use crate::machine::controller::{Class, Write};
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::{Time, When};
-use crate::machine::{Machine, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Machine, Notify};
+use crate::mutants::{Mutant, injected};
 
 /// Most pages of a batch: the entries of a core's TLB in the paper. Their records take no more than
 /// a quarter of the journal.
@@ -175,7 +175,7 @@ fn journal_batch(machine: &mut Machine<Ssp>) {
     let consolidation = &mut machine.design.consolidation;
     let mut batch = consolidation.batch.take().expect("a batch is being copied");
     let (records, is_awaited) = (records(&batch.jobs), consolidation.done.is_some());
-    if planted(Mutant::SspTableFirst) {
+    if injected(Mutant::SspTableFirst) {
         batch.unknown = 0;
         consolidation.journaling.push_back(batch);
         return table(machine);
@@ -213,10 +213,10 @@ fn write(machine: &mut Machine<Ssp>, from: u32, to: u32, time: Time) {
     let words = machine.memory.line(to);
     let write = Write::new(u64::from(to), words, Class::Consolidation);
     let home = machine.home(to);
-    let waits = !planted(Mutant::SspJournalFirst);
+    let waits = !injected(Mutant::SspJournalFirst);
     batch(machine).writes += usize::from(waits);
-    let tell = if waits { Tell::Design(0, COPY_TAG) } else { Tell::Nobody };
-    machine.write_line(write, home, time, tell);
+    let notify = if waits { Notify::Design(0, COPY_TAG) } else { Notify::None };
+    machine.write_line(write, home, time, notify);
 }
 
 /// Notes that a copy is durable.
@@ -228,7 +228,7 @@ pub(super) fn is_copied(machine: &mut Machine<Ssp>) {
 /// Whether an injected bug delays the slots: they adopt their records with the whole batch, or
 /// before the journal has it.
 pub(super) fn is_late() -> bool {
-    planted(Mutant::SspSwapsLate) || planted(Mutant::SspTableFirst)
+    injected(Mutant::SspSwapsLate) || injected(Mutant::SspTableFirst)
 }
 
 /// Notes that a checkpoint starts to write slots.
@@ -243,7 +243,7 @@ pub(super) fn is_checkpointed(consolidation: &mut Consolidation, now: Time) {
 /// Notes that the journal has `count` more records, those of the oldest batches. A complete batch
 /// goes on to the page table.
 pub(super) fn is_journaled(machine: &mut Machine<Ssp>, mut count: usize) {
-    if planted(Mutant::SspTableFirst) {
+    if injected(Mutant::SspTableFirst) {
         return;
     }
     for batch in &mut machine.design.consolidation.journaling {
@@ -289,7 +289,7 @@ fn table(machine: &mut Machine<Ssp>) {
         }
         let write = Write::new(u64::from(line), words, Class::Consolidation);
         let (home, now) = (machine.home(line), machine.now());
-        machine.write_line(write, home, now, Tell::Design(0, TABLE_TAG));
+        machine.write_line(write, home, now, Notify::Design(0, TABLE_TAG));
         machine.counts.add("page_table_lines", 1);
     }
     end_if_durable(machine);
@@ -311,7 +311,7 @@ fn end_if_durable(machine: &mut Machine<Ssp>) {
     };
     batch.jobs.iter().for_each(|job| cache.finish_consolidation(job.slot));
     let done = consolidation.done.take();
-    if planted(Mutant::SspTableFirst) {
+    if injected(Mutant::SspTableFirst) {
         // The records join the next ones that are appended.
         journal.waiting.push_back((Origin::Pages, records(&batch.jobs), now));
     }
@@ -322,7 +322,7 @@ fn end_if_durable(machine: &mut Machine<Ssp>) {
         machine.rare(PARTS, parted, now);
     }
     if let Some(done) = done {
-        machine.tell(done, now);
+        machine.notify(done, now);
     }
     table(machine);
 }

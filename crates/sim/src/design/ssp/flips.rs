@@ -31,7 +31,7 @@ use crate::machine::agenda::Agenda;
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 
 /// The engine that advances broadcasts.
 pub(super) const ENGINE: usize = 1;
@@ -64,7 +64,7 @@ pub(super) fn broadcast(
     cores[core].broadcasts.push(acknowledged);
     flips.add(known, Step::AtHomeTile { core, place, flip, acknowledged });
     machine.hasten_engine(ENGINE, known);
-    if planted(Mutant::SspTlbsFirst) {
+    if injected(Mutant::SspTlbsFirst) {
         let now = machine.now();
         (0..machine.cores()).for_each(|other| arrives_at(machine, other, flip, now));
     }
@@ -79,7 +79,7 @@ pub(super) fn go_on(machine: &mut Machine<Ssp>) {
         match step {
             Step::AtHomeTile { core, place, flip, acknowledged } => {
                 let there = leaves_home_tile(machine, core, place, flip);
-                machine.tell(acknowledged, there);
+                machine.notify(acknowledged, there);
             }
             Step::Arrives { core, flip } => arrives(machine, core, flip),
         }
@@ -100,7 +100,7 @@ fn leaves_home_tile(machine: &mut Machine<Ssp>, core: usize, place: u32, flip: F
         let there = machine.answer_at(0, other, Size::Control, at_controller);
         let (from, to) = (machine.tile(other), machine.tile(core));
         acknowledged = acknowledged.max(machine.send_at(from, to, Size::Control, there + 1));
-        if !planted(Mutant::SspFlipIsLost) && !planted(Mutant::SspTlbsFirst) {
+        if !injected(Mutant::SspFlipIsLost) && !injected(Mutant::SspTlbsFirst) {
             arrives_at(machine, other, flip, there);
         }
     }
@@ -116,7 +116,7 @@ fn arrives_at(machine: &mut Machine<Ssp>, core: usize, flip: Flip, time: Time) {
 fn arrives(machine: &mut Machine<Ssp>, core: usize, flip: Flip) {
     match machine.design.tlbs[core].entry_mut(flip.line) {
         None => {}
-        Some(entry) if planted(Mutant::SspFlipsAreTurns) => entry.toggle(flip),
+        Some(entry) if injected(Mutant::SspFlipsAreTurns) => entry.toggle(flip),
         Some(entry) => entry.apply(flip),
     }
 }

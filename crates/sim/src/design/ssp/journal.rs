@@ -30,8 +30,8 @@ use super::{COMMIT_TAG, ROOM, finished};
 use crate::machine::controller::{Class, Write};
 use crate::machine::memory::LineWords;
 use crate::machine::when::Time;
-use crate::machine::{Machine, Tell};
-use crate::mutants::{Mutant, planted};
+use crate::machine::{Machine, Notify};
+use crate::mutants::{Mutant, injected};
 
 /// The origin of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +251,7 @@ pub(super) fn append_waiting(machine: &mut Machine<Ssp>) {
         for (line, words) in lines {
             let line = machine.design.layout.journal.line(line);
             let write = Write::new(u64::from(line), words, Class::Journal);
-            machine.log(0, write, Tell::Design(0, tag));
+            machine.log(0, write, Notify::Design(0, tag));
         }
         super::checkpoint::begin_if_due(machine);
     }
@@ -263,7 +263,7 @@ pub(super) fn is_written(machine: &mut Machine<Ssp>, group: u64) {
     // Only an injected bug completes a group before its lines are written.
     let Some(at) = group.checked_sub(journal.first).map(|at| at as usize) else { return };
     journal.groups[at].left -= 1;
-    if journal.groups[at].left == 0 && planted(Mutant::SspOwnLinesOnly) {
+    if journal.groups[at].left == 0 && injected(Mutant::SspOwnLinesOnly) {
         journal.groups.range_mut(..at).for_each(|before| before.left = 0);
     }
     while machine.design.journal.groups.front().is_some_and(|group| group.left == 0) {

@@ -60,7 +60,7 @@ use crate::machine::network::Size;
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::Time;
 use crate::machine::{self, Hart, Machine};
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 use cache::Cache;
 use checkpoint::Checkpoint;
@@ -229,10 +229,10 @@ impl Design for Ssp {
             hart.translate_store(written.page * PAGE_LINES);
             written.lines().for_each(|line| hart.write_back(line));
         }
-        if !planted(Mutant::SspMetadataFirst) {
+        if !injected(Mutant::SspMetadataFirst) {
             hart.fence();
         }
-        if !planted(Mutant::SspEndsEarly) {
+        if !injected(Mutant::SspEndsEarly) {
             flips::wait(hart);
         }
         hart.enter(Phase::Commit);
@@ -352,7 +352,7 @@ impl Design for Ssp {
         consolidation::has_read(machine, line);
     }
 
-    fn told(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
+    fn notified(machine: &mut Machine<Self>, _: usize, _: usize, tag: u64, point: Point) {
         if point != machine.description.persist.point {
             return;
         }
@@ -392,7 +392,7 @@ fn leave_core(machine: &mut Machine<Ssp>, number: usize, core: usize) {
     let writers = &mut machine.design.cache.slots[number].writers;
     if *writers >> core & 1 == 0 {
         debug_assert!(
-            planted(Mutant::SspLeavesEarly) || planted(Mutant::SspDropsEarly),
+            injected(Mutant::SspLeavesEarly) || injected(Mutant::SspDropsEarly),
             "the core was a writer"
         );
         return;
@@ -431,7 +431,7 @@ fn finished(machine: &mut Machine<Ssp>, group: Group) {
     }
     let there = machine.answer(0, core, Size::Control);
     let done = machine.design.cores[core].done.take().expect("the core waits for its commit");
-    machine.tell(done, there);
+    machine.notify(done, there);
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::layout::{self, Lasting, Layout, RECORDS, Record};
 use crate::machine::tlb::PAGE_LINES;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 use crate::persist::{Cut, Persistent};
 
 pub(super) fn recover(layout: &Layout, state: &mut Persistent) -> Result<(), Cut> {
@@ -62,15 +62,15 @@ fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<
                 Some((first, _)) => first.number == record.number,
                 None => whole.is_none_or(|before| before.wrapping_add(1) == record.number),
             };
-            if !follows && !planted(Mutant::SspSkipsGaps) {
+            if !follows && !injected(Mutant::SspSkipsGaps) {
                 return end;
             }
             open.push((record, line * RECORDS as u64 + at));
-            if record.last || planted(Mutant::SspPartOfACommit) {
+            if record.last || injected(Mutant::SspPartOfACommit) {
                 whole = Some(record.number);
                 for (record, version) in open.drain(..) {
                     let slot = &mut slots[record.slot as usize];
-                    if version > slot.version || planted(Mutant::SspAppliesOldRecords) {
+                    if version > slot.version || injected(Mutant::SspAppliesOldRecords) {
                         slot.apply(&record, version);
                     }
                 }
@@ -85,7 +85,7 @@ fn replay(layout: &Layout, state: &Persistent, slots: &mut [Lasting]) -> Option<
 /// sequence, remnants of an old wrap would otherwise match.
 fn clear_next_wrap(layout: &Layout, state: &mut Persistent, end: u64) -> Result<u64, Cut> {
     let capacity = layout.journal.lines();
-    if planted(Mutant::SspLapsComeAgain) {
+    if injected(Mutant::SspWrapsRepeat) {
         return Ok((end / u64::from(capacity) + 3) * u64::from(capacity));
     }
     let next = layout::next_wrap(end, capacity);
@@ -131,7 +131,7 @@ fn redirect(
     for page in 0..layout.pages {
         let mut physical = layout.page_in(state, page);
         if let Some(p0) = spares.get(&physical).and_then(|slot| slot.p0)
-            && !planted(Mutant::SspNoRedirect)
+            && !injected(Mutant::SspNoRedirect)
         {
             layout.set_page(state, page, p0)?;
             physical = p0;

@@ -12,7 +12,7 @@ use crate::image::{self, Image};
 use crate::machine::cache::{COHERENCE, MODIFIED};
 use crate::machine::kernel::{self, Program};
 use crate::machine::memory::Memory;
-use crate::mutants::plant;
+use crate::mutants::inject;
 
 /// The first word of a page, and a word of the next page.
 const WORD: u64 = 8 * 64 * 8;
@@ -65,9 +65,9 @@ fn in_memory(machine: &Machine<Ssp>) -> u64 {
 #[test]
 fn plain_store_survives_fallback() {
     assert_eq!(in_memory(&plain_store_then_fallback()), 7);
-    let planted = plant(Mutant::SspRetagsDirty);
+    let injected = inject(Mutant::SspRetagsDirty);
     let lost = in_memory(&plain_store_then_fallback());
-    drop(planted);
+    drop(injected);
     assert_eq!(lost, 0, "the mutant drops the modified line");
 }
 
@@ -164,7 +164,7 @@ fn read_after_own_flip(machine: &str) -> u64 {
 fn refetched_tlb_entry_has_own_flips() {
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(read_after_own_flip(machine), 5, "{machine}");
-        let _planted = plant(Mutant::SspLeavesEarly);
+        let _planted = inject(Mutant::SspLeavesEarly);
         assert_eq!(read_after_own_flip(machine), 0, "{machine}: the mutant fetches the old bit");
     }
 }
@@ -255,7 +255,7 @@ fn tlbs_with_flip_at_commit(machine: &str) -> usize {
 fn commit_waits_for_flips_at_all_tlbs() {
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(tlbs_with_flip_at_commit(machine), 4, "{machine}");
-        let _planted = plant(Mutant::SspEndsEarly);
+        let _planted = inject(Mutant::SspEndsEarly);
         assert!(
             tlbs_with_flip_at_commit(machine) < 4,
             "{machine}: the farthest TLB has not received the flip"
@@ -282,7 +282,7 @@ fn inconsistencies_after_fallback(machine: &str, word: u64, settings: &[&str]) -
 fn fallback_leaves_no_writer() {
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(inconsistencies_after_fallback(machine, AWAY, &FAR), 0, "{machine}");
-        let _planted = plant(Mutant::SspDropsEarly);
+        let _planted = inject(Mutant::SspDropsEarly);
         let wrong = inconsistencies_after_fallback(machine, AWAY, &FAR);
         assert!(wrong > 0, "{machine}: a late flip makes the core a writer again");
     }
@@ -298,7 +298,7 @@ fn fallback_moves_line_back_across_home_tiles() {
     };
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(wrong(machine), 0, "{machine}");
-        let _planted = plant(Mutant::SspTurnsBackEarly);
+        let _planted = inject(Mutant::SspTurnsBackEarly);
         assert!(wrong(machine) > 0, "{machine}: the first broadcast arrives last");
     }
 }

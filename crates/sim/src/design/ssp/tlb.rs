@@ -15,7 +15,7 @@ use super::{IN_FLIGHT_CYCLES, LEFT, Ssp, WAITS, consolidation, leave};
 use crate::machine::Hart;
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::Time;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 
 /// Marks a page without an entry.
 const NONE: u16 = u16::MAX;
@@ -84,7 +84,7 @@ pub(super) fn may_leave(hart: &mut Hart<'_, Ssp>, page: u32, time: Time) -> Time
         now = now.max(hart.cycle());
     }
     let tx = write_set(hart);
-    if !tx.pages.iter().any(|written| written.page == page) || planted(Mutant::SspLeavesEarly) {
+    if !tx.pages.iter().any(|written| written.page == page) || injected(Mutant::SspLeavesEarly) {
         return now;
     }
     let broadcasts = tx.broadcasts.clone();

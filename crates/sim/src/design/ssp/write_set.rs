@@ -6,7 +6,7 @@ use super::message::Message;
 use crate::machine::Hart;
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::{Time, When};
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 
 /// The write-set buffer of a core.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ pub(super) fn send(hart: &mut Hart<'_, Ssp>, message: Message) {
 /// hears that the core no longer writes the pages. That message takes another route and would
 /// otherwise arrive first.
 pub(super) fn give_up(hart: &mut Hart<'_, Ssp>) {
-    if !planted(Mutant::SspTurnsBackEarly) {
+    if !injected(Mutant::SspTurnsBackEarly) {
         flips::wait(hart);
     }
     let (core, since) = (hart.core(), hart.cycle());
@@ -80,7 +80,7 @@ pub(super) fn give_up(hart: &mut Hart<'_, Ssp>) {
             flips::broadcast(machine, core, to, flip, known);
         }
     }
-    if !planted(Mutant::SspDropsEarly) {
+    if !injected(Mutant::SspDropsEarly) {
         flips::wait(hart);
     }
     given_up.into_iter().for_each(|place| hart.machine().discard(place));

@@ -1,11 +1,11 @@
 //! Lines that change their number, and lines that the last-level cache must keep.
 
-use super::super::Tell;
+use super::super::Notify;
 use super::super::network::Size;
 use super::super::when::Time;
 use super::{COHERENCE, HELD, MODIFIED, Machine, OWNED, PENDING, SHARED};
 use crate::design::Design;
-use crate::mutants::{Mutant, planted};
+use crate::mutants::{Mutant, injected};
 
 impl<D: Design> Machine<D> {
     /// Changes the number of a line that a core may write, keeping its data. The line is modified
@@ -17,9 +17,9 @@ impl<D: Design> Machine<D> {
     /// it, so it must not be lost with one.
     pub fn retag(&mut self, core: usize, old: u32, new: u32) -> Time {
         let dirty = self.private_state(core, old) & COHERENCE == MODIFIED;
-        if dirty && !planted(Mutant::SspRetagsDirty) {
+        if dirty && !injected(Mutant::SspRetagsDirty) {
             let class = self.design.class_of(old);
-            self.write_back(core, old, class, |_| {}, Tell::Nobody);
+            self.write_back(core, old, class, |_| {}, Notify::None);
         }
         self.memory.copy_line(old, new);
         let known = self.tell_home(core, new);

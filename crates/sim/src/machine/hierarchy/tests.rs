@@ -197,7 +197,7 @@ fn random_steps_find_every_machine_mutant() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
     };
     for mutant in crate::mutants::Mutant::OF_THE_MACHINE {
-        let injected = crate::mutants::plant(*mutant);
+        let injected = crate::mutants::inject(*mutant);
         let first = (0..200).find(|seed| finds(*seed));
         drop(injected);
         println!("{}: detected by seed {first:?}", mutant.name());

@@ -39,9 +39,9 @@ use crate::mapped::stores::{Mapped, Stores};
 use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
-use crate::traits::{Counts, HomeMedium};
+use crate::traits::{Counts, HeapMedium};
 use crate::writes::{self, Piece, Pieces};
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 /// Runs between the prefetch of a line and the store to it while combining.
 const AHEAD: usize = 16;
@@ -49,19 +49,19 @@ const AHEAD: usize = 16;
 /// The heap in mapped memory. A barrier costs a fence, and the device's delay if it is emulated.
 ///
 /// ```
-/// use medium::{Domain, Emulation, HomeMedium, MappedHome, PoolFile, Prewrite, sync::Arc, writes};
+/// use medium::{Domain, Emulation, HeapMedium, MappedHeap, PoolFile, Prewrite, sync::Arc, writes};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let file = Arc::new(PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?);
 /// let domain = Domain::dax(&file).unwrap_or(Domain::emulated(Emulation::new(1000, 0)));
-/// let mut home = MappedHome::new(file, 4096, (1 << 20) - 4096, &domain)?;
-/// home.write_back(&[writes::run(10, 2), 42, 43])?; // words 10 and 11 of the heap
-/// home.barrier()?; // durable
-/// assert_eq!(home.counts().device_writes, 1); // one line
+/// let mut heap = MappedHeap::new(file, 4096, (1 << 20) - 4096, &domain)?;
+/// heap.write_back(&[writes::run(10, 2), 42, 43])?; // words 10 and 11 of the heap
+/// heap.barrier()?; // durable
+/// assert_eq!(heap.counts().device_writes, 1); // one line
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct MappedHome {
+pub struct MappedHeap {
     /// Keeps the file locked, and so its length, while it is mapped.
     area: Area,
     mapped: Arc<Mapped>,
@@ -72,7 +72,7 @@ pub struct MappedHome {
     account: Account,
 }
 
-impl MappedHome {
+impl MappedHeap {
     /// The heap of `bytes` bytes at `offset` in the file; both in whole pages of 4 KiB.
     ///
     /// # Errors
@@ -83,9 +83,9 @@ impl MappedHome {
         offset: u64,
         bytes: u64,
         domain: &Domain,
-    ) -> Result<MappedHome, Error> {
+    ) -> Result<MappedHeap, Error> {
         let area = Area::new(file, offset, bytes)?;
-        Ok(MappedHome {
+        Ok(MappedHeap {
             mapped: Arc::new(domain.map(&area)?),
             area,
             share: None,
@@ -101,7 +101,7 @@ impl MappedHome {
     /// # Panics
     /// If something was written since the last barrier: its lines may wait.
     /// When something was: its lines may wait.
-    pub fn with_combining(mut self, combining: Combining) -> MappedHome {
+    pub fn with_combining(mut self, combining: Combining) -> MappedHeap {
         assert!(self.combiner.is_idle(), "the rules change between batches");
         self.combiner = Combiner::new(combining);
         self
@@ -110,7 +110,7 @@ impl MappedHome {
     /// Splits this heap image into parts, one for each thread, over one mapping. Each part decides
     /// by itself whether to combine lines. Nothing may have been written yet.
     pub fn in_parts(self, parts: usize) -> Parts {
-        let part = |share| MappedHome {
+        let part = |share| MappedHeap {
             area: self.area.clone(),
             mapped: Arc::clone(&self.mapped),
             share,
@@ -122,7 +122,7 @@ impl MappedHome {
     }
 }
 
-impl HomeMedium for MappedHome {
+impl HeapMedium for MappedHeap {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), Error> {
         let (combiner, way) = (&mut self.combiner, self.write_back);
         let writes = match &mut self.share {
@@ -166,13 +166,13 @@ fn put(
 ) -> u64 {
     match way {
         Some(way) if combiner.is_combining() => combining(heap, writes, combiner, way),
-        Some(_) if planted(Mutant::HomeNotWrittenBack) => {
+        Some(_) if injected(Mutant::HeapNotWrittenBack) => {
             straight(writes, |first, words| heap.store(first, words))
         }
         Some(_) => {
             let lines = straight(writes, |first, words| heap.stream(first, words));
             // A fence covers the stores of its own thread, and another may call the barrier.
-            if !planted(Mutant::HomeBarrierSkipped) && !planted(Mutant::FenceLeftToBarrier) {
+            if !injected(Mutant::HeapBarrierSkipped) && !injected(Mutant::FenceLeftToBarrier) {
                 heap.fence();
             }
             combiner.pass(lines);
@@ -196,7 +196,7 @@ fn finish(
         });
     }
     // Everything written back is durable from here on, and so is what needs no write-back.
-    if !planted(Mutant::HomeBarrierSkipped) {
+    if !injected(Mutant::HeapBarrierSkipped) {
         heap.fence();
     }
     lines
@@ -254,7 +254,7 @@ fn combining(
         }
     }
     // A fence covers the write-backs of its own thread, and the barrier may be called by another.
-    if !planted(Mutant::FenceLeftToBarrier) {
+    if !injected(Mutant::FenceLeftToBarrier) {
         heap.fence();
     }
     lines
@@ -272,7 +272,7 @@ mod tests {
     fn mapped_heap_image_keeps_every_write() {
         for domain in suite::domains() {
             suite::heap_image_keeps_every_write(|file, offset, bytes| {
-                MappedHome::new(file, offset, bytes, &domain)
+                MappedHeap::new(file, offset, bytes, &domain)
             });
         }
     }
@@ -281,8 +281,8 @@ mod tests {
     fn combined_lines_keep_every_write() {
         for domain in suite::domains() {
             suite::heap_image_keeps_every_write(|file, offset, bytes| {
-                let home = MappedHome::new(file, offset, bytes, &domain)?;
-                Ok(home.with_combining(Combining::Always))
+                let heap_image = MappedHeap::new(file, offset, bytes, &domain)?;
+                Ok(heap_image.with_combining(Combining::Always))
             });
         }
     }
@@ -292,8 +292,8 @@ mod tests {
         for domain in suite::domains() {
             for parts in [2, 5] {
                 suite::heap_image_keeps_every_write(|file, offset, bytes| {
-                    let home = MappedHome::new(file, offset, bytes, &domain)?;
-                    Ok(home.with_combining(Combining::Always).in_parts(parts))
+                    let heap_image = MappedHeap::new(file, offset, bytes, &domain)?;
+                    Ok(heap_image.with_combining(Combining::Always).in_parts(parts))
                 });
             }
         }
@@ -303,10 +303,11 @@ mod tests {
     fn a_wrong_batch_writes_nothing() {
         for domain in suite::domains() {
             suite::heap_image_refuses_wrong_batches(|file, offset, bytes| {
-                MappedHome::new(file, offset, bytes, &domain).map(|home| home.in_parts(3))
+                MappedHeap::new(file, offset, bytes, &domain)
+                    .map(|heap_image| heap_image.in_parts(3))
             });
             suite::heap_image_refuses_wrong_batches(|file, offset, bytes| {
-                MappedHome::new(file, offset, bytes, &domain)
+                MappedHeap::new(file, offset, bytes, &domain)
             });
         }
     }
@@ -315,13 +316,15 @@ mod tests {
     fn neighbouring_words_cost_one_line_and_a_barrier_its_latency() {
         for domain in suite::domains() {
             let (_dir, file) = suite::pool();
-            let mut home = MappedHome::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
-            home.write_back(&[run(8, 1), 1, run(10, 2), 2, 3, run(14, 4), 4, 5, 6, 7]).unwrap();
-            home.write_back(&[run(0, 1), 1]).unwrap();
-            assert_eq!(home.counts().device_writes, 3);
-            home.barrier().unwrap();
-            home.barrier().unwrap();
-            let counts = home.counts();
+            let mut heap_image = MappedHeap::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+            heap_image
+                .write_back(&[run(8, 1), 1, run(10, 2), 2, 3, run(14, 4), 4, 5, 6, 7])
+                .unwrap();
+            heap_image.write_back(&[run(0, 1), 1]).unwrap();
+            assert_eq!(heap_image.counts().device_writes, 3);
+            heap_image.barrier().unwrap();
+            heap_image.barrier().unwrap();
+            let counts = heap_image.counts();
             assert_eq!((counts.bytes, counts.device_writes, counts.persist_barriers), (192, 3, 2));
         }
     }
@@ -330,10 +333,10 @@ mod tests {
     fn a_barrier_takes_the_devices_latency() {
         let (_dir, file) = suite::pool();
         let domain = Domain::emulated(Emulation::new(50_000, 0));
-        let mut home = MappedHome::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
-        home.barrier().unwrap();
-        home.barrier().unwrap();
-        assert!(home.counts().emulated_delay_ns >= cpu::cycles_to_ns(100_000));
+        let mut heap_image = MappedHeap::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+        heap_image.barrier().unwrap();
+        heap_image.barrier().unwrap();
+        assert!(heap_image.counts().emulated_delay_ns >= cpu::cycles_to_ns(100_000));
     }
 
     #[test]
@@ -341,20 +344,21 @@ mod tests {
         for write_back in LineWriteBack::every() {
             let (_dir, file) = suite::pool();
             let domain = Domain::dax_over_dram(write_back);
-            let home = MappedHome::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+            let heap_image =
+                MappedHeap::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
             let lines = 100;
-            let mut home = home;
+            let mut heap_image = heap_image;
             for (batch, combining) in [(1, Combining::Never), (2, Combining::Always)] {
-                home = home.with_combining(combining);
-                let before = home.counts().device_writes;
+                heap_image = heap_image.with_combining(combining);
+                let before = heap_image.counts().device_writes;
                 for round in 0..20 {
                     let writes = (0..lines).flat_map(|line| {
                         [run(8 * line + round % 8, 1), 1000 * batch + 100 * round + line]
                     });
-                    home.write_back(&writes.collect::<Vec<_>>()).unwrap();
+                    heap_image.write_back(&writes.collect::<Vec<_>>()).unwrap();
                 }
-                home.barrier().unwrap();
-                let sent = home.counts().device_writes - before;
+                heap_image.barrier().unwrap();
+                let sent = heap_image.counts().device_writes - before;
                 // A few lines may hash to the place of another.
                 let expected = if batch == 1 { 20 * lines..=20 * lines } else { lines..=3 * lines };
                 assert!(expected.contains(&sent), "{sent} {}", write_back.name());

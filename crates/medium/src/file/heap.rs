@@ -55,9 +55,9 @@ use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
 use crate::pool_file::write_all;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::traits::{Counts, HomeMedium};
+use crate::traits::{Counts, HeapMedium};
 use crate::writes::{self, Piece, Pieces};
-use system::mutants::{Mutant, planted};
+use system::mutants::{Mutant, injected};
 
 const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 
@@ -70,21 +70,21 @@ const PIECE_PAGES: usize = 16;
 /// The heap in a file. A barrier costs one `fdatasync`, and none when nothing was written.
 ///
 /// ```
-/// use medium::{FileHome, HomeMedium, PoolFile, Prewrite, sync::Arc, writes};
+/// use medium::{FileHeap, HeapMedium, PoolFile, Prewrite, sync::Arc, writes};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let file = PoolFile::create(dir.path().join("bank.pool"), 1 << 20, Prewrite::No)?;
 /// let file = Arc::new(file);
-/// let mut home = FileHome::new(file.clone(), 4096, (1 << 20) - 4096)?;
-/// home.write_back(&[writes::run(10, 2), 42, 43])?; // words 10 and 11 of the heap
-/// home.barrier()?; // durable
+/// let mut heap = FileHeap::new(file.clone(), 4096, (1 << 20) - 4096)?;
+/// heap.write_back(&[writes::run(10, 2), 42, 43])?; // words 10 and 11 of the heap
+/// heap.barrier()?; // durable
 /// let mut words = [0; 2];
 /// file.read_at(4096 + 80, &mut words)?;
 /// assert_eq!(words, [42, 43]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct FileHome {
+pub struct FileHeap {
     area: Area,
     /// Subset of each batch that this part writes; `None`: all of it.
     share: Option<Share>,
@@ -112,7 +112,7 @@ struct State {
     poisoned: AtomicBool,
 }
 
-impl FileHome {
+impl FileHeap {
     /// Default memory for gathered pages. A batch that touches more pages than fit writes some of
     /// them many times. Measured with `lastword run hashtable` (uniform writes to 68 MiB, a log of
     /// 64 MiB): 1 540 bytes a transaction written to the heap image with 64 MiB of memory, 71 with
@@ -123,19 +123,19 @@ impl FileHome {
     ///
     /// # Errors
     /// [`Error::BadArea`].
-    pub fn new(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileHome, Error> {
+    pub fn new(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileHeap, Error> {
         let area = Area::new(file, offset, bytes)?;
         let pages = bytes / PAGE_BYTES;
         if pages > u64::from(u32::MAX) {
             let (path, file_bytes) = (area.file().path().to_path_buf(), area.file().len());
             return Err(Error::BadArea { path, offset, bytes, unit: PAGE_BYTES, file_bytes });
         }
-        let dirty_max = (FileHome::GATHER_BYTES / PAGE_BYTES) as usize;
-        Ok(FileHome::part(&area, None, dirty_max, &Arc::default()))
+        let dirty_max = (FileHeap::GATHER_BYTES / PAGE_BYTES) as usize;
+        Ok(FileHeap::part(&area, None, dirty_max, &Arc::default()))
     }
 
-    fn part(area: &Area, share: Option<Share>, dirty_max: usize, state: &Arc<State>) -> FileHome {
-        FileHome {
+    fn part(area: &Area, share: Option<Share>, dirty_max: usize, state: &Arc<State>) -> FileHeap {
+        FileHeap {
             slots: vec![0; (area.bytes() / PAGE_BYTES) as usize],
             area: area.clone(),
             share,
@@ -153,13 +153,13 @@ impl FileHome {
     /// pages. Nothing may have been written to it yet.
     pub fn in_parts(self, parts: usize) -> Parts {
         let dirty_max = (self.dirty_max / parts.max(1)).max(1);
-        let part = |share| FileHome::part(&self.area, share, dirty_max, &self.state);
+        let part = |share| FileHeap::part(&self.area, share, dirty_max, &self.state);
         Share::all(parts, self.area.bytes() / 8).map(part).collect()
     }
 
     /// Bounds the memory for gathered pages (default 256 MiB, at least one page). When it is used
     /// up, pages are written before the barrier; their sync still waits for it.
-    pub fn with_gather_bytes_max(mut self, bytes: u64) -> FileHome {
+    pub fn with_gather_bytes_max(mut self, bytes: u64) -> FileHeap {
         let pages = (bytes / PAGE_BYTES).clamp(1, u64::from(u32::MAX) - 1);
         self.dirty_max = pages as usize;
         self
@@ -168,7 +168,7 @@ impl FileHome {
     /// Runs a step that must not fail; when it does, nothing runs ever after.
     fn or_poison(
         &mut self,
-        step: impl FnOnce(&mut FileHome) -> Result<(), Error>,
+        step: impl FnOnce(&mut FileHeap) -> Result<(), Error>,
     ) -> Result<(), Error> {
         if self.state.poisoned.load(Ordering::Relaxed) {
             return Err(self.area.poisoned());
@@ -239,7 +239,7 @@ impl FileHome {
 
     fn sync_file(&self) -> Result<(), Error> {
         let synced = self.area.file().sync();
-        if planted(Mutant::FailedSyncRetried) && synced.is_err() {
+        if injected(Mutant::FailedSyncRetried) && synced.is_err() {
             return self.area.file().sync();
         }
         synced
@@ -290,14 +290,14 @@ impl FileHome {
     }
 }
 
-impl HomeMedium for FileHome {
+impl HeapMedium for FileHeap {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), Error> {
         let Some(mut share) = self.share.take() else {
             writes::check(writes, self.area.bytes() / 8)?;
-            return self.or_poison(|home| home.gather(writes));
+            return self.or_poison(|heap_image| heap_image.gather(writes));
         };
         let result = match share.pick(writes) {
-            Ok(own) => self.or_poison(|home| home.gather(own)),
+            Ok(own) => self.or_poison(|heap_image| heap_image.gather(own)),
             Err(error) => Err(error),
         };
         self.share = Some(share);
@@ -310,19 +310,19 @@ impl HomeMedium for FileHome {
     }
 
     fn write_out(&mut self) -> Result<(), Error> {
-        self.or_poison(|home| match planted(Mutant::HomePagesForgotten) {
+        self.or_poison(|heap_image| match injected(Mutant::HeapPagesForgotten) {
             true => Ok(()),
-            false => home.write_pages(),
+            false => heap_image.write_pages(),
         })
     }
 
     fn sync(&mut self) -> Result<(), Error> {
-        self.or_poison(|home| {
-            let unsynced = home.state.unsynced.load(Ordering::Relaxed);
-            if unsynced && !planted(Mutant::HomeBarrierSkipped) {
-                home.sync_file()?;
-                home.state.unsynced.store(false, Ordering::Relaxed);
-                home.counts.persist_barriers += 1;
+        self.or_poison(|heap_image| {
+            let unsynced = heap_image.state.unsynced.load(Ordering::Relaxed);
+            if unsynced && !injected(Mutant::HeapBarrierSkipped) {
+                heap_image.sync_file()?;
+                heap_image.state.unsynced.store(false, Ordering::Relaxed);
+                heap_image.counts.persist_barriers += 1;
             }
             Ok(())
         })
@@ -418,29 +418,30 @@ mod tests {
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
     use crate::writes::run;
 
-    fn small(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileHome, Error> {
-        FileHome::new(file, offset, bytes).map(|home| home.with_gather_bytes_max(3 * PAGE_BYTES))
+    fn small(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileHeap, Error> {
+        FileHeap::new(file, offset, bytes)
+            .map(|heap_image| heap_image.with_gather_bytes_max(3 * PAGE_BYTES))
     }
 
     #[test]
     fn heap_image_keeps_every_write() {
-        suite::heap_image_keeps_every_write(FileHome::new);
+        suite::heap_image_keeps_every_write(FileHeap::new);
     }
 
     #[test]
     fn heap_image_short_of_memory_keeps_every_write() {
         suite::heap_image_keeps_every_write(small);
         suite::heap_image_keeps_every_write(|file, offset, bytes| {
-            FileHome::new(file, offset, bytes).map(|home| home.with_gather_bytes_max(0))
+            FileHeap::new(file, offset, bytes).map(|heap_image| heap_image.with_gather_bytes_max(0))
         });
     }
 
     #[test]
     fn heap_image_in_parts_keeps_every_write() {
         for parts in [2, 5] {
-            let in_parts = |home: FileHome| home.in_parts(parts);
+            let in_parts = |heap_image: FileHeap| heap_image.in_parts(parts);
             suite::heap_image_keeps_every_write(|file, offset, bytes| {
-                FileHome::new(file, offset, bytes).map(in_parts)
+                FileHeap::new(file, offset, bytes).map(in_parts)
             });
             suite::heap_image_keeps_every_write(|file, offset, bytes| {
                 small(file, offset, bytes).map(in_parts)
@@ -453,15 +454,15 @@ mod tests {
         let (_dir, file) = suite::pool();
         let all: Vec<u64> =
             (0..HEAP_BYTES / PAGE_BYTES).flat_map(|page| [run(page * 512, 1), page + 1]).collect();
-        let mut home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
-        home.write_back(&all).unwrap();
-        home.barrier().unwrap();
-        home.barrier().unwrap();
-        let counts = home.counts();
+        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
+        heap_image.write_back(&all).unwrap();
+        heap_image.barrier().unwrap();
+        heap_image.barrier().unwrap();
+        let counts = heap_image.counts();
         assert_eq!((counts.bytes, counts.persist_barriers), (HEAP_BYTES, 1));
         let (_dir, file) = suite::pool_for_reading();
-        let home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
-        let mut parts = home.into_parts();
+        let heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
+        let mut parts = heap_image.into_parts();
         parts.iter_mut().for_each(|part| part.write_back(&all).unwrap());
         assert!(matches!(parts[1].write_out(), Err(Error::Transfer { .. })));
         assert!(matches!(parts[0].write_out(), Err(Error::Poisoned { .. })));
@@ -470,65 +471,71 @@ mod tests {
 
     #[test]
     fn a_wrong_batch_writes_nothing() {
-        suite::heap_image_refuses_wrong_batches(FileHome::new);
+        suite::heap_image_refuses_wrong_batches(FileHeap::new);
         suite::heap_image_refuses_wrong_batches(small);
         suite::heap_image_refuses_wrong_batches(|file, offset, bytes| {
-            small(file, offset, bytes).map(|home| home.in_parts(3))
+            small(file, offset, bytes).map(|heap_image| heap_image.in_parts(3))
         });
     }
 
     #[test]
     fn neighbouring_pages_are_written_together_and_an_idle_barrier_is_free() {
         let (_dir, file) = suite::pool();
-        let mut home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-        home.barrier().unwrap();
-        assert_eq!(home.counts(), Counts::default());
+        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
+        heap_image.barrier().unwrap();
+        assert_eq!(heap_image.counts(), Counts::default());
         let page = PAGE_WORDS as u64;
         for index in [3 * page, 5 * page, 4 * page + 7, 9 * page, 4 * page + 6] {
-            home.write_back(&[run(index, 1), index]).unwrap();
+            heap_image.write_back(&[run(index, 1), index]).unwrap();
         }
-        assert_eq!(home.counts(), Counts::default());
-        home.barrier().unwrap();
-        home.barrier().unwrap();
-        let counts = home.counts();
+        assert_eq!(heap_image.counts(), Counts::default());
+        heap_image.barrier().unwrap();
+        heap_image.barrier().unwrap();
+        let counts = heap_image.counts();
         assert_eq!((counts.bytes, counts.device_writes, counts.persist_barriers), (16384, 2, 1));
     }
 
     #[test]
     fn gather_memory_exhausted_writes_early_syncs_at_barrier() {
         let (_dir, file) = suite::pool();
-        let mut home = small(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
+        let mut heap_image = small(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
         for page in 0..7 {
-            home.write_back(&[run(2 * page * PAGE_WORDS as u64, 1), 1]).unwrap();
+            heap_image.write_back(&[run(2 * page * PAGE_WORDS as u64, 1), 1]).unwrap();
         }
-        assert_eq!((home.counts().device_writes, home.counts().persist_barriers), (6, 0));
-        home.barrier().unwrap();
-        assert_eq!((home.counts().device_writes, home.counts().persist_barriers), (7, 1));
+        assert_eq!(
+            (heap_image.counts().device_writes, heap_image.counts().persist_barriers),
+            (6, 0)
+        );
+        heap_image.barrier().unwrap();
+        assert_eq!(
+            (heap_image.counts().device_writes, heap_image.counts().persist_barriers),
+            (7, 1)
+        );
     }
 
     #[test]
     fn a_failed_write_ends_everything() {
         let (_dir, file) = suite::pool_for_reading();
-        let mut home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-        home.write_back(&[run(7, 1), 42]).unwrap();
-        assert!(matches!(home.barrier(), Err(Error::Transfer { operation: "writing", .. })));
+        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
+        heap_image.write_back(&[run(7, 1), 42]).unwrap();
+        assert!(matches!(heap_image.barrier(), Err(Error::Transfer { operation: "writing", .. })));
         for _ in 0..2 {
-            assert!(matches!(home.barrier(), Err(Error::Poisoned { .. })));
-            assert!(matches!(home.write_back(&[run(7, 1), 42]), Err(Error::Poisoned { .. })));
+            assert!(matches!(heap_image.barrier(), Err(Error::Poisoned { .. })));
+            assert!(matches!(heap_image.write_back(&[run(7, 1), 42]), Err(Error::Poisoned { .. })));
         }
-        assert_eq!(home.counts(), Counts::default());
+        assert_eq!(heap_image.counts(), Counts::default());
     }
 
     #[test]
     fn truncated_file_is_detected_and_not_extended() {
         let (dir, file) = suite::pool();
         let path = dir.path().join("pool");
-        let mut home = FileHome::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
+        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
         std::fs::File::options().write(true).open(&path).unwrap().set_len(HEAP_OFFSET).unwrap();
-        home.write_back(&[run(7, 1), 42]).unwrap();
-        let cut = home.barrier();
+        heap_image.write_back(&[run(7, 1), 42]).unwrap();
+        let cut = heap_image.barrier();
         assert!(matches!(cut, Err(Error::Truncated { found: 0, .. })), "{cut:?}");
         assert_eq!(std::fs::metadata(path).unwrap().len(), HEAP_OFFSET);
-        assert!(matches!(home.barrier(), Err(Error::Poisoned { .. })));
+        assert!(matches!(heap_image.barrier(), Err(Error::Poisoned { .. })));
     }
 }
