@@ -27,7 +27,7 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).unwrap_or("/dev/shm".into());
     let directory = tempfile::tempdir_in(directory)?;
-    let file = PoolFile::create(directory.path().join("home"), HEAP_BYTES, Prewrite::Zeros)?;
+    let file = PoolFile::create(directory.path().join("heap"), HEAP_BYTES, Prewrite::Zeros)?;
     let file = Arc::new(file);
     println!("a heap of 512 MiB on {}, batches of 1 MiB of log", file.path().display());
     println!("million words a second: median (lowest to highest), lines sent for a word\n");

@@ -98,9 +98,9 @@ impl Memory {
     }
 
     /// A part of a file, in whole pages of 4 KiB, read page by page when it is first touched.
-    /// Writes stay in this process: the first to a page copies it. See the module's documentation
-    /// for what happens when a page cannot be read (`SIGBUS`), and why the file's other writers do
-    /// no harm.
+    /// Writes stay in this process: the first to a page copies it. The
+    /// module's documentation describes the failure of a page read (`SIGBUS`), and why the file's
+    /// other writers do no harm.
     ///
     /// ```
     /// use medium::sync::{Arc, Ordering::Relaxed};

@@ -258,8 +258,8 @@ impl PoolFile {
         })
     }
 
-    /// Returns the next range in `at..end` that may be other than zero; all of it where the file
-    /// system cannot tell.
+    /// Returns the next range in `at..end` that may be other than zero. Where the file system does
+    /// not report holes, that is the whole range.
     pub(crate) fn next_data(&self, at: u64, end: u64) -> Option<Range<u64>> {
         if at >= end {
             return None;

@@ -30,8 +30,8 @@
 //! *trial* injects it into the thread that explores a model, and the model must then fail with the
 //! right message (tests/loom/trials.rs, tests/shuttle/trials.rs). Both tools run all threads of a
 //! model as coroutines of that thread. So all of them have the bug, and trials run in parallel.
-//! shuttle prints the failures that its trials must end with; the result of the test is what
-//! counts.
+//! shuttle prints each failure, including the failures that its trials must end with. Only the
+//! test's result counts.
 //!
 //! Each test program ends with a line per mutant: its number in the list of mutants in
 //! docs/internals/mutants.md, the model that has killed it, and the number of executions.

@@ -1,6 +1,6 @@
-//! `sides`: an object for each worker, which also records a read of another worker's, and one that
-//! all share. Where each worker commits its own transactions in groups, several groups are in
-//! flight until a group writes the shared object and another worker accesses it.
+//! `sides`: one object for each worker, and one shared object. A worker's object also records a
+//! read of its neighbor's. Where each worker commits its own transactions in groups, several groups
+//! are in flight until a group writes the shared object and another worker accesses it.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -18,7 +18,7 @@ const SIDES: usize = 3;
 pub struct Side {
     /// Transactions.
     count: u64,
-    /// Of these, the ones that have written the shared object.
+    /// Transactions that have also written the shared object.
     shares: u64,
     /// The next side's count when last read.
     next: u64,

@@ -150,7 +150,7 @@ impl Inode {
         for mirror in &self.mirrors {
             if at >= mirror.offset && at + bytes.len() as u64 <= mirror.offset + mirror.bytes {
                 let written = mirror.memory.write_all_at(bytes, at - mirror.offset);
-                written.expect("memory for what is mapped");
+                written.expect("the mapped range has memory");
             }
         }
     }

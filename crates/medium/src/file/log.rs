@@ -470,7 +470,7 @@ mod tests {
             let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
             rustix::fs::flock(file.handle().kernel().unwrap(), lock)
         };
-        // The description that writes holds the lock, not the one that opened the file.
+        // The lock belongs to the open file description of the writes, not to the one of `open`.
         let elsewhere = log.path() == LogPath { io_uring: true, direct: true };
         assert_eq!(relock().is_err(), elsewhere, "{}", log.path());
         drop(log);

@@ -195,7 +195,8 @@ fn finish(
             lines += 1;
         });
     }
-    // Everything written back is durable from here on, and so is what needs no write-back.
+    // The fence makes all lines of the batch durable: those written back, and those stored past the
+    // cache, which need no write-back.
     if !injected(Mutant::HeapBarrierSkipped) {
         heap.fence();
     }

@@ -116,8 +116,8 @@ impl PoolFile {
         }
     }
 
-    /// Returns whether no block is missing, where a cheap check tells, or where reservations have
-    /// no meaning.
+    /// Returns whether every block is known to be allocated, or the file system reserves none.
+    /// False where only a scan of the extents could find out.
     fn is_whole(&self) -> Result<bool, Error> {
         let Ok(system) = self.file.file_system() else { return Ok(false) };
         let is_exact = system.counts_exactly() && self.missing()? == 0;

@@ -148,7 +148,7 @@ impl PoolFile {
     /// untouched, and this one still has no name. [`Error::NoSpace`]; [`Error::Io`]; when syncing
     /// the directory failed the file has its name, but may lose it in a crash.
     pub fn publish(&self) -> Result<(), Error> {
-        let mut name = self.temporary.lock().expect("no one panics while publishing");
+        let mut name = self.temporary.lock().expect("no panic under this lock");
         if let Some(temporary) = name.as_deref() {
             if !injected(Mutant::GrowthNotSynced) {
                 self.file.sync_all().map_err(self.io("syncing"))?;
@@ -200,8 +200,8 @@ impl PoolFile {
         name_new(self.system.files(), temporary, &self.path, || self.sync_directory())
     }
 
-    /// Ends the creation, including the larger one that it is part of: closes descriptors that were
-    /// kept open for its last steps.
+    /// Ends the creation of the file and of the pool that it belongs to. Closes the descriptors
+    /// that the last steps needed.
     pub fn end_creation(&self) {
         *lock(&self.directory) = None;
     }
@@ -212,7 +212,7 @@ impl PoolFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn remove(&self) -> Result<(), Error> {
-        let mut temporary = self.temporary.lock().expect("no one panics while publishing");
+        let mut temporary = self.temporary.lock().expect("no panic under this lock");
         let (files, name) = (self.system.files(), temporary.as_deref().unwrap_or(&self.path));
         if is_named(files, &*self.file, name)? {
             files.unlink(name).map_err(self.io("removing"))?;

@@ -130,8 +130,8 @@ const MODELS: &[(&str, fn())] = &[
     ("notifying::listener_is_notified_once", notifying::listener_is_notified_once),
     ("notifying::failure_notifies_all_listeners", notifying::failure_notifies_all_listeners),
     (
-        "notifying::failure_outside_of_turns_wakes_all",
-        notifying::failure_outside_of_turns_wakes_all,
+        "notifying::failure_outside_of_steps_wakes_all",
+        notifying::failure_outside_of_steps_wakes_all,
     ),
     ("notifying::waiting_task_is_woken", notifying::waiting_task_is_woken),
     ("notifying::waker_of_last_poll_is_called", notifying::waker_of_last_poll_is_called),

@@ -31,17 +31,17 @@ impl Notified {
 
 struct Shared {
     progress: Progress,
-    step: Mutex<()>,
+    state: Mutex<()>,
 }
 
 impl Shared {
     fn new() -> Arc<Shared> {
-        Arc::new(Shared { progress: Progress::new(0), step: Mutex::new(()) })
+        Arc::new(Shared { progress: Progress::new(0), state: Mutex::new(()) })
     }
 
-    /// Runs a turn that makes everything up to `id` durable, or that fails.
-    fn turn(&self, id: Option<u64>) {
-        let _ = take_turn(&self.step, &self.progress, Turn::Awaited, |(), turn| match id {
+    /// Runs a step that makes everything up to `id` durable, or that fails.
+    fn step(&self, id: Option<u64>) {
+        let _ = take_turn(&self.state, &self.progress, Turn::Awaited, |(), turn| match id {
             Some(id) => {
                 self.progress.advance(id);
                 Ok(Step::Done)
@@ -77,7 +77,7 @@ impl Wake for Task {
     }
 }
 
-/// Listeners register while another thread's turn ends.
+/// Listeners register while another thread's step ends.
 pub(crate) fn listener_is_notified_once() {
     listeners(1, None);
     listeners(2, Some(3));
@@ -94,13 +94,13 @@ fn listeners(listeners: u64, preemptions: Option<usize>) {
                 thread::spawn(move || shared.progress.notify(1, listener))
             })
             .collect();
-        shared.turn(Some(1));
+        shared.step(Some(1));
         threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
         assert!(notified.iter().all(|it| it.outcomes() == [true]), "a listener is notified once");
     });
 }
 
-/// Two turns: the first serves one listener, and the second fails and completes the other with an
+/// Two steps: the first serves one listener, and the second fails and completes the other with an
 /// error.
 pub(crate) fn failure_notifies_all_listeners() {
     explore(Some(4), || {
@@ -112,8 +112,8 @@ pub(crate) fn failure_notifies_all_listeners() {
             theirs.progress.notify(2, lost);
             theirs.progress.notify(1, served);
         });
-        shared.turn(Some(1));
-        shared.turn(None);
+        shared.step(Some(1));
+        shared.step(None);
         asks.join().expect("it ends");
         assert_eq!(served.outcomes(), [true], "a listener is notified once");
         assert_eq!(lost.outcomes(), [false], "a listener is notified once");
@@ -122,7 +122,7 @@ pub(crate) fn failure_notifies_all_listeners() {
 
 /// A failure outside of any step, while a thread goes to sleep because another thread has the step,
 /// and while a listener registers. The step itself hangs, so only the failure can wake them.
-pub(crate) fn failure_outside_of_turns_wakes_all() {
+pub(crate) fn failure_outside_of_steps_wakes_all() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(4), move || {
@@ -151,7 +151,7 @@ pub(crate) fn failure_outside_of_turns_wakes_all() {
     met.are([0, 1]);
 }
 
-/// A future is polled by one task and then by another, while a turn takes its waker.
+/// A future is polled by one task and then by another, while a step takes its waker.
 pub(crate) fn waker_of_last_poll_is_called() {
     let met = Outcomes::default();
     let seen = met.clone();
@@ -174,15 +174,15 @@ pub(crate) fn waker_of_last_poll_is_called() {
             assert_eq!(outcome(), Some(true), "woken, and not durable");
             seen.saw(0);
         });
-        shared.turn(Some(1));
+        shared.step(Some(1));
         polls.join().expect("the task ends");
         assert_eq!(shared.progress.listeners(), 0, "none is left");
     });
     met.are([0, 1]);
 }
 
-/// A future is dropped while a turn takes its waker: either the drop removes it, or the turn calls
-/// it.
+/// A future is dropped while a step takes its waker. Either the drop removes the waker, or the step
+/// calls it.
 pub(crate) fn dropped_future_leaves_nothing() {
     let met = Outcomes::default();
     let seen = met.clone();
@@ -197,9 +197,9 @@ pub(crate) fn dropped_future_leaves_nothing() {
             assert_eq!(theirs.progress.listeners(), 0, "a dropped future has no waker");
             seen.saw(u64::from(task.awake.load(Ordering::Relaxed)));
         });
-        shared.turn(Some(1));
+        shared.step(Some(1));
         polls.join().expect("the task ends");
-        // If a removed waker were still counted, each turn would look for it.
+        // If a removed waker were still counted, each step would look for it.
         assert!(!shared.progress.has_waiters(), "none is left");
     });
     met.are([0, 1]);
@@ -229,7 +229,7 @@ pub(crate) fn waiting_task_is_woken() {
             assert_eq!(outcome(), Some(true), "woken, and not durable");
             seen.saw(0);
         });
-        shared.turn(Some(1));
+        shared.step(Some(1));
         task.join().expect("the task ends");
     });
     met.are([0, 1]);
@@ -241,13 +241,13 @@ pub(crate) fn durable_id_publishes_its_group() {
         let shared = Shared::new();
         let log = Arc::new(AtomicU64::new(0));
         let (theirs, their_log) = (Arc::clone(&shared), Arc::clone(&log));
-        let turn = thread::spawn(move || {
+        let stepping = thread::spawn(move || {
             their_log.store(1, Ordering::Relaxed);
-            theirs.turn(Some(1));
+            theirs.step(Some(1));
         });
         if shared.progress.durable() >= 1 {
             assert_eq!(log.load(Ordering::Relaxed), 1, "durable, and not seen in the log");
         }
-        turn.join().expect("the thread ends");
+        stepping.join().expect("the thread ends");
     });
 }

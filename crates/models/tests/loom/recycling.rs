@@ -72,9 +72,9 @@ impl LogMedium for Log {
 }
 
 /// A part of the heap image.
-struct Home(Arc<Disk>, usize);
+struct HeapPart(Arc<Disk>, usize);
 
-impl HeapMedium for Home {
+impl HeapMedium for HeapPart {
     fn write_back(&mut self, _writes: &[u64]) -> Result<(), real_medium::Error> {
         Ok(())
     }
@@ -114,13 +114,16 @@ impl Pool {
         let superblocks = Superblocks::new(Superblock::default(), move |next| {
             batches += parts as u64;
             let heap_image = theirs.heap_image.load(Ordering::Relaxed);
-            assert_eq!(heap_image, batches, "recorded in the superblock, and not at home");
+            assert_eq!(
+                heap_image, batches,
+                "recorded in the superblock, and not in the heap image"
+            );
             theirs.recycled.store(next.log_sequence, Ordering::Relaxed);
         });
         let identity = Identity { pool: 1, generation: 1, stream: 0 };
         let persist =
             Persist::new(Arc::new(Log(Arc::clone(&disk))), identity, TxId(0), Grouping::NONE);
-        let heap_image: Parts = (0..parts).map(|part| Home(Arc::clone(&disk), part)).collect();
+        let heap_image: Parts = (0..parts).map(|part| HeapPart(Arc::clone(&disk), part)).collect();
         let reproduce = Reproduce::new(heap_image, superblocks);
         let slot = persist.register(32).expect("there is memory");
         let (clock, notifiers) = (AtomicU64::new(0), Notifiers::default());
@@ -185,7 +188,7 @@ pub(crate) fn reproduced_id_publishes_heap_image() {
             assert_eq!(
                 pool.disk.heap_image.load(Ordering::Relaxed),
                 1,
-                "reproduced, and not at home"
+                "reproduced, and not in the heap image"
             );
         }
         seen.saw(reproduced);
@@ -208,7 +211,11 @@ pub(crate) fn concurrent_reproducers_keep_order() {
         let mine = pool.reproduce_step();
         let theirs = other.join().expect("it ends");
         pool.reproduce_step();
-        assert_eq!(pool.reproduce.reproduced(), TxId(2), "all is at home in the end");
+        assert_eq!(
+            pool.reproduce.reproduced(),
+            TxId(2),
+            "all groups are in the heap image in the end"
+        );
         seen.saw(4 * mine as u64 + theirs as u64);
     });
     let pairs =

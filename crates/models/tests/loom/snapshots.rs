@@ -235,7 +235,7 @@ fn frontier_beside(commit: fn(&Shared, &mut Attempt)) {
     met.are(0..3);
 }
 
-/// A transaction commits beside another one that releases the memory in which it writes.
+/// A transaction commits while another transaction releases the chunk that the first writes.
 pub(crate) fn chunk_release_waits_for_older_transactions() {
     chunks_beside(|shared, attempt| {
         assert!(shared.write(attempt, &[Y], 1));

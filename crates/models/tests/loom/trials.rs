@@ -42,17 +42,17 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     notifying::failure_notifies_all_listeners, "notified once":
         FailureServesDurableAlone, FailureNotNotified;
     notifying::failure_notifies_all_listeners, "the cause is kept before": PoisonFlagBeforeCause;
-    notifying::failure_outside_of_turns_wakes_all, "deadlock":
+    notifying::failure_outside_of_steps_wakes_all, "deadlock":
         FailureEndsNoStep, FailureStoredAfterEnd;
     notifying::waker_of_last_poll_is_called, "deadlock": WakerNotReplaced;
     notifying::dropped_future_leaves_nothing, "none is left": ForgottenListenerCounts;
     notifying::waiting_task_is_woken, "deadlock": NoFenceInRegister;
     recycling::log_is_overwritten_only_after_recycling, "not recycled":
         TailStoredRelaxed, TailReadRelaxed;
-    recycling::reproduced_id_publishes_heap_image, "not at home":
+    recycling::reproduced_id_publishes_heap_image, "not in the heap image":
         ReproducedStoredRelaxed, ReproducedReadRelaxed;
-    recycling::concurrent_reproducers_keep_order, "home": BatchTakenBeforeLock;
-    recycling::superblock_waits_for_all_parts, "not at home":
+    recycling::concurrent_reproducers_keep_order, "in the heap image": BatchTakenBeforeLock;
+    recycling::superblock_waits_for_all_parts, "not in the heap image":
         PartsAtWorkNotAwaited, PartEndsBeforeBarrier;
     recycling::superblock_waits_for_all_parts, "deadlock": LastPartNotNotified;
     recycling::failed_part_fails_the_leader, "": FailedPartCountsAsDone;

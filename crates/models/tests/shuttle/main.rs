@@ -102,8 +102,8 @@ fn main() -> ExitCode {
                 starving::starving_transaction_commits_before_pool_waits,
             ),
             (
-                "starving::starving_transaction_in_parts_closes_gate",
-                starving::starving_transaction_in_parts_closes_gate,
+                "starving::starving_transaction_in_parts_closes_lock",
+                starving::starving_transaction_in_parts_closes_lock,
             ),
             (
                 "closing::ended_reservations_leave_lock_open",

@@ -1,6 +1,6 @@
 //! The starvation lock: a transaction that keeps losing to new transactions commits in the end,
 //! before the whole pool must wait for it. A transaction in parts gives up its place in the queue
-//! and its reservations at each conflict, so it commits only after it has closed the gate.
+//! and its reservations at each conflict, so it commits only after it has closed the lock.
 
 use super::perform::{Backoff, Heap, NoRedo, Stm, Tm, Turn};
 use crate::schedules::explore;
@@ -8,15 +8,15 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, thread};
 use models::outcomes::Outcomes;
 use words::{Stop, TxId};
 
-/// Words with an ownership record each: those that the rival writes, and one that it does not.
+/// Words with an ownership record each. The rival writes `X` and never `Y`.
 const X: [usize; 4] = [0, 8, 16, 24];
 const Y: usize = 32;
 const HEAP_WORDS: usize = 40;
 /// Losses before a transaction starves, as in the product.
 const PATIENCE: u64 = 24;
-/// Losses of a starving transaction before it closes the gate, as in the product.
+/// Losses of a starving transaction before it closes the lock, as in the product.
 const RESERVATIONS: u64 = 64;
-/// Further losses until the rival has seen the reservation or the closed gate.
+/// Further losses until the rival has seen the reservation or the closed lock.
 const RESERVING: u64 = 4;
 /// Steps in which the rival can commit.
 const STEPS: usize = 200;
@@ -42,7 +42,7 @@ enum Way {
 }
 
 impl Way {
-    /// Losses until it has the record that it reads, or until the gate is closed.
+    /// Losses until it has the record that it reads, or until the lock is closed.
     fn patience(self) -> u64 {
         PATIENCE + if self == Way::InParts { RESERVATIONS } else { 0 }
     }
@@ -56,7 +56,7 @@ pub(crate) fn starving_transaction_commits_before_pool_waits() {
 }
 
 /// The reservation is free again when the transaction begins anew, and it then reads another word.
-pub(crate) fn starving_transaction_in_parts_closes_gate() {
+pub(crate) fn starving_transaction_in_parts_closes_lock() {
     starves_until_it_commits(Way::InParts);
 }
 

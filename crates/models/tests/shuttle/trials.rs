@@ -10,7 +10,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     history::serial_is_serializable_in_id_order, "history": SerialDoesNotWait;
     starving::starving_transaction_commits_before_pool_waits, "starves":
         ReservationIgnored, StarvingReservesNothing;
-    starving::starving_transaction_in_parts_closes_gate, "starves":
+    starving::starving_transaction_in_parts_closes_lock, "starves":
         LossesInPartsForgotten, StarvingInPartsNeverAlone;
     closing::ended_reservations_leave_lock_open, "ended reservations close the lock":
         EndedReservationsCloseLock;

@@ -69,7 +69,7 @@ fn ended_reservations_make_a_transaction_starve() {
 }
 
 #[test]
-fn closed_gate_wait_reports_its_owner() {
+fn wait_for_closed_lock_reports_its_owner() {
     let starvation_lock = StarvationLock::default();
     let (mut owner, mut turn) = starving(&starvation_lock, 3);
     lose(&starvation_lock, &mut owner, &mut turn, Obstacle::Unknown, 1);
@@ -164,7 +164,7 @@ fn wait_for_one_reservation_spans_attempts() {
 }
 
 #[test]
-fn starving_transaction_reserves_only_what_it_lost() {
+fn starving_transaction_reserves_only_lost_records() {
     let starvation_lock = StarvationLock::default();
     let (mut backoff, mut turn) = starving(&starvation_lock, 3);
     lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key: 5 }, 1);
@@ -176,7 +176,7 @@ fn starving_transaction_reserves_only_what_it_lost() {
 }
 
 #[test]
-fn long_held_reservation_leaves_gate_open() {
+fn long_held_reservation_leaves_lock_open() {
     let starvation_lock = StarvationLock::default();
     let (mut backoff, mut turn) = starving(&starvation_lock, 3);
     let met = Obstacle::Held { key: 5, seen: 7 };
@@ -185,7 +185,7 @@ fn long_held_reservation_leaves_gate_open() {
 }
 
 #[test]
-fn gate_closes_after_many_reservations() {
+fn lock_closes_after_many_reservations() {
     let starvation_lock = StarvationLock::default();
     let (mut backoff, mut turn) = starving(&starvation_lock, 3);
     for key in 0..u64::from(2 * RESERVATIONS) {
@@ -199,7 +199,7 @@ fn gate_closes_after_many_reservations() {
 }
 
 #[test]
-fn obstacle_without_a_record_closes_gate() {
+fn obstacle_without_a_record_closes_lock() {
     let starvation_lock = StarvationLock::default();
     let (mut backoff, mut turn) = starving(&starvation_lock, 3);
     lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Unknown, 1);
@@ -234,7 +234,7 @@ fn forgotten_turn_is_released_by_its_worker() {
 }
 
 #[test]
-fn repeated_turns_close_the_gate_eventually() {
+fn repeated_attempts_close_the_lock_eventually() {
     let starvation_lock = StarvationLock::default();
     let mut backoff = Backoff::new(3);
     for key in 0..u64::from(PATIENCE + RESERVATIONS) + 2 {
