@@ -8,7 +8,7 @@ use words::{Stop, TxId};
 use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
-use crate::perform::{Backoff, Turn};
+use crate::perform::{Backoff, QueuePlace};
 use crate::worker::{Phase, WorkerState, arena, conclude};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
@@ -58,7 +58,7 @@ pub struct Open<'w, 'p, D: Design = Decoupled> {
     pool: &'p Pool<D>,
     conflicts: &'w mut u64,
     writes: &'w mut u64,
-    _turn: Option<Turn<'p>>,
+    _place: Option<QueuePlace<'p>>,
     _inside: Inside,
 }
 
@@ -116,8 +116,8 @@ impl<'p, D: Design> Worker<'p, D> {
         let state = self.ready()?;
         let inside = Inside::enter("begin", &state.mark)?;
         let waits = !(read_only && D::READS_PASS);
-        let (design, mut turn) = (pool.design(), None);
-        let passed = if waits { state.pass(pool, &mut turn) } else { Ok(()) };
+        let (design, mut place) = (pool.design(), None);
+        let passed = if waits { state.pass(pool, &mut place) } else { Ok(()) };
         let WorkerState { local, number, backoff, known, phase, conflicts, writes, .. } = state;
         let begun =
             passed.and_then(|()| design.begin(local, read_only && backoff.has_few_conflicts()));
@@ -128,7 +128,7 @@ impl<'p, D: Design> Worker<'p, D> {
         let arena = arena(*number);
         let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
         let begun = Begun::new(tx, phase, backoff);
-        Ok(Open { begun, pool, conflicts, writes, _turn: turn, _inside: inside })
+        Ok(Open { begun, pool, conflicts, writes, _place: place, _inside: inside })
     }
 }
 
@@ -147,14 +147,14 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
         self.pool.own_process("commit")?;
-        let Open { mut begun, pool, conflicts, writes, _turn: turn, _inside: inside } = self;
+        let Open { mut begun, pool, conflicts, writes, _place: place, _inside: inside } = self;
         let done = begun.end(|tx| conclude(tx, Ok(())));
         match done {
             Ok(((), id, words)) => {
                 begun.backoff.reset();
                 std::mem::forget(begun); // committed: skip the roll-back in `drop`
                 *writes += words as u64;
-                drop((turn, inside));
+                drop((place, inside));
                 let ticket = Ticket::new(pool, id);
                 if pool.durability == Durability::Sync && D::DURABLE {
                     ticket.wait()?;
@@ -164,19 +164,19 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
             Err(None) => {
                 // A poisoned pool ends an attempt as a conflict does. Report its error here.
                 if let Err(error) = pool.design().check() {
-                    drop((turn, inside));
+                    drop((place, inside));
                     return Err(error);
                 }
                 *conflicts += 1;
                 begun.backoff.give_way();
-                // Drop `turn` first: a callback that waits for the end of this body may begin a
+                // Drop `place` first: a callback that waits for the end of this body may begin a
                 // transaction.
-                drop((turn, inside));
+                drop((place, inside));
                 Ok(None)
             }
             Err(Some(error)) => {
                 begun.backoff.reset();
-                drop((turn, inside));
+                drop((place, inside));
                 Err(pool.settle(error))
             }
         }
@@ -188,15 +188,15 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// # Errors
     /// [`Error::Poisoned`], in sync mode: that ID could not be made durable.
     pub fn abort(self) -> Result<TxId, Error> {
-        let Open { mut begun, pool, conflicts, _turn: turn, _inside: inside, .. } = self;
+        let Open { mut begun, pool, conflicts, _place: place, _inside: inside, .. } = self;
         if begun.tx.stopped() == Some(Stop::Conflict) {
             *conflicts += 1;
-            drop((begun, turn, inside));
+            drop((begun, place, inside));
             return Ok(TxId::NONE);
         }
         let seen = begun.end(Tx::roll_back);
         begun.backoff.reset();
-        drop((turn, inside));
+        drop((place, inside));
         if pool.durability == Durability::Sync && D::DURABLE {
             pool.wait_for(seen)?;
         }

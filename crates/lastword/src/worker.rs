@@ -14,7 +14,7 @@ use words::{Stop, Transact, TxId};
 use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
-use crate::perform::{Backoff, GaveUp, Turn, Wait};
+use crate::perform::{Backoff, GaveUp, QueuePlace, Wait};
 use crate::tx::Known;
 use crate::{Error, Pool, Ticket, Tx};
 
@@ -71,7 +71,7 @@ impl<D: Design> WorkerState<D> {
     pub(crate) fn pass<'p>(
         &mut self,
         pool: &'p Pool<D>,
-        turn: &mut Option<Turn<'p>>,
+        place: &mut Option<QueuePlace<'p>>,
     ) -> Result<(), Error> {
         let design = pool.design();
         let WorkerState { local, backoff, patience, .. } = self;
@@ -79,7 +79,7 @@ impl<D: Design> WorkerState<D> {
         let holder = |key, seen| design.holder(key, seen);
         let waited = pool.patience;
         let gives_up = |wait, is_another| patience.gives_up(waited, wait, is_another);
-        let passed = design.starvation_lock().pass(backoff, turn, met, holder, gives_up);
+        let passed = design.starvation_lock().pass(backoff, place, met, holder, gives_up);
         passed.map_err(|gave_up| match gave_up {
             GaveUp::Closed { worker } => Error::StarvationLockHeld { worker, waited },
             GaveUp::Blocked { worker } => Error::Blocked { worker, waited },
@@ -234,16 +234,16 @@ impl<'p, D: Design> Worker<'p, D> {
         let run = Run(state);
         let state = &mut *run.0;
         // Outside the loop: a starving transaction keeps its place in the queue across retries.
-        let mut turn = None;
+        let mut place = None;
         if waits {
-            state.pass(pool, &mut turn)?;
+            state.pass(pool, &mut place)?;
         }
         let done = loop {
             match attempt(pool, state, &mut body, read_only) {
                 Err(None) => {
                     state.conflicts += 1;
                     state.backoff.give_way();
-                    state.pass(pool, &mut turn)?;
+                    state.pass(pool, &mut place)?;
                 }
                 Err(Some(error)) => break Err(error),
                 Ok(done) => break Ok(done),
@@ -251,7 +251,7 @@ impl<'p, D: Design> Worker<'p, D> {
         };
         // Before the waits below, which are refused inside a transaction and would keep the
         // starvation lock for as long as the device takes.
-        drop((run, turn, inside));
+        drop((run, place, inside));
         let (value, id) = done.map_err(|error| pool.settle(error))?;
         let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
         let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
@@ -285,7 +285,7 @@ pub(crate) fn arena(number: usize) -> usize {
 /// The waits of a worker for other workers' transactions: a clock for each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
-    turn: Option<Patience>,
+    starving: Option<Patience>,
     record: Option<Patience>,
 }
 
@@ -295,7 +295,7 @@ impl Clocks {
     #[cold]
     fn gives_up(&mut self, limit: Duration, wait: Wait, is_another: bool) -> bool {
         let clock = match wait {
-            Wait::Turn => &mut self.turn,
+            Wait::Starving => &mut self.starving,
             Wait::Record => &mut self.record,
         };
         match clock {
@@ -417,7 +417,7 @@ mod tests {
         for _ in 0..3 {
             assert!(!clocks.gives_up(limit, Wait::Record, true));
             // The clock of another kind.
-            assert!(!clocks.gives_up(limit, Wait::Turn, true));
+            assert!(!clocks.gives_up(limit, Wait::Starving, true));
             assert!(clocks.gives_up(limit, Wait::Record, false));
         }
     }

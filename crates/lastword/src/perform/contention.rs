@@ -77,11 +77,11 @@ const SHORT: u32 = 2;
 /// pool. About 2 ms; see [`rest`].
 const LOOKS: u32 = 104;
 
-/// The bit of `Gate::turns` that is set while the lock is closed.
+/// The bit of [`StarvationLock::epoch`] that is set while the lock is closed.
 const CLOSED: u64 = 1;
 
-/// The part of `Gate::turns` that each ended turn adds.
-const TURN: u64 = 2;
+/// Added to [`StarvationLock::epoch`] when the first leaves the queue.
+const EPOCH: u64 = 2;
 
 /// Words of the filter.
 const FILTER_WORDS: usize = 16;
@@ -119,10 +119,10 @@ pub enum Obstacle {
 /// The starvation lock of one transactional memory.
 #[derive(Debug)]
 pub struct StarvationLock {
-    /// How often the first has left the queue, times [`TURN`], plus [`CLOSED`] while only the first
-    /// may begin. One word: two equal looks at it saw one turn, however short the time between two
-    /// closings of the lock.
-    turns: AtomicU64,
+    /// How often the first has left the queue, times [`EPOCH`], plus [`CLOSED`] while only the
+    /// first may begin. One word: two equal loads saw the same first, however short the time
+    /// between two closings of the lock.
+    epoch: AtomicU64,
     /// Whether the filter has any bit set.
     reserving: AtomicBool,
     /// The worker that owns the reservations.
@@ -153,7 +153,7 @@ pub(crate) enum GaveUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Of the transaction that is the first in the queue.
-    Turn,
+    Starving,
     /// Of the transaction that holds a record.
     Record,
 }
@@ -168,8 +168,8 @@ pub(crate) struct Backoff {
     /// Losses as the first in the queue, which close the lock. Ended reservations of others are no
     /// part of them.
     losses_as_first: u32,
-    /// The [`Turn`] that was not over after the last wait for one, by its number.
-    awaited_turn: Option<u64>,
+    /// The epoch that was not over after the last wait for one.
+    awaited_epoch: Option<u64>,
     /// The record, with its value, that was still held after the last wait for one.
     awaited_record: Option<(u64, u64)>,
     seed: u64,
@@ -177,7 +177,7 @@ pub(crate) struct Backoff {
 
 /// A starving transaction's place in the queue, until it ends.
 #[derive(Debug)]
-pub(crate) struct Turn<'g> {
+pub(crate) struct QueuePlace<'g> {
     starvation_lock: &'g StarvationLock,
     worker: usize,
     /// Losses as the first in the queue.
@@ -187,7 +187,7 @@ pub(crate) struct Turn<'g> {
 impl Default for StarvationLock {
     fn default() -> StarvationLock {
         StarvationLock {
-            turns: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             reserving: AtomicBool::new(false),
             owner: AtomicUsize::new(usize::MAX),
             filter: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -199,9 +199,9 @@ impl Default for StarvationLock {
 impl Backoff {
     pub(crate) fn new(worker: usize) -> Backoff {
         let seed = (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let (awaited_turn, awaited_record) = (None, None);
+        let (awaited_epoch, awaited_record) = (None, None);
         let (conflicts, losses, losses_as_first) = (0, 0, 0);
-        Backoff { worker, conflicts, losses, losses_as_first, awaited_turn, awaited_record, seed }
+        Backoff { worker, conflicts, losses, losses_as_first, awaited_epoch, awaited_record, seed }
     }
 
     /// Whether the running transaction has met few conflicts.
@@ -222,7 +222,7 @@ impl Backoff {
     pub(crate) fn give_way(&mut self) {
         if self.conflicts == 0 {
             (self.losses, self.losses_as_first) = (0, 0);
-            (self.awaited_turn, self.awaited_record) = (None, None);
+            (self.awaited_epoch, self.awaited_record) = (None, None);
         }
         self.conflicts = self.conflicts.saturating_add(1);
         // xorshift64: random enough to desynchronize two workers.
@@ -248,17 +248,16 @@ impl Backoff {
         in_the_way()
     }
 
-    /// Notes that this [`Turn`] is not over. Returns whether it is another one than at the last
-    /// look.
-    fn awaits_turn(&mut self, turn: u64) -> bool {
-        self.awaited_turn.replace(turn) != Some(turn)
+    /// Records that this epoch is not over. Returns whether the last look saw another epoch.
+    fn awaits_epoch(&mut self, epoch: u64) -> bool {
+        self.awaited_epoch.replace(epoch) != Some(epoch)
     }
 }
 
 impl StarvationLock {
     /// Passes the lock before an attempt, and after a conflict first waits for the obstacle. `met`
     /// returns the obstacle, and `holder` the worker that still holds a record with a value. A
-    /// starving transaction gets a `turn`, which it keeps until it ends.
+    /// starving transaction gets a `place` in the queue, which it keeps until it ends.
     ///
     /// `gives_up` is called after each wait that was in vain, and at each look at a closed lock. It
     /// gets the kind of the wait, and whether it was for another transaction than the last one of
@@ -270,16 +269,16 @@ impl StarvationLock {
     pub(crate) fn pass<'g>(
         &'g self,
         backoff: &mut Backoff,
-        turn: &mut Option<Turn<'g>>,
+        place: &mut Option<QueuePlace<'g>>,
         met: impl FnOnce() -> Obstacle,
         holder: impl Fn(u64, u64) -> Option<usize>,
         mut gives_up: impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
         if backoff.conflicts > 0 {
-            self.wait_after(met(), backoff, turn, holder, &mut gives_up)?;
+            self.wait_after(met(), backoff, place, holder, &mut gives_up)?;
         }
         if self.is_closed() {
-            return self.wait_until_open(backoff, turn.as_ref(), gives_up);
+            return self.wait_until_open(backoff, place.as_ref(), gives_up);
         }
         Ok(())
     }
@@ -288,7 +287,7 @@ impl StarvationLock {
     #[doc(hidden)]
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.turns.load(Ordering::Relaxed) & CLOSED != 0
+        self.epoch.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     #[cold]
@@ -296,11 +295,11 @@ impl StarvationLock {
         &'g self,
         met: Obstacle,
         backoff: &mut Backoff,
-        turn: &mut Option<Turn<'g>>,
+        place: &mut Option<QueuePlace<'g>>,
         holder: impl Fn(u64, u64) -> Option<usize>,
         gives_up: &mut impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
-        if turn.is_none() && backoff.losses >= PATIENCE {
+        if place.is_none() && backoff.losses >= PATIENCE {
             lock(&self.queue).push_back(backoff.worker);
             // A transaction in parts leaves the queue at each conflict. Its losses as the first
             // carry over, so it eventually closes the lock, too, and then runs alone until it ends.
@@ -308,14 +307,14 @@ impl StarvationLock {
             // it had reserved anything.
             let forgets = injected(Mutant::LossesInPartsForgotten);
             let losses = if forgets { 0 } else { backoff.losses_as_first };
-            *turn = Some(Turn { starvation_lock: self, worker: backoff.worker, losses });
+            *place = Some(QueuePlace { starvation_lock: self, worker: backoff.worker, losses });
         }
         // Reserve before the wait, so that the record is reserved when its holder releases it.
-        let is_first = match turn {
-            Some(turn) if !injected(Mutant::StarvingReservesNothing) => turn.reserve(met),
-            turn => turn.is_some(),
+        let is_first = match place {
+            Some(place) if !injected(Mutant::StarvingReservesNothing) => place.reserve(met),
+            place => place.is_some(),
         };
-        let number = self.turns.load(Ordering::Relaxed) / TURN;
+        let epoch = self.epoch.load(Ordering::Relaxed) / EPOCH;
         let is_reserved = matches!(met, Obstacle::Reserved { .. });
         if is_reserved && injected(Mutant::EndedReservationsAreNoLosses) {
             return Ok(());
@@ -338,8 +337,8 @@ impl StarvationLock {
             // Must count as a loss: a stream of starving transactions on one record could otherwise
             // exclude this one from their queue forever.
             Obstacle::Reserved { key } => {
-                let worker = backoff.wait_while(|| self.reserver(key, number, backoff.worker));
-                worker.map(|worker| (worker, Wait::Turn, backoff.awaits_turn(number)))
+                let worker = backoff.wait_while(|| self.reserver(key, epoch, backoff.worker));
+                worker.map(|worker| (worker, Wait::Starving, backoff.awaits_epoch(epoch)))
             }
             Obstacle::Unknown | Obstacle::Untracked | Obstacle::Changed { .. } => None,
             Obstacle::Room => return Ok(()),
@@ -369,22 +368,22 @@ impl StarvationLock {
     fn wait_until_open(
         &self,
         backoff: &mut Backoff,
-        turn: Option<&Turn<'_>>,
+        place: Option<&QueuePlace<'_>>,
         mut gives_up: impl FnMut(Wait, bool) -> bool,
     ) -> Result<(), GaveUp> {
         if backoff.conflicts == 0 {
-            backoff.awaited_turn = None; // of the transaction before
+            backoff.awaited_epoch = None; // of the transaction before
         }
         let mut look = 0;
         loop {
-            let turns = self.turns.load(Ordering::Relaxed);
-            if turns & CLOSED == 0 || turn.is_some_and(Turn::is_first) {
+            let epoch = self.epoch.load(Ordering::Relaxed);
+            if epoch & CLOSED == 0 || place.is_some_and(QueuePlace::is_first) {
                 return Ok(());
             }
             // Not the worker's number: a worker that closes the lock again and again, each time for
             // a moment, would look as if it kept the lock closed.
-            let is_another = backoff.awaits_turn(turns / TURN);
-            if gives_up(Wait::Turn, is_another) {
+            let is_another = backoff.awaits_epoch(epoch / EPOCH);
+            if gives_up(Wait::Starving, is_another) {
                 // The owner was stored before the lock was closed, but the store may become visible
                 // later: the message may then name the owner before.
                 return Err(GaveUp::Closed { worker: self.owner.load(Ordering::Relaxed) });
@@ -400,9 +399,9 @@ impl StarvationLock {
         let mut queue = lock(&self.queue);
         if queue.front() == Some(&worker) {
             self.reserving.store(false, Ordering::Relaxed);
-            let turns = self.turns.load(Ordering::Relaxed);
-            let turn = if injected(Mutant::ClosingsLookAlike) { 0 } else { TURN };
-            self.turns.store((turns & !CLOSED) + turn, Ordering::Relaxed);
+            let epoch = self.epoch.load(Ordering::Relaxed);
+            let next = if injected(Mutant::ClosingsLookAlike) { 0 } else { EPOCH };
+            self.epoch.store((epoch & !CLOSED) + next, Ordering::Relaxed);
             for word in &self.filter {
                 word.store(0, Ordering::Relaxed);
             }
@@ -416,28 +415,28 @@ impl StarvationLock {
         self.reserving.load(Ordering::Relaxed) && self.is_in_filter(key, worker)
     }
 
-    /// Returns the worker that reserves the record in this turn. If the next in the queue has
+    /// Returns the worker that reserves the record in this epoch. If the next in the queue has
     /// reserved it, too, then this reservation has ended all the same.
-    fn reserver(&self, key: u64, number: u64, worker: usize) -> Option<usize> {
-        let is_over = self.turns.load(Ordering::Relaxed) / TURN != number;
+    fn reserver(&self, key: u64, epoch: u64, worker: usize) -> Option<usize> {
+        let is_over = self.epoch.load(Ordering::Relaxed) / EPOCH != epoch;
         (!is_over && self.is_reserved(key, worker)).then(|| self.owner.load(Ordering::Relaxed))
     }
 
     #[cold]
     fn is_in_filter(&self, key: u64, worker: usize) -> bool {
-        let (word, bit) = place(key);
+        let (word, bit) = filter_bit(key);
         let is_set = self.filter[word].load(Ordering::Relaxed) & bit != 0;
         is_set && self.owner.load(Ordering::Relaxed) != worker
     }
 }
 
 /// Returns the filter's word and bit for a key.
-fn place(key: u64) -> (usize, u64) {
+fn filter_bit(key: u64) -> (usize, u64) {
     let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
     (hash as usize % FILTER_WORDS, 1 << (hash / FILTER_WORDS as u64 % 64))
 }
 
-impl Turn<'_> {
+impl QueuePlace<'_> {
     fn is_first(&self) -> bool {
         lock(&self.starvation_lock.queue).front() == Some(&self.worker)
     }
@@ -453,7 +452,7 @@ impl Turn<'_> {
         starvation_lock.owner.store(self.worker, Ordering::Relaxed);
         match met {
             Obstacle::Held { key, .. } | Obstacle::Changed { key } => {
-                let (word, bit) = place(key);
+                let (word, bit) = filter_bit(key);
                 let before = starvation_lock.filter[word].load(Ordering::Relaxed);
                 starvation_lock.filter[word].store(before | bit, Ordering::Relaxed);
                 starvation_lock.reserving.store(true, Ordering::Relaxed);
@@ -466,14 +465,14 @@ impl Turn<'_> {
         }
         let closes = self.losses > RESERVATIONS && !injected(Mutant::StarvingInPartsNeverAlone);
         if met == Obstacle::Unknown || closes {
-            let turns = starvation_lock.turns.load(Ordering::Relaxed);
-            starvation_lock.turns.store(turns | CLOSED, Ordering::Relaxed);
+            let epoch = starvation_lock.epoch.load(Ordering::Relaxed);
+            starvation_lock.epoch.store(epoch | CLOSED, Ordering::Relaxed);
         }
         true
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.starvation_lock.leave(self.worker);
     }

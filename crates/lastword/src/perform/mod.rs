@@ -18,7 +18,7 @@ mod space;
 mod stm;
 mod write_set;
 
-pub(crate) use contention::{Backoff, GaveUp, Turn, Wait};
+pub(crate) use contention::{Backoff, GaveUp, QueuePlace, Wait};
 pub use contention::{Obstacle, StarvationLock};
 pub(crate) use records::{check_records, records_of};
 pub use serial::Serial;

@@ -1,6 +1,6 @@
 //! The starvation lock: which losses close it, and which closings a waiting transaction sees.
 
-use super::perform::{Backoff, Heap, NoRedo, Obstacle, StarvationLock, Stm, Tm, Turn};
+use super::perform::{Backoff, Heap, NoRedo, Obstacle, QueuePlace, StarvationLock, Stm, Tm};
 use crate::schedules::explore;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
@@ -20,22 +20,22 @@ fn starve(
     starvation_lock: &StarvationLock,
     worker: usize,
     key: u64,
-) -> (Backoff, Option<Turn<'_>>) {
-    let (mut backoff, mut turn) = (Backoff::new(worker), None);
+) -> (Backoff, Option<QueuePlace<'_>>) {
+    let (mut backoff, mut place) = (Backoff::new(worker), None);
     backoff.give_way();
-    while turn.is_none() {
-        lose(starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key });
+    while place.is_none() {
+        lose(starvation_lock, &mut backoff, &mut place, Obstacle::Changed { key });
     }
-    (backoff, turn)
+    (backoff, place)
 }
 
 fn lose<'g>(
     starvation_lock: &'g StarvationLock,
     backoff: &mut Backoff,
-    turn: &mut Option<Turn<'g>>,
+    place: &mut Option<QueuePlace<'g>>,
     met: Obstacle,
 ) {
-    let passed = starvation_lock.pass(backoff, turn, || met, |_, _| None, |_, _| false);
+    let passed = starvation_lock.pass(backoff, place, || met, |_, _| None, |_, _| false);
     passed.expect("it does not give up");
 }
 
@@ -45,7 +45,7 @@ fn wait_for(step: &AtomicU64, round: u64) {
     }
 }
 
-/// Two workers that reserve one record in turn, and a transaction in parts that needs it. Each step
+/// Two workers that reserve one record alternately, and a transaction in parts that needs it. Each step
 /// holds the last round in which it was taken. The end of a reservation is free to come at any
 /// moment of the wait for it.
 struct Relay {
@@ -91,7 +91,7 @@ pub(crate) fn ended_reservations_leave_lock_open() {
     explore(20, move |_| {
         let relay = Arc::new(Relay::new());
         let theirs = Arc::clone(&relay);
-        let others = thread::spawn(move || reserve_in_turn(&theirs));
+        let others = thread::spawn(move || reserve_alternately(&theirs));
         if run_in_parts(&relay) {
             seen.saw(1);
         }
@@ -100,7 +100,7 @@ pub(crate) fn ended_reservations_leave_lock_open() {
     met.are(1..2);
 }
 
-fn reserve_in_turn(relay: &Relay) {
+fn reserve_alternately(relay: &Relay) {
     let Relay { key, met, joined, waits, reserved, .. } = relay;
     let starvation_lock = relay.stm.starvation_lock();
     let (_, mut current) = starve(starvation_lock, 1, *key);
@@ -128,14 +128,14 @@ fn run_in_parts(relay: &Relay) -> bool {
     let mut backoff = Backoff::new(0);
     for round in 0..=ROUNDS + 1 {
         wait_for(joined, round);
-        let mut turn = None;
+        let mut place = None;
         let obstacle = || {
             waits.store(round, Ordering::Relaxed);
             stm.obstacle(&mut attempt)
         };
         let holder = |key, seen| stm.holder(key, seen);
         let passed =
-            stm.starvation_lock().pass(&mut backoff, &mut turn, obstacle, holder, |_, _| false);
+            stm.starvation_lock().pass(&mut backoff, &mut place, obstacle, holder, |_, _| false);
         passed.expect("it does not give up");
         assert!(!stm.starvation_lock().is_closed(), "ended reservations close the lock: {round}");
         stm.begin(&mut attempt);
@@ -145,11 +145,11 @@ fn run_in_parts(relay: &Relay) -> bool {
         let done = stm.write(&mut attempt, heap, 0, 1);
         if done.and_then(|()| stm.commit(&mut attempt, heap, &mut NoRedo)).is_ok() {
             assert!(round > ROUNDS, "it takes a reserved record: {round}");
-            return turn.is_some();
+            return place.is_some();
         }
         stm.roll_back(&mut attempt, heap, &mut NoRedo);
         backoff.give_way();
-        drop(turn);
+        drop(place);
         met.store(round + 1, Ordering::Relaxed);
     }
     panic!("the last round does not commit")
@@ -201,10 +201,10 @@ pub(crate) fn closed_lock_wait_sees_each_closing() {
 fn close_again(starvation_lock: &StarvationLock, closing: &AtomicU64) {
     for number in 1..=CLOSINGS {
         closing.store(number, Ordering::Relaxed);
-        let (mut backoff, mut turn) = starve(starvation_lock, 1, 0);
-        lose(starvation_lock, &mut backoff, &mut turn, Obstacle::Unknown);
+        let (mut backoff, mut place) = starve(starvation_lock, 1, 0);
+        lose(starvation_lock, &mut backoff, &mut place, Obstacle::Unknown);
         thread::yield_now();
-        drop(turn);
+        drop(place);
     }
     closing.store(CLOSINGS + 1, Ordering::Relaxed);
 }

@@ -2,7 +2,7 @@
 //! before the whole pool must wait for it. A transaction in parts gives up its place in the queue
 //! and its reservations at each conflict, so it commits only after it has closed the lock.
 
-use super::perform::{Backoff, Heap, NoRedo, Stm, Tm, Turn};
+use super::perform::{Backoff, Heap, NoRedo, QueuePlace, Stm, Tm};
 use crate::schedules::explore;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, thread};
 use models::outcomes::Outcomes;
@@ -126,11 +126,12 @@ fn run(
     let Shared { stm, heap, over, .. } = shared;
     let heap: &Heap = heap;
     let mut attempt = stm.attempt(worker);
-    let (mut backoff, mut turn) = (Backoff::new(worker), None::<Turn<'_>>);
+    let (mut backoff, mut place) = (Backoff::new(worker), None::<QueuePlace<'_>>);
     loop {
         let holder = |key, seen| stm.holder(key, seen);
         let met = || stm.obstacle(&mut attempt);
-        let passed = stm.starvation_lock().pass(&mut backoff, &mut turn, met, holder, |_, _| false);
+        let passed =
+            stm.starvation_lock().pass(&mut backoff, &mut place, met, holder, |_, _| false);
         passed.expect("it does not give up");
         stm.begin(&mut attempt);
         let done = body(&mut attempt).and_then(|()| stm.commit(&mut attempt, heap, &mut NoRedo));
@@ -140,7 +141,7 @@ fn run(
         stm.roll_back(&mut attempt, heap, &mut NoRedo);
         backoff.give_way();
         if way == Way::InParts {
-            turn = None;
+            place = None;
         }
         let lost = losses.fetch_add(1, Ordering::Relaxed) + 1;
         let most = way.patience() + RESERVING;

@@ -9,70 +9,70 @@ const WAITS: fn(Wait, bool) -> bool = |_, _| false;
 fn lose<'g>(
     starvation_lock: &'g StarvationLock,
     backoff: &mut Backoff,
-    turn: &mut Option<Turn<'g>>,
+    place: &mut Option<QueuePlace<'g>>,
     met: Obstacle,
     times: u32,
 ) {
     for _ in 0..times {
         backoff.conflicts += 1;
-        starvation_lock.pass(backoff, turn, || met, FREE, WAITS).unwrap();
+        starvation_lock.pass(backoff, place, || met, FREE, WAITS).unwrap();
     }
 }
 
-fn starving(starvation_lock: &StarvationLock, worker: usize) -> (Backoff, Option<Turn<'_>>) {
-    let (mut backoff, mut turn) = (Backoff::new(worker), None);
-    lose(starvation_lock, &mut backoff, &mut turn, Obstacle::Untracked, PATIENCE);
-    assert!(turn.is_none());
-    lose(starvation_lock, &mut backoff, &mut turn, Obstacle::Untracked, 1);
-    assert!(turn.is_some());
-    (backoff, turn)
+fn starving(starvation_lock: &StarvationLock, worker: usize) -> (Backoff, Option<QueuePlace<'_>>) {
+    let (mut backoff, mut place) = (Backoff::new(worker), None);
+    lose(starvation_lock, &mut backoff, &mut place, Obstacle::Untracked, PATIENCE);
+    assert!(place.is_none());
+    lose(starvation_lock, &mut backoff, &mut place, Obstacle::Untracked, 1);
+    assert!(place.is_some());
+    (backoff, place)
 }
 
 #[test]
 fn held_record_counts_once_when_released() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = (Backoff::new(0), None);
+    let (mut backoff, mut place) = (Backoff::new(0), None);
     let met = Obstacle::Held { key: 5, seen: 7 };
     for _ in 0..2 * PATIENCE {
         backoff.conflicts = 1; // few enough for a single look
-        starvation_lock.pass(&mut backoff, &mut turn, || met, |_, _| Some(1), WAITS).unwrap();
+        starvation_lock.pass(&mut backoff, &mut place, || met, |_, _| Some(1), WAITS).unwrap();
     }
-    assert_eq!((backoff.losses, turn.is_none()), (0, true));
-    starvation_lock.pass(&mut backoff, &mut turn, || met, FREE, WAITS).unwrap();
+    assert_eq!((backoff.losses, place.is_none()), (0, true));
+    starvation_lock.pass(&mut backoff, &mut place, || met, FREE, WAITS).unwrap();
     assert_eq!(backoff.losses, 1);
 }
 
 #[test]
 fn full_log_is_not_a_loss() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = (Backoff::new(0), None);
-    lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Room, 10 * PATIENCE);
-    assert_eq!((backoff.losses, turn.is_none()), (0, true));
+    let (mut backoff, mut place) = (Backoff::new(0), None);
+    lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Room, 10 * PATIENCE);
+    assert_eq!((backoff.losses, place.is_none()), (0, true));
 }
 
 #[test]
 fn ended_reservations_make_a_transaction_starve() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = (Backoff::new(0), None);
+    let (mut backoff, mut place) = (Backoff::new(0), None);
     let met = Obstacle::Reserved { key: 5 };
     for starved in 0..=PATIENCE {
-        assert!(turn.is_none(), "after {starved} reservations");
+        assert!(place.is_none(), "after {starved} reservations");
         let (mut other, mut first) = starving(&starvation_lock, 3);
         lose(&starvation_lock, &mut other, &mut first, Obstacle::Changed { key: 5 }, 1);
         backoff.conflicts = 1; // few enough for a single look
-        starvation_lock.pass(&mut backoff, &mut turn, || met, FREE, WAITS).unwrap();
+        starvation_lock.pass(&mut backoff, &mut place, || met, FREE, WAITS).unwrap();
         assert_eq!(backoff.losses, starved, "the reservation has not ended");
         drop(first);
-        lose(&starvation_lock, &mut backoff, &mut turn, met, 1);
+        lose(&starvation_lock, &mut backoff, &mut place, met, 1);
     }
-    assert!(turn.is_some());
+    assert!(place.is_some());
 }
 
 #[test]
 fn wait_for_closed_lock_reports_its_owner() {
     let starvation_lock = StarvationLock::default();
-    let (mut owner, mut turn) = starving(&starvation_lock, 3);
-    lose(&starvation_lock, &mut owner, &mut turn, Obstacle::Unknown, 1);
+    let (mut owner, mut place) = starving(&starvation_lock, 3);
+    lose(&starvation_lock, &mut owner, &mut place, Obstacle::Unknown, 1);
     let (mut asked, mut other) = (Vec::new(), Backoff::new(4));
     let gives_up = |_, is_another| {
         asked.push(is_another);
@@ -81,8 +81,8 @@ fn wait_for_closed_lock_reports_its_owner() {
     let passed = starvation_lock.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, gives_up);
     assert_eq!((passed, asked), (Err(GaveUp::Closed { worker: 3 }), vec![true, false, false]));
     // The owner's own transaction passes.
-    starvation_lock.pass(&mut owner, &mut turn, || Obstacle::Unknown, FREE, |_, _| true).unwrap();
-    drop(turn);
+    starvation_lock.pass(&mut owner, &mut place, || Obstacle::Unknown, FREE, |_, _| true).unwrap();
+    drop(place);
     starvation_lock.pass(&mut other, &mut None, || Obstacle::Unknown, FREE, |_, _| true).unwrap();
 }
 
@@ -91,17 +91,17 @@ fn lock_closed_again_restarts_the_wait() {
     const CLOSINGS: usize = 5;
     let starvation_lock = StarvationLock::default();
     let close = || {
-        let (mut owner, mut turn) = starving(&starvation_lock, 3);
-        lose(&starvation_lock, &mut owner, &mut turn, Obstacle::Unknown, 1);
-        turn
+        let (mut owner, mut place) = starving(&starvation_lock, 3);
+        lose(&starvation_lock, &mut owner, &mut place, Obstacle::Unknown, 1);
+        place
     };
-    let (mut turn, mut asked) = (close(), Vec::new());
+    let (mut place, mut asked) = (close(), Vec::new());
     let gives_up = |_, is_another| {
         asked.push(is_another);
         if asked.len().is_multiple_of(2) {
             // Opened and closed again between two looks, by the same worker.
-            turn = None;
-            turn = if asked.len() < 2 * CLOSINGS { close() } else { None };
+            place = None;
+            place = if asked.len() < 2 * CLOSINGS { close() } else { None };
         }
         false
     };
@@ -166,43 +166,43 @@ fn wait_for_one_reservation_spans_attempts() {
 #[test]
 fn starving_transaction_reserves_only_lost_records() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = starving(&starvation_lock, 3);
-    lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key: 5 }, 1);
+    let (mut backoff, mut place) = starving(&starvation_lock, 3);
+    lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Changed { key: 5 }, 1);
     assert!(starvation_lock.is_reserved(5, 4) && !starvation_lock.is_reserved(5, 3));
     assert_eq!((0..1000).filter(|key| starvation_lock.is_reserved(*key, 4)).count(), 1);
     assert!(!starvation_lock.is_closed());
-    drop(turn);
+    drop(place);
     assert!(!starvation_lock.is_reserved(5, 4));
 }
 
 #[test]
 fn long_held_reservation_leaves_lock_open() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = starving(&starvation_lock, 3);
+    let (mut backoff, mut place) = starving(&starvation_lock, 3);
     let met = Obstacle::Held { key: 5, seen: 7 };
-    lose(&starvation_lock, &mut backoff, &mut turn, met, 10 * RESERVATIONS);
+    lose(&starvation_lock, &mut backoff, &mut place, met, 10 * RESERVATIONS);
     assert!(starvation_lock.is_reserved(5, 4) && !starvation_lock.is_closed());
 }
 
 #[test]
 fn lock_closes_after_many_reservations() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = starving(&starvation_lock, 3);
+    let (mut backoff, mut place) = starving(&starvation_lock, 3);
     for key in 0..u64::from(2 * RESERVATIONS) {
-        lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key }, 1);
+        lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Changed { key }, 1);
         // The loss that made it starve counts, too.
         let closes = key + 1 >= u64::from(RESERVATIONS);
         assert_eq!(starvation_lock.is_closed(), closes, "{key}");
     }
-    drop(turn);
+    drop(place);
     assert!(!starvation_lock.is_closed());
 }
 
 #[test]
 fn obstacle_without_a_record_closes_lock() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = starving(&starvation_lock, 3);
-    lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Unknown, 1);
+    let (mut backoff, mut place) = starving(&starvation_lock, 3);
+    lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Unknown, 1);
     assert!(starvation_lock.is_closed());
 }
 
@@ -222,11 +222,11 @@ fn second_in_queue_advances_after_the_first() {
 }
 
 #[test]
-fn forgotten_turn_is_released_by_its_worker() {
+fn forgotten_place_is_released_by_its_worker() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, mut turn) = starving(&starvation_lock, 3);
-    lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Unknown, 1);
-    std::mem::forget(turn);
+    let (mut backoff, mut place) = starving(&starvation_lock, 3);
+    lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Unknown, 1);
+    std::mem::forget(place);
     starvation_lock.leave(2);
     assert!(starvation_lock.is_closed(), "another worker owns it");
     starvation_lock.leave(3);
@@ -238,13 +238,13 @@ fn repeated_attempts_close_the_lock_eventually() {
     let starvation_lock = StarvationLock::default();
     let mut backoff = Backoff::new(3);
     for key in 0..u64::from(PATIENCE + RESERVATIONS) + 2 {
-        // As in `Worker::begin`: each attempt has its own turn.
-        let mut turn = None;
+        // As in `Worker::begin`: each attempt has its own place.
+        let mut place = None;
         assert!(!starvation_lock.is_closed(), "after {key} losses");
-        lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key }, 1);
+        lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Changed { key }, 1);
         if starvation_lock.is_closed() {
             assert!(key >= u64::from(PATIENCE + RESERVATIONS));
-            drop(turn);
+            drop(place);
             return assert!(!starvation_lock.is_closed());
         }
     }
@@ -257,18 +257,18 @@ fn ended_reservations_never_close_lock() {
     let mut backoff = Backoff::new(3);
     let mut is_first = false;
     for ended in 0..200 {
-        // As in `Worker::begin`: each attempt has its own turn.
-        let mut turn = None;
-        lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Reserved { key: 5 }, 1);
+        // As in `Worker::begin`: each attempt has its own place.
+        let mut place = None;
+        lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Reserved { key: 5 }, 1);
         assert!(!starvation_lock.is_closed(), "after {ended} reservations");
-        is_first = turn.is_some_and(|turn| turn.is_first());
+        is_first = place.is_some_and(|place| place.is_first());
     }
     assert!(is_first, "they bring it into the queue");
     // As the first it has as many losses as any other transaction.
     for key in 0..=u64::from(RESERVATIONS) {
-        let mut turn = None;
+        let mut place = None;
         assert!(!starvation_lock.is_closed(), "after {key} losses");
-        lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key }, 1);
+        lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Changed { key }, 1);
         assert_eq!(starvation_lock.is_closed(), key == u64::from(RESERVATIONS), "{key}");
     }
 }
@@ -282,8 +282,8 @@ fn losses_behind_another_never_close_lock() {
         lose(&starvation_lock, &mut backoff, &mut None, Obstacle::Changed { key }, 1);
     }
     drop(first);
-    let mut turn = None;
-    lose(&starvation_lock, &mut backoff, &mut turn, Obstacle::Changed { key: 5 }, 1);
+    let mut place = None;
+    lose(&starvation_lock, &mut backoff, &mut place, Obstacle::Changed { key: 5 }, 1);
     assert!(starvation_lock.is_reserved(5, 4) && !starvation_lock.is_closed());
 }
 
@@ -292,31 +292,31 @@ fn closing_between_two_waits_restarts_no_wait_for_a_record() {
     let (starvation_lock, mut backoff) = (StarvationLock::default(), Backoff::new(4));
     let held = Obstacle::Held { key: 5, seen: 7 };
     assert_eq!(asked(&starvation_lock, &mut backoff, &[held]), [true]);
-    let (mut owner, mut turn) = starving(&starvation_lock, 3);
-    lose(&starvation_lock, &mut owner, &mut turn, Obstacle::Unknown, 1);
+    let (mut owner, mut place) = starving(&starvation_lock, 3);
+    lose(&starvation_lock, &mut owner, &mut place, Obstacle::Unknown, 1);
     let mut asked_in_between = Vec::new();
     let gives_up = |wait, is_another| {
         asked_in_between.push((wait, is_another));
-        if wait == Wait::Turn {
-            turn = None; // opens the lock
+        if wait == Wait::Starving {
+            place = None; // opens the lock
         }
         false
     };
     backoff.conflicts = 1;
     starvation_lock.pass(&mut backoff, &mut None, || held, |_, _| Some(7), gives_up).unwrap();
-    assert_eq!(asked_in_between, [(Wait::Record, false), (Wait::Turn, true)]);
+    assert_eq!(asked_in_between, [(Wait::Record, false), (Wait::Starving, true)]);
     assert_eq!(asked(&starvation_lock, &mut backoff, &[held]), [false]);
 }
 
 #[test]
 fn next_transaction_counts_its_losses_anew() {
     let starvation_lock = StarvationLock::default();
-    let (mut backoff, turn) = starving(&starvation_lock, 3);
+    let (mut backoff, place) = starving(&starvation_lock, 3);
     backoff.losses_as_first = RESERVATIONS;
-    (backoff.awaited_turn, backoff.awaited_record) = (Some(0), Some((1, 2)));
-    drop(turn);
+    (backoff.awaited_epoch, backoff.awaited_record) = (Some(0), Some((1, 2)));
+    drop(place);
     backoff.reset();
     backoff.give_way();
     assert_eq!((backoff.losses, backoff.losses_as_first), (0, 0));
-    assert_eq!((backoff.awaited_turn, backoff.awaited_record), (None, None));
+    assert_eq!((backoff.awaited_epoch, backoff.awaited_record), (None, None));
 }
