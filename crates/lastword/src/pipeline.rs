@@ -129,7 +129,7 @@ impl Pipeline {
         if is_other && self.is_due() {
             self.notifiers.notify_reproduce(self.blocks);
         }
-        Ok(Step::of_both(sent, acknowledged, self.persist.turn()))
+        Ok(Step::of_both(sent, acknowledged, self.persist.send_end()))
     }
 
     /// Runs one reproduce step on the queued groups.
@@ -246,7 +246,7 @@ impl Pipeline {
         let heap = self.reproduce.counts();
         // Both calls hold a lock of a step. A thread that found it taken meanwhile sleeps until the
         // next end.
-        self.persist.progress.turn_is_over();
+        self.persist.progress.step_is_over();
         let meter = &self.persist.meter;
         let [log_payload_bytes, log_combined_bytes, log_stored_bytes] = meter.log_bytes();
         Metrics {

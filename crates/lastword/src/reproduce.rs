@@ -60,7 +60,9 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::StepTimer;
-use crate::persist::{Event, InTurn, Notifiers, Persist, Queued, Step, Turn, in_turn, take_turn};
+use crate::persist::{
+    Event, Notifiers, Persist, Queued, RunningStep, Step, StepEnd, run_part, try_step,
+};
 use crate::superblock::Superblocks;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
 
@@ -128,21 +130,21 @@ impl Reproduce {
             drop(try_lock(&self.superblocks)); // another thread may come first
             batch
         });
-        take_turn(&self.superblocks, &persist.progress, Turn::Awaited, |superblocks, turn| {
+        try_step(&self.superblocks, &persist.progress, StepEnd::Awaited, |superblocks, running| {
             self.working.store(true, Ordering::Release);
             let batch = early.unwrap_or_else(|| persist.queue.take(log_bytes));
             if batch.is_empty() {
                 self.working.store(false, Ordering::Release);
                 return Ok(Step::Nothing);
             }
-            let panic = turn.on_panic("reproduce");
+            let panic = running.on_panic("reproduce");
             let batch = Batch::new(batch, self.reproduced.load(Ordering::Relaxed));
             self.shards.post(Arc::clone(&batch.groups));
             // An unpaused thread reproduces small batches, not worth waking others for.
             if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
                 notifiers.notify_parts();
             }
-            let done = self.apply(superblocks, &batch, (persist, turn), timer);
+            let done = self.apply(superblocks, &batch, (persist, running), timer);
             panic.disarm();
             self.working.store(false, Ordering::Release);
             done?;
@@ -163,9 +165,9 @@ impl Reproduce {
         persist.progress.check()?;
         let Some(claim) = self.shards.claim() else { return Ok(Step::Nothing) };
         // A failed part notifies, and ends its claim, so the leader's step fails too.
-        in_turn(&persist.progress, Turn::Passing, |turn| {
+        run_part(&persist.progress, StepEnd::Unawaited, |running| {
             let started = timer.start();
-            let done = claim.apply(turn);
+            let done = claim.apply(running);
             persist.meter.reproduce.add(&started);
             done.map(|()| Step::Done)
         })
@@ -175,7 +177,7 @@ impl Reproduce {
         &self,
         superblocks: &mut Superblocks,
         batch: &Batch,
-        (persist, turn): (&Persist, &InTurn<'_>),
+        (persist, running): (&Persist, &RunningStep<'_>),
         timer: StepTimer,
     ) -> Result<(), Error> {
         if injected(Mutant::HeadBeforeHeap) {
@@ -184,7 +186,7 @@ impl Reproduce {
         while let Some(claim) = self.shards.claim() {
             let (started, is_first) = (timer.start(), claim.is_first());
             // The pool keeps an error. It is returned below, when no part is at work any more.
-            let _ = claim.apply(turn);
+            let _ = claim.apply(running);
             persist.meter.reproduce.add(&started);
             if is_first && injected(Mutant::MarkedAtFirstPart) {
                 batch.mark(superblocks)?;
@@ -204,7 +206,7 @@ impl Reproduce {
         };
         let done = synced.and_then(|()| batch.mark(superblocks));
         persist.meter.reproduce.add(&started);
-        done.map_err(|error| turn.fail(error.into()))
+        done.map_err(|error| running.fail(error.into()))
     }
 
     /// Marks the pool as cleanly shut down, so that recovery has nothing to replay. The queue is
@@ -351,9 +353,9 @@ impl Claim<'_> {
     ///
     /// # Errors
     /// The medium's. The pool is then poisoned, and no more parts of the batch are claimed.
-    pub(crate) fn apply(mut self, turn: &InTurn<'_>) -> Result<(), Error> {
+    pub(crate) fn apply(mut self, running: &RunningStep<'_>) -> Result<(), Error> {
         // Poison before the claim ends: the end wakes the leader, which then checks the poison.
-        let panic = turn.on_panic("reproduce");
+        let panic = running.on_panic("reproduce");
         if injected(Mutant::PartEndsBeforeBarrier) {
             lock(&self.board.round).at_work -= 1;
             self.board.through.notify();
@@ -365,9 +367,9 @@ impl Claim<'_> {
         panic.disarm();
         if injected(Mutant::FailedPartPoisonsLast) {
             self.end(done.is_err());
-            return done.map_err(|error| turn.fail(error.into()));
+            return done.map_err(|error| running.fail(error.into()));
         }
-        let done = done.map_err(|error| turn.fail(error.into()));
+        let done = done.map_err(|error| running.fail(error.into()));
         self.end(done.is_err());
         done
     }

@@ -278,7 +278,7 @@ impl Persist {
         drop(sending);
         // A thread that requested a flush after the check may have found the lock taken. It sleeps
         // until the epoch moves, so move it.
-        self.progress.turn_is_over();
+        self.progress.step_is_over();
         waiting
     }
 

@@ -63,7 +63,9 @@ use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
 pub(crate) use slot::UNBOUNDED_WORDS;
 use slot::{frontier, given_back};
-pub(crate) use waiters::{Event, InTurn, Progress, Step, Turn, help_until, in_turn, take_turn};
+pub(crate) use waiters::{
+    Event, Progress, RunningStep, Step, StepEnd, help_until, run_part, try_step,
+};
 
 /// A worker's slot, over real memory.
 pub(crate) type Slot = slot::Slot<Memory>;
@@ -263,10 +265,10 @@ impl Persist {
     /// The medium's; the pool is poisoned then.
     pub(crate) fn send(&self, clock: &AtomicU64, timer: StepTimer) -> Result<Step, Error> {
         self.progress.check()?;
-        let turn = self.turn();
+        let end = self.send_end();
         let (mut job, mut placed) = (None, Vec::new());
-        let step = take_turn(&self.sending, &self.progress, turn, |sending, turn| {
-            self.metered(timer, turn, || {
+        let step = try_step(&self.sending, &self.progress, end, |sending, running| {
+            self.metered(timer, running, || {
                 self.gather(sending, clock);
                 self.take_off(sending, &mut job, &mut placed)
             })
@@ -275,27 +277,27 @@ impl Persist {
             return Ok(step);
         }
         // The end of this part wakes threads that found no work because this thread was doing it.
-        in_turn(&self.progress, Turn::Awaited, |turn| {
-            self.metered(timer, turn, || self.finish(job, placed))
+        run_part(&self.progress, StepEnd::Awaited, |running| {
+            self.metered(timer, running, || self.finish(job, placed))
         })?;
         Ok(step)
     }
 
     /// Whether threads sleep until another thread's send ends.
-    pub(crate) fn turn(&self) -> Turn {
+    pub(crate) fn send_end(&self) -> StepEnd {
         // A thread that finds `sending` taken sleeps only where one persist thread writes to
         // memory.
         //
         // With groups in flight, that thread goes on to acknowledge them. With several persist
         // threads, the lock is held only to take off and to place, so that thread tries again. It
-        // sleeps only after it has seen the others pack or store, until their `in_turn` ends.
+        // sleeps only after it has seen the others pack or store, until their `run_part` ends.
         //
         // A wake-up after every send without work would cause a storm while the device or the
         // others take their time: each woken thread would look itself and wake the next. And where
         // the look itself has moved the epoch, no thread would sleep at all.
         match self.is_memory() && self.grouping.threads == 1 {
-            true => Turn::Awaited,
-            false => Turn::Passing,
+            true => StepEnd::Awaited,
+            false => StepEnd::Unawaited,
         }
     }
 
@@ -303,15 +305,15 @@ impl Persist {
     fn metered<R>(
         &self,
         timer: StepTimer,
-        turn: &InTurn<'_>,
+        running: &RunningStep<'_>,
         part: impl FnOnce() -> Result<R, medium::Error>,
     ) -> Result<R, Error> {
-        let panic = turn.on_panic("persist");
+        let panic = running.on_panic("persist");
         let started = timer.start();
         let done = part();
         self.meter.persist.add(&started);
         panic.disarm();
-        done.map_err(|error| turn.fail(error.into()))
+        done.map_err(|error| running.fail(error.into()))
     }
 
     /// Merges published records into the pending group.
@@ -512,8 +514,8 @@ impl Persist {
         if self.is_memory() || self.in_flight.is_empty() {
             return Ok(Step::Nothing);
         }
-        take_turn(&self.acknowledging, &self.progress, Turn::Awaited, |(), turn| {
-            self.metered(timer, turn, || self.acknowledge_all(wait))
+        try_step(&self.acknowledging, &self.progress, StepEnd::Awaited, |(), running| {
+            self.metered(timer, running, || self.acknowledge_all(wait))
         })
     }
 

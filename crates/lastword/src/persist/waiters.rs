@@ -38,7 +38,7 @@
 //! A failure is stored before the end of a step, so it reaches every waiter as durability does.
 //!
 //! In a step, the failure is stored while the step's lock is held: no other thread may send a group
-//! after a failed one. The end of that step notifies, after the unlock ([`InTurn::fail`]).
+//! after a failed one. The end of that step notifies, after the unlock ([`RunningStep::fail`]).
 //!
 //! A failure outside of any step (a shadow page that cannot be read) runs b to d itself
 //! ([`Progress::fail`]). It is stored before b, so
@@ -48,7 +48,7 @@
 //! - a listener that registers at the same time sees the failure after its own fence, or c sees the
 //!   listener waiting.
 //!
-//! No other code can store a failure: the field is private, and an `InTurn` exists only while a
+//! No other code can store a failure: the field is private, and a `RunningStep` exists only while a
 //! step runs.
 //!
 //! # Helping
@@ -159,26 +159,26 @@ impl Progress {
     #[cold]
     pub(crate) fn fail(&self, error: Error) -> Error {
         if injected(Mutant::FailureStoredAfterEnd) {
-            self.turn_is_over();
+            self.step_is_over();
             return self.poison.put(error);
         }
         let error = self.poison.put(error);
         if !injected(Mutant::FailureEndsNoStep) {
-            self.turn_is_over();
+            self.step_is_over();
         }
         error
     }
 
     /// Returns the guard of a step that begins.
-    fn turn(&self) -> InTurn<'_> {
-        InTurn(self)
+    fn running_step(&self) -> RunningStep<'_> {
+        RunningStep(self)
     }
 
     /// Returns the epoch for [`sleep`](Progress::sleep). Read it before the state that is waited
     /// for.
     pub(crate) fn epoch(&self) -> u64 {
         // Acquire: the caller checks the state after this. Pairs with the Release in
-        // `turn_is_over`.
+        // `step_is_over`.
         self.epoch.load(Ordering::Acquire)
     }
 
@@ -190,7 +190,7 @@ impl Progress {
         let sleeper = Arc::new(Sleeper { thread, awake: AtomicBool::new(false) });
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // SeqCst fence: either the thread that ends a step sees this thread waiting, or this thread
-        // sees the new epoch. Pairs with the fence in `turn_is_over`; without both, each could miss
+        // sees the new epoch. Pairs with the fence in `step_is_over`; without both, each could miss
         // the other's store.
         fence_unless(Mutant::NoFenceInSleep, Ordering::SeqCst);
         {
@@ -271,7 +271,7 @@ impl Progress {
 
     /// Ends a step: wakes the waiters that it has served, and one more thread to take the next
     /// step. The caller has released the step's lock.
-    pub(crate) fn turn_is_over(&self) {
+    pub(crate) fn step_is_over(&self) {
         // Release: a sleeper that sees the epoch sees the step's effects.
         self.epoch.fetch_add(1, Ordering::Release);
         // Pairs with the fences in `sleep` and `register`.
@@ -311,9 +311,9 @@ impl Progress {
 
 /// The guard of a running step. A failure stored through it needs no notification of its own,
 /// because the end notifies, whether the step returns or panics.
-pub(crate) struct InTurn<'p>(&'p Progress);
+pub(crate) struct RunningStep<'p>(&'p Progress);
 
-impl InTurn<'_> {
+impl RunningStep<'_> {
     /// Stores a failure if it is the first; returns the error to report.
     pub(crate) fn fail(&self, error: Error) -> Error {
         self.0.poison.put(error)
@@ -331,10 +331,10 @@ impl InTurn<'_> {
     }
 }
 
-impl Drop for InTurn<'_> {
+impl Drop for RunningStep<'_> {
     /// Ends a step that panics. The sleepers try the step themselves and find the failure.
     fn drop(&mut self) {
-        self.0.turn_is_over();
+        self.0.step_is_over();
     }
 }
 
@@ -375,9 +375,9 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Combines the results of sending a group and of acknowledging groups in flight. `turn` is the
-    /// turn of the send.
-    pub(crate) fn of_both(sent: Step, acknowledged: Step, turn: Turn) -> Step {
+    /// Combines the results of sending a group and of acknowledging groups in flight. `send_end`
+    /// says whether threads sleep until a send ends.
+    pub(crate) fn of_both(sent: Step, acknowledged: Step, send_end: StepEnd) -> Step {
         match (sent, acknowledged) {
             (Step::More, _) => Step::More,
             // The acknowledgement made room for a group that waits for it.
@@ -387,7 +387,7 @@ impl Step {
             (Step::Working, _) => Step::Busy,
             // Another thread is sending. That is soon over and ends without a notification, so the
             // caller must not sleep on it.
-            (Step::Busy, Step::Nothing) if turn == Turn::Passing => Step::Nothing,
+            (Step::Busy, Step::Nothing) if send_end == StepEnd::Unawaited => Step::Nothing,
             (Step::Busy, _) | (_, Step::Busy) => Step::Busy,
             (sent, _) => sent,
         }
@@ -396,66 +396,66 @@ impl Step {
 
 /// Whether threads sleep until the step ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum StepEnd {
     /// A thread that finds the step taken sleeps.
     Awaited,
     /// A thread that finds the step taken has other work, sleeps on another event, or tries again.
-    /// Only a failure notifies. Work after the step has [its own notification](in_turn).
-    Passing,
+    /// Only a failure notifies. Work after the step has [its own notification](run_part).
+    Unawaited,
 }
 
 /// Runs a step on `state`, unless another thread holds it, and wakes the sleepers at its end.
 ///
 /// # Errors
 /// The step's.
-pub(crate) fn take_turn<T, E>(
+pub(crate) fn try_step<T, E>(
     state: &Mutex<T>,
     progress: &Progress,
-    turn: Turn,
-    step: impl FnOnce(&mut T, &InTurn<'_>) -> Result<Step, E>,
+    end: StepEnd,
+    step: impl FnOnce(&mut T, &RunningStep<'_>) -> Result<Step, E>,
 ) -> Result<Step, E> {
-    let in_turn = progress.turn(); // dropped after the lock
+    let running = progress.running_step(); // dropped after the lock
     let Some(mut state) = try_lock(state) else {
-        in_turn.disarm();
+        running.disarm();
         return Ok(Step::Busy);
     };
-    let step = step(&mut state, &in_turn);
+    let step = step(&mut state, &running);
     // Unlocks here.
     let held = injected(Mutant::StepNotifiesBeforeUnlock).then_some(state);
-    in_turn.disarm();
+    running.disarm();
     // After the unlock, and whatever the result: see the module.
-    if notifies(turn, &step) {
-        progress.turn_is_over();
+    if notifies(end, &step) {
+        progress.step_is_over();
     }
     drop(held);
     step
 }
 
 /// Whether the end of a step with this result notifies.
-fn notifies<E>(turn: Turn, step: &Result<Step, E>) -> bool {
+fn notifies<E>(end: StepEnd, step: &Result<Step, E>) -> bool {
     if injected(Mutant::OnlyWorkNotifies) {
         return matches!(step, Ok(Step::Done));
     }
     if injected(Mutant::FailureNotNotified) {
         return step.is_ok();
     }
-    turn == Turn::Awaited && !injected(Mutant::StepNotifiesOfFailureAlone) || step.is_err()
+    end == StepEnd::Awaited && !injected(Mutant::StepNotifiesOfFailureAlone) || step.is_err()
 }
 
 /// Runs a part of a step that holds no lock of its own, and wakes the sleepers at its end.
 ///
 /// # Errors
 /// The part's.
-pub(crate) fn in_turn<R, E>(
+pub(crate) fn run_part<R, E>(
     progress: &Progress,
-    turn: Turn,
-    part: impl FnOnce(&InTurn<'_>) -> Result<R, E>,
+    end: StepEnd,
+    part: impl FnOnce(&RunningStep<'_>) -> Result<R, E>,
 ) -> Result<R, E> {
-    let in_turn = progress.turn();
-    let done = part(&in_turn);
-    in_turn.disarm();
-    if turn == Turn::Awaited || done.is_err() {
-        progress.turn_is_over();
+    let running = progress.running_step();
+    let done = part(&running);
+    running.disarm();
+    if end == StepEnd::Awaited || done.is_err() {
+        progress.step_is_over();
     }
     done
 }
@@ -571,7 +571,7 @@ mod tests {
         progress.forget(1, &first);
         assert_eq!((progress.listeners(), wakers()), (1, 1));
         progress.advance(1);
-        progress.turn_is_over();
+        progress.step_is_over();
         assert_eq!((progress.listeners(), wakers(), progress.has_waiters()), (0, 0, false));
         // A step has taken the listener.
         progress.listen(1, std::sync::Arc::clone(&tasks[0]).into(), &mut second);

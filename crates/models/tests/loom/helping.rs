@@ -1,6 +1,6 @@
 //! Combining and helping, with a miniature persist step.
 
-use super::persist::waiters::{Turn, help_until, take_turn};
+use super::persist::waiters::{StepEnd, help_until, try_step};
 use super::persist::{Progress, Step};
 use crate::explore::explore;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};
@@ -23,7 +23,7 @@ impl Pipeline {
     }
 
     fn step(&self) -> Result<Step, ()> {
-        take_turn(&self.persisted, &self.progress, Turn::Awaited, |persisted, _| {
+        try_step(&self.persisted, &self.progress, StepEnd::Awaited, |persisted, _| {
             let published = self.published.load(Ordering::Acquire);
             if published == *persisted {
                 return Ok(Step::Nothing);

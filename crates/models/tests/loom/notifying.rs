@@ -2,7 +2,7 @@
 //! transaction's outcome, whatever happens between its check and its registration. All are notified
 //! of a failure, in a step or outside of any (a shadow page that cannot be read).
 
-use super::persist::waiters::{Turn, help_until, take_turn};
+use super::persist::waiters::{StepEnd, help_until, try_step};
 use super::persist::{Listener, Progress, Registration, Step};
 use crate::Error;
 use crate::explore::explore;
@@ -41,12 +41,12 @@ impl Shared {
 
     /// Runs a step that makes everything up to `id` durable, or that fails.
     fn step(&self, id: Option<u64>) {
-        let _ = take_turn(&self.state, &self.progress, Turn::Awaited, |(), turn| match id {
+        let _ = try_step(&self.state, &self.progress, StepEnd::Awaited, |(), running| match id {
             Some(id) => {
                 self.progress.advance(id);
                 Ok(Step::Done)
             }
-            None => Err(turn.fail(Error::StepPanicked { step: "persist" })),
+            None => Err(running.fail(Error::StepPanicked { step: "persist" })),
         });
     }
 }

@@ -6,7 +6,7 @@ use super::perform::{Redo, Stm, Tm};
 use super::persist::background::{Background, Notifiers, Steps};
 use super::persist::merge::Merge;
 use super::persist::slot::{RingRedo, Slot, frontier};
-use super::persist::waiters::{Turn, help_until, take_turn};
+use super::persist::waiters::{StepEnd, help_until, try_step};
 use super::persist::{Progress, Step};
 use std::collections::VecDeque;
 
@@ -58,16 +58,16 @@ struct Sending {
 impl Pipeline {
     /// The persist step, in the same order as in the product.
     fn step(&self) -> Result<Step, Error> {
-        let sent = take_turn(&self.sending, &self.progress, Turn::Passing, |sending, _| {
+        let sent = try_step(&self.sending, &self.progress, StepEnd::Unawaited, |sending, _| {
             Ok::<_, Error>(self.send(sending))
         })?;
         if lock(&self.flights).is_empty() {
-            return Ok(Step::of_both(sent, Step::Nothing, Turn::Passing));
+            return Ok(Step::of_both(sent, Step::Nothing, StepEnd::Unawaited));
         }
-        let acknowledged = take_turn(&self.log, &self.progress, Turn::Awaited, |log, _| {
+        let acknowledged = try_step(&self.log, &self.progress, StepEnd::Awaited, |log, _| {
             Ok::<_, Error>(self.acknowledge(log))
         })?;
-        Ok(Step::of_both(sent, acknowledged, Turn::Passing))
+        Ok(Step::of_both(sent, acknowledged, StepEnd::Unawaited))
     }
 
     fn send(&self, sending: &mut Sending) -> Step {
