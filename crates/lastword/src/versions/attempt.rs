@@ -168,7 +168,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Begins an attempt. Does not wait.
     #[inline(always)]
     pub(crate) fn begin(&self, attempt: &mut Attempt) {
-        attempt.start = self.seats.seat(attempt.owned.number).begin(&self.clock);
+        attempt.start = self.table.entry(attempt.owned.number).begin(&self.clock);
     }
 
     /// Rolls the attempt back. Returns the last transaction that it may have seen.
@@ -181,13 +181,13 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             heap_image.store(link_of(entry.object), EMPTY);
         }
         attempt.clear();
-        self.seats.seat(attempt.owned.number).over();
+        self.table.entry(attempt.owned.number).end_reads();
         attempt.start
     }
 
     /// Returns the memory for a worker's copies.
     #[inline(always)]
     pub(super) fn memory(&self, number: usize) -> &[AtomicU64] {
-        self.seats.seat(number).copies.get().map_or(&[], |memory| memory.as_ref())
+        self.table.entry(number).copies.get().map_or(&[], |memory| memory.as_ref())
     }
 }

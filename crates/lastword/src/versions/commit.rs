@@ -11,7 +11,7 @@ use super::copies::{Copy, Space};
 use super::end::{self, when};
 use super::link::Links;
 use super::owned::Owned;
-use super::seats::{IDLE, Seat, Seats};
+use super::transaction_table::{IDLE, TransactionTable, WorkerState};
 use super::write_back::Waiting;
 use super::{Home, link_of};
 use crate::Error;
@@ -43,7 +43,7 @@ pub(crate) struct Versions<M> {
     /// The timestamp of the last transaction that has ended or is about to.
     pub(super) clock: CachePadded<AtomicU64>,
     pub(super) links: Links,
-    pub(super) seats: Seats<M>,
+    pub(super) table: TransactionTable<M>,
     /// On a line of its own: read at each begin and seldom written.
     pub(super) starvation_lock: CachePadded<StarvationLock>,
 }
@@ -80,7 +80,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         Versions {
             clock: CachePadded::new(AtomicU64::new(last)),
             links: Links::new(generation),
-            seats: Seats::new(workers),
+            table: TransactionTable::new(workers),
             starvation_lock: CachePadded::new(StarvationLock::default()),
         }
     }
@@ -91,7 +91,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         number: usize,
         memory: impl FnOnce() -> Result<M, Error>,
     ) -> Result<(), Error> {
-        self.seats.enter(number, memory)
+        self.table.register(number, memory)
     }
 
     /// Returns the state for a worker's attempts; `kept` is that of the last worker with this
@@ -107,7 +107,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Returns a bound on worker numbers: those from it on were never used.
     pub(crate) fn workers(&self) -> usize {
-        self.seats.used().count()
+        self.table.used().count()
     }
 
     pub(crate) fn clock(&self) -> &AtomicU64 {
@@ -132,24 +132,24 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Returns the start of the oldest running transaction, or the clock if none runs.
     pub(crate) fn oldest(&self) -> u64 {
-        self.seats.oldest().min(self.clock.load(Ordering::Relaxed))
+        self.table.oldest().min(self.clock.load(Ordering::Relaxed))
     }
 
-    /// See `seats`. Objects locked by leaked attempts stay locked; their links are void in the next
-    /// generation.
+    /// See `transaction_table`. Objects locked by leaked attempts stay locked. The next generation
+    /// ignores their links.
     pub(crate) fn forget_running(&self) {
-        self.seats.forget_running();
+        self.table.forget_running();
     }
 
-    /// See `seats`.
+    /// See `transaction_table`.
     pub(crate) fn frontier(&self) -> u64 {
-        self.seats.frontier(&self.clock)
+        self.table.frontier(&self.clock)
     }
 
     /// Ends an attempt that has changed nothing.
     #[inline(always)]
     pub(crate) fn leave(&self, heap_image: &impl Home, attempt: &mut Attempt) {
-        self.seats.seat(attempt.owned.number).over();
+        self.table.entry(attempt.owned.number).end_reads();
         if let Some(worker) = attempt.met.take() {
             self.clean_up(heap_image, worker);
         }
@@ -159,22 +159,22 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// would follow its links for ever.
     #[cold]
     fn clean_up(&self, heap_image: &impl Home, worker: usize) {
-        let seat = self.seats.seat(worker);
-        if seat.has_left() {
-            self.help(heap_image, seat, worker);
+        let state = self.table.entry(worker);
+        if state.has_unattended_queue() {
+            self.help(heap_image, state, worker);
         }
     }
 
     /// Ends the attempt's reads.
     #[inline]
     pub(crate) fn over(&self, attempt: &Attempt) {
-        self.seats.seat(attempt.owned.number).over();
+        self.table.entry(attempt.owned.number).end_reads();
     }
 
     /// Ends the attempt's reads and starts its commit.
     #[inline]
     pub(crate) fn commits(&self, attempt: &Attempt) {
-        self.seats.seat(attempt.owned.number).commit(attempt.start);
+        self.table.entry(attempt.owned.number).commit(attempt.start);
     }
 
     /// Second stage: shows all copies and returns their timestamp. The changes are durable by now.
@@ -210,32 +210,33 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         batch: &mut Vec<u64>,
         now: impl Fn() -> u64,
     ) -> Finished {
-        let seat = self.seats.seat(owned.number);
-        let mut queue = lock(&seat.queue);
+        let state = self.table.entry(owned.number);
+        let mut queue = lock(&state.queue);
         let mut done = queue.place();
         (done.attempt, done.start, done.end) = (owned.attempt, owned.start, end);
         done.gives_chunks_back = owned.gives_chunks_back;
         // Swapped, so that both vectors keep their memory for reuse.
         std::mem::swap(&mut done.batch, batch);
         done.objects.extend(owned.entries.iter().map(|entry| entry.object));
-        // In this order, so that a search from left to right does not miss it; see `seats`.
+        // In this order, so that a search from left to right does not miss it: see
+        // `transaction_table`.
         queue.push(done);
         if injected(Mutant::CommittingClearedBeforeWaiting) {
-            seat.committed();
+            state.committed();
         }
-        seat.waits_from(queue.start());
-        seat.committed();
+        state.publish_waiting(queue.start());
+        state.committed();
         let patience = if most > LOOKS { IN_VAIN_MAX } else { 1 };
         let mut looks = 0;
         loop {
-            let oldest = self.seats.oldest();
+            let oldest = self.table.oldest();
             looks += 1;
             // A transaction that outlasted earlier waits is not waited for again.
             let in_vain = oldest == queue.waited_for && queue.in_vain >= patience;
             let is_last = oldest >= end || looks == most || in_vain;
             // Before the write-back, which is no part of the grace period.
             let known = if is_last { now() } else { 0 };
-            self.write_back(heap_image, owned.number, seat, &mut queue, oldest);
+            self.write_back(heap_image, owned.number, state, &mut queue, oldest);
             if is_last || queue.is_empty() {
                 let waited_for = if oldest < end { oldest } else { IDLE };
                 let again = waited_for == queue.waited_for;
@@ -254,8 +255,9 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Returns the progress of a worker's queue, which another thread may have advanced.
     pub(super) fn look_at_queue(&self, owned: &Owned) -> Finished {
-        let applied_up_to = lock(&self.seats.seat(owned.number).queue).applied_up_to(owned.attempt);
-        Finished { applied_up_to, oldest: self.seats.oldest(), known: 0 }
+        let applied_up_to =
+            lock(&self.table.entry(owned.number).queue).applied_up_to(owned.attempt);
+        Finished { applied_up_to, oldest: self.table.oldest(), known: 0 }
     }
 
     /// Ends a worker's attempt with this timestamp, and frees its space when possible.
@@ -276,12 +278,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         &self,
         heap_image: &impl Home,
         number: usize,
-        seat: &Seat<M>,
+        state: &WorkerState<M>,
         queue: &mut Waiting,
         oldest: u64,
     ) {
-        queue.write_back(heap_image, oldest, || self.seats.oldest_beside(number));
-        seat.waits_from(queue.start());
+        queue.write_back(heap_image, oldest, || self.table.oldest_beside(number));
+        state.publish_waiting(queue.start());
     }
 
     /// Frees space into which no transaction can have a link.
@@ -298,25 +300,25 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Frees the space that has become free meanwhile.
     #[cold]
     pub(super) fn reclaim(&self, attempt: &mut Attempt) {
-        let oldest = self.seats.oldest();
+        let oldest = self.table.oldest();
         self.give_back(attempt, oldest);
     }
 
     /// Works on a worker's queue, unless another thread does.
-    fn help(&self, heap_image: &impl Home, seat: &Seat<M>, number: usize) {
+    fn help(&self, heap_image: &impl Home, state: &WorkerState<M>, number: usize) {
         // A thread that holds the lock does the same work, so this one does not wait for it.
-        if let Some(mut queue) = try_lock(&seat.queue) {
-            let oldest = self.seats.oldest();
-            self.write_back(heap_image, number, seat, &mut queue, oldest);
+        if let Some(mut queue) = try_lock(&state.queue) {
+            let oldest = self.table.oldest();
+            self.write_back(heap_image, number, state, &mut queue, oldest);
         }
     }
 
     /// Works on all queues. Returns whether all are empty.
     pub(crate) fn help_all(&self, heap_image: &impl Home) -> bool {
         let mut empty = true;
-        for (number, seat) in self.seats.used().enumerate() {
-            self.help(heap_image, seat, number);
-            empty &= lock(&seat.queue).is_empty();
+        for (number, state) in self.table.used().enumerate() {
+            self.help(heap_image, state, number);
+            empty &= lock(&state.queue).is_empty();
         }
         empty
     }
@@ -343,7 +345,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             // Tried once: two workers that waited here could each wait for the other's transaction
             // to end. (With 256 polls 6 700 attempts of TPC-C were in vain, without them 21 700,
             // and 490 if the commit polls longer: `LOOKS_MAX`.)
-            self.help(heap_image, self.seats.seat(worker), worker);
+            self.help(heap_image, self.table.entry(worker), worker);
             if heap_image.words()[link_of(object)].load(Ordering::Acquire) != link {
                 return Ok(());
             }
@@ -366,7 +368,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             None => return Ready::Yes,
             Some(Blocked::Link { object, link }) => {
                 if let Some((worker, _)) = self.linked(object, link) {
-                    self.help(heap_image, self.seats.seat(worker), worker);
+                    self.help(heap_image, self.table.entry(worker), worker);
                 }
                 if heap_image.words()[link_of(object)].load(Ordering::Acquire) == link {
                     return Ready::Locked;
@@ -374,9 +376,9 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             }
             Some(Blocked::Space) => {
                 let Owned { number, attempt: last, .. } = attempt.owned;
-                let seat = self.seats.seat(number);
-                self.help(heap_image, seat, number);
-                attempt.applied_up_to = lock(&seat.queue).applied_up_to(last);
+                let state = self.table.entry(number);
+                self.help(heap_image, state, number);
+                attempt.applied_up_to = lock(&state.queue).applied_up_to(last);
                 if attempt.applied_up_to > attempt.timed_up_to {
                     // Without commits the clock would stand still. Readers that begin at the same
                     // time as earlier ones would then keep the space for ever.
@@ -400,23 +402,23 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         if end.is_none_or(|end| when(end) != end::RUNNING) {
             return; // it is in the queue
         }
-        let seat = self.seats.seat(owned.number);
-        let mut queue = lock(&seat.queue);
+        let state = self.table.entry(owned.number);
+        let mut queue = lock(&state.queue);
         let mut done = queue.place();
         (done.attempt, done.start) = (owned.attempt, owned.start);
         (done.end, done.stays) = (self.clock.fetch_add(1, Ordering::AcqRel) + 1, true);
         done.batch.extend_from_slice(batch);
         queue.push(done);
-        seat.waits_from(queue.start());
+        state.publish_waiting(queue.start());
     }
 
     /// Returns a word as the next transaction would read it, for observers in tests.
     pub(crate) fn observe(&self, heap_image: &impl Home, index: usize) -> u64 {
-        let waits = |seat: &Seat<M>| match seat.is_empty() {
+        let waits = |state: &WorkerState<M>| match state.is_empty() {
             true => None,
-            false => lock(&seat.queue).will_be(index),
+            false => lock(&state.queue).will_be(index),
         };
-        let newest = self.seats.used().filter_map(waits).max_by_key(|(end, _)| *end);
+        let newest = self.table.used().filter_map(waits).max_by_key(|(end, _)| *end);
         newest.map_or_else(|| heap_image.words()[index].load(Ordering::Relaxed), |(_, word)| word)
     }
 }

@@ -159,7 +159,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         attempt.member.words.clear();
         // A member that frees chunks is the last of its group, so no earlier one does.
         attempt.owned.gives_chunks_back = false;
-        self.seats.seat(number).over();
+        self.table.entry(number).end_reads();
         attempt.seen()
     }
 
@@ -184,24 +184,24 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Commits the first member of a group: from here on its words await durability. Returns its
-    /// ID; see `seats`.
-    pub(crate) fn pends(&self, owned: &Owned) -> u64 {
-        self.seats.seat(owned.number).pends(owned.start, &self.clock)
+    /// ID; see `transaction_table`.
+    pub(crate) fn begin_group(&self, owned: &Owned) -> u64 {
+        self.table.entry(owned.number).begin_group(owned.start, &self.clock)
     }
 
     /// Returns the ID of a later member.
-    pub(crate) fn goes_on(&self, owned: &Owned) -> u64 {
-        self.seats.seat(owned.number).goes_on(&self.clock)
+    pub(crate) fn continue_group(&self, owned: &Owned) -> u64 {
+        self.table.entry(owned.number).continue_group(&self.clock)
     }
 
     /// Starts the commit of a group, on any thread.
     pub(crate) fn group_commits(&self, owned: &Owned) {
-        self.seats.seat(owned.number).commit_apart(owned.start, &self.clock);
+        self.table.entry(owned.number).commit_apart(owned.start, &self.clock);
     }
 
     /// Ends the commit of a group, which is durable and shown.
     pub(crate) fn group_is_shown(&self, owned: &Owned) {
-        self.seats.seat(owned.number).group_is_shown();
+        self.table.entry(owned.number).group_is_shown();
     }
 
     /// Notes that the worker's group has ended. The thread that ended it has finished: the caller
@@ -217,17 +217,17 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Returns the ID before the first one of the worker's group, if it has a group that is not
     /// durable.
     pub(crate) fn pending(&self, number: usize) -> Option<u64> {
-        self.seats.seat(number).pending()
+        self.table.entry(number).pending()
     }
 
     /// Returns the largest ID ever assigned.
-    pub(crate) fn given(&self) -> u64 {
-        self.seats.given(&self.clock)
+    pub(crate) fn last_assigned(&self) -> u64 {
+        self.table.last_assigned(&self.clock)
     }
 
     /// Returns the durable watermark: the largest ID such that it and all before it are durable.
     pub(crate) fn durable(&self) -> u64 {
-        self.seats.durable(&self.clock)
+        self.table.durable(&self.clock)
     }
 
     /// Returns the value of a word that a group has written, if the group has not ended.

@@ -32,7 +32,7 @@
 //! | `link` | the link word in an object's header |
 //! | `copies` | memory for copies |
 //! | `end` | when a transaction ended |
-//! | `seats` | the transaction table: grace period, durable watermark, frontier |
+//! | `transaction_table` | the transaction table: grace period, durable watermark, frontier |
 //! | `attempt` | one worker's running transaction: begin, roll back |
 //! | `read`, `write` | access to objects |
 //! | `owned` | the objects that an attempt has locked |
@@ -60,7 +60,7 @@ mod link;
 mod member;
 mod owned;
 mod read;
-mod seats;
+mod transaction_table;
 mod write;
 mod write_back;
 

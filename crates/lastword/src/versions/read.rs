@@ -159,7 +159,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     pub(super) fn linked(&self, object: usize, link: u64) -> Option<(usize, Copy<'_>)> {
         let (worker, place) = self.links.follow(link)?;
-        let memory = self.seats.get(worker)?.copies.get()?.as_ref();
+        let memory = self.table.get(worker)?.copies.get()?.as_ref();
         Some((worker, Copy::find(memory, place, object)?))
     }
 }

@@ -186,8 +186,8 @@ const MODELS: &[(&str, fn())] = &[
         snapshots::chunk_release_waits_for_older_groups,
     ),
     (
-        "snapshots::given_id_is_assigned_when_its_group_ends",
-        snapshots::given_id_is_assigned_when_its_group_ends,
+        "snapshots::last_assigned_id_is_durable_after_its_group",
+        snapshots::last_assigned_id_is_durable_after_its_group,
     ),
     (
         "snapshots::worker_sees_its_group_while_another_ends_it",

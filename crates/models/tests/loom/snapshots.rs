@@ -100,7 +100,7 @@ impl Shared {
             let at = At { object, index: object };
             versions.write_run(heap_image, attempt, at, &[value, value]).expect("no other writer");
         }
-        let id = versions.pends(attempt.owned());
+        let id = versions.begin_group(attempt.owned());
         attempt.stays(id);
         let group = attempt.lend();
         versions.leave(heap_image, attempt);
@@ -310,9 +310,9 @@ pub(crate) fn reported_durable_id_is_durable() {
     met.are(0..4);
 }
 
-/// A group ends while another thread reads the last given ID. A wait for that ID never ends if the
-/// ID is never assigned.
-pub(crate) fn given_id_is_assigned_when_its_group_ends() {
+/// A group ends while another thread reads the last assigned ID. A wait for that ID never ends if no
+/// transaction has it.
+pub(crate) fn last_assigned_id_is_durable_after_its_group() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
@@ -321,14 +321,17 @@ pub(crate) fn given_id_is_assigned_when_its_group_ends() {
         let mut attempt = shared.attempt(WRITER);
         let writer = thread::spawn(move || {
             let (id, group) = theirs.member(&mut attempt, &[X], 1);
-            assert!(theirs.versions.given() >= id, "{id} was given, and is not known");
+            assert!(theirs.versions.last_assigned() >= id, "{id} is assigned, and is not known");
             theirs.end(&group);
         });
-        let given = shared.versions.given();
+        let assigned = shared.versions.last_assigned();
         writer.join().expect("the other thread ends");
         let durable = shared.versions.durable();
-        assert!(given <= durable, "{given} is never assigned, and will not be durable");
-        seen.saw(given);
+        assert!(
+            assigned <= durable,
+            "{assigned} belongs to no transaction, and will not be durable"
+        );
+        seen.saw(assigned);
     });
     met.are(0..2);
 }

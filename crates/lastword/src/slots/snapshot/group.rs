@@ -15,7 +15,7 @@
 //! Invariants, and the failure without each:
 //! - `pending` is announced before the first member is over, and cleared when the group is durable
 //!   and shown. Otherwise the durable watermark would include transactions that are not durable
-//!   (`versions::seats`).
+//!   (`versions::transaction_table`).
 //! - A group in its place has space for its record, so ending it never waits. Otherwise a thread
 //!   that waits for space or for an object could wait for a group that waits for it.
 //! - A worker holds no group while it waits for space.
@@ -221,8 +221,8 @@ impl Core {
             }
         }
         let id = match joins {
-            true => self.versions.goes_on(attempt.owned()),
-            false => self.versions.pends(attempt.owned()),
+            true => self.versions.continue_group(attempt.owned()),
+            false => self.versions.begin_group(attempt.owned()),
         };
         *members += 1;
         // A later member could reuse the chunks that this one frees for other objects, so the group
@@ -290,7 +290,7 @@ impl Core {
         let log = log.as_mut().expect("an entered worker has a log");
         log.batch.clear();
         self.versions.changes(owned, !self.options.flush_diff, &mut log.batch);
-        // Announced before the record's stamp is read: see `versions::seats`.
+        // Announced before the record's stamp is read: see `versions::transaction_table`.
         self.versions.group_commits(owned);
         if injected(Mutant::GroupNotifiedFirst) {
             self.versions.group_is_shown(owned);

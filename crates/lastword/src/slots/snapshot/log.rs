@@ -139,7 +139,8 @@ impl Log {
                 *enough = 0;
             }
             // Release: a thread that truncates up to this stamp finds the record; see
-            // `versions::seats`. Workers with a batch in this record are notified after this store.
+            // `versions::transaction_table`. Workers with a batch in this record are notified after
+            // this store.
             slot.filled.store(*at, Ordering::Release);
             Ok(())
         };

@@ -26,8 +26,9 @@
 //! - The record is durable before its words are stored in the heap. On mapped media the cache may
 //!   write them back at any time (A1), and a crash would leave a part of a transaction.
 //! - Truncation goes by stamps, up to the smallest start of a transaction that the heap image does
-//!   not have (`versions::seats`). A record freed too early is lost. A record kept after a newer
-//!   one of the same object was freed is replayed over it. (P-2 of section 3.2.)
+//!   not have (`versions::transaction_table`). A record freed too early is lost. If a record
+//!   outlives a newer record of the same object, recovery replays the old one over the new words.
+//!   (P-2 of section 3.2.)
 //! - A link is stored in the heap like any word, and a crash may leave it there. It is void then:
 //!   see `versions::link`.
 //!
@@ -455,7 +456,7 @@ impl Design for Snapshot {
 
     fn committed_id(&self) -> TxId {
         TxId(match &self.core.groups {
-            Some(_) => self.core.versions.given(),
+            Some(_) => self.core.versions.last_assigned(),
             None => self.core.clock().load(Ordering::Acquire),
         })
     }

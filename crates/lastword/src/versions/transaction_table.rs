@@ -59,8 +59,8 @@ use std::sync::OnceLock;
 /// No transaction.
 pub(super) const IDLE: u64 = u64::MAX;
 
-/// The table entry of one worker.
-pub(super) struct Seat<M> {
+/// The state of one worker: its entry of the table.
+pub(super) struct WorkerState<M> {
     /// Start of the running attempt; slightly earlier while it begins.
     active: AtomicU64,
     committing: AtomicU64,
@@ -71,22 +71,22 @@ pub(super) struct Seat<M> {
     /// The clock when the group's first member committed, or slightly earlier.
     pending: AtomicU64,
     /// The last ID assigned to a member of its groups.
-    given: AtomicU64,
+    assigned: AtomicU64,
     /// Its committed transactions that the heap lacks, in commit order.
     pub(super) queue: Mutex<Waiting>,
     /// Memory for its copies, from the first worker with this number on.
     pub(super) copies: OnceLock<M>,
 }
 
-impl<M> Seat<M> {
-    fn new() -> Seat<M> {
-        Seat {
+impl<M> WorkerState<M> {
+    fn new() -> WorkerState<M> {
+        WorkerState {
             active: AtomicU64::new(IDLE),
             committing: AtomicU64::new(IDLE),
             waiting: AtomicU64::new(IDLE),
             grouped: AtomicU64::new(IDLE),
             pending: AtomicU64::new(IDLE),
-            given: AtomicU64::new(0),
+            assigned: AtomicU64::new(0),
             queue: Mutex::default(),
             copies: OnceLock::new(),
         }
@@ -112,7 +112,7 @@ impl<M> Seat<M> {
 
     /// Ends the attempt's reads; it changes nothing.
     #[inline(always)]
-    pub(super) fn over(&self) {
+    pub(super) fn end_reads(&self) {
         // Release: its loads come before the heap is overwritten.
         self.active.store(IDLE, Ordering::Release);
     }
@@ -121,17 +121,17 @@ impl<M> Seat<M> {
     #[inline(always)]
     pub(super) fn commit(&self, start: u64) {
         if injected(Mutant::ActiveClearedBeforeCommitting) {
-            self.over();
+            self.end_reads();
         }
         self.committing.store(start, Ordering::Release);
-        self.over();
+        self.end_reads();
     }
 
     /// Announces a group whose first member began at `start` and commits. Returns the member's ID:
     /// see the module.
     #[inline]
-    pub(super) fn pends(&self, start: u64, clock: &AtomicU64) -> u64 {
-        // Before `over` clears `active`.
+    pub(super) fn begin_group(&self, start: u64, clock: &AtomicU64) -> u64 {
+        // Before `end_reads` clears `active`.
         self.grouped.store(start, Ordering::Release);
         let early = clock.load(Ordering::Relaxed);
         announce_unless(Mutant::GroupNotAnnounced, &self.pending, early);
@@ -143,18 +143,18 @@ impl<M> Seat<M> {
         if now != early {
             self.pending.store(now, Ordering::Release);
         }
-        self.gives(now + 1)
+        self.assign(now + 1)
     }
 
     /// Returns the ID of a later member of the group.
     #[inline]
-    pub(super) fn goes_on(&self, clock: &AtomicU64) -> u64 {
-        self.gives(clock.load(Ordering::SeqCst) + 1)
+    pub(super) fn continue_group(&self, clock: &AtomicU64) -> u64 {
+        self.assign(clock.load(Ordering::SeqCst) + 1)
     }
 
     #[inline]
-    fn gives(&self, id: u64) -> u64 {
-        self.given.store(id, Ordering::Release);
+    fn assign(&self, id: u64) -> u64 {
+        self.assigned.store(id, Ordering::Release);
         id
     }
 
@@ -190,7 +190,7 @@ impl<M> Seat<M> {
     /// Publishes the start of the first transaction in the queue. The caller holds the queue's
     /// lock.
     #[inline(always)]
-    pub(super) fn waits_from(&self, start: Option<u64>) {
+    pub(super) fn publish_waiting(&self, start: Option<u64>) {
         self.waiting.store(start.unwrap_or(IDLE), Ordering::Release);
     }
 
@@ -202,7 +202,7 @@ impl<M> Seat<M> {
 
     /// Whether it runs nothing and its queue is not empty.
     #[inline]
-    pub(super) fn has_left(&self) -> bool {
+    pub(super) fn has_unattended_queue(&self) -> bool {
         !self.is_empty()
             && self.active.load(Ordering::Relaxed) == IDLE
             && self.committing.load(Ordering::Relaxed) == IDLE
@@ -222,7 +222,7 @@ impl<M> Seat<M> {
     }
 }
 
-impl<M> Seat<M> {
+impl<M> WorkerState<M> {
     /// Does the same as `unfinished`, and includes the pending group.
     fn unfinished_or_grouped(&self) -> u64 {
         // Acquire, in the order in which a group moves: see the module.
@@ -244,30 +244,34 @@ fn announce_unless(mutant: Mutant, word: &AtomicU64, value: u64) {
 }
 
 /// The transaction table of a heap.
-pub(super) struct Seats<M> {
-    seats: Box<[CachePadded<Seat<M>>]>,
+pub(super) struct TransactionTable<M> {
+    workers: Box<[CachePadded<WorkerState<M>>]>,
     /// Entries from this one on were never used.
     used: AtomicUsize,
     /// The largest durable watermark ever reported.
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
-impl<M> Seats<M> {
-    pub(super) fn new(seats: usize) -> Seats<M> {
-        let seats = (0..seats.min(WORKERS_MAX)).map(|_| CachePadded::new(Seat::new()));
-        Seats { seats: seats.collect(), used: AtomicUsize::new(0), told: AtomicU64::new(0) }
+impl<M> TransactionTable<M> {
+    pub(super) fn new(workers: usize) -> TransactionTable<M> {
+        let workers = (0..workers.min(WORKERS_MAX)).map(|_| CachePadded::new(WorkerState::new()));
+        TransactionTable {
+            workers: workers.collect(),
+            used: AtomicUsize::new(0),
+            reported: AtomicU64::new(0),
+        }
     }
 
     /// Registers a worker in the entry of its number. `copies` makes the entry's memory, once.
-    pub(super) fn enter(
+    pub(super) fn register(
         &self,
         number: usize,
         copies: impl FnOnce() -> Result<M, Error>,
     ) -> Result<(), Error> {
-        let seat = &self.seats[number];
-        if seat.copies.get().is_none() {
+        let state = &self.workers[number];
+        if state.copies.get().is_none() {
             // One worker at a time has this number, so no other has set it meanwhile.
-            let _ = seat.copies.set(copies()?);
+            let _ = state.copies.set(copies()?);
         }
         // Before the first transaction announces itself, so that a later search includes it.
         // SeqCst, like the announcement.
@@ -276,19 +280,19 @@ impl<M> Seats<M> {
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, number: usize) -> Option<&Seat<M>> {
-        self.seats.get(number).map(|seat| &**seat)
+    pub(super) fn get(&self, number: usize) -> Option<&WorkerState<M>> {
+        self.workers.get(number).map(|state| &**state)
     }
 
     #[inline(always)]
-    pub(super) fn seat(&self, number: usize) -> &Seat<M> {
-        &self.seats[number]
+    pub(super) fn entry(&self, number: usize) -> &WorkerState<M> {
+        &self.workers[number]
     }
 
     /// Iterates over the entries that ever had a worker.
     #[inline]
-    pub(super) fn used(&self) -> impl Iterator<Item = &Seat<M>> {
-        self.seats[..self.used.load(Ordering::Acquire)].iter().map(|seat| &**seat)
+    pub(super) fn used(&self) -> impl Iterator<Item = &WorkerState<M>> {
+        self.workers[..self.used.load(Ordering::Acquire)].iter().map(|state| &**state)
     }
 
     /// Returns the start of the oldest running transaction. A transaction that ended at this time
@@ -296,22 +300,22 @@ impl<M> Seats<M> {
     #[inline]
     pub(super) fn oldest(&self) -> u64 {
         fence_unless(Mutant::NoFenceBeforeOldest, Ordering::SeqCst);
-        // Acquire: pairs with `over`.
-        let active = self.used().map(|seat| seat.active.load(Ordering::Acquire));
+        // Acquire: pairs with `end_reads`.
+        let active = self.used().map(|state| state.active.load(Ordering::Acquire));
         active.min().unwrap_or(IDLE)
     }
 
     /// Ends the attempts that still appear to run although no worker is left: the program has
     /// leaked them. They would keep old versions, and the records after their start, for ever.
     pub(super) fn forget_running(&self) {
-        self.used().for_each(Seat::over);
+        self.used().for_each(WorkerState::end_reads);
     }
 
     /// Returns the frontier: the largest stamp such that the heap has all records up to it.
     pub(super) fn frontier(&self, clock: &AtomicU64) -> u64 {
         let now = clock.load(Ordering::Acquire);
         fence_unless(Mutant::NoFenceBeforeUnfinished, Ordering::SeqCst);
-        let first = self.used().map(Seat::unfinished).min().unwrap_or(IDLE);
+        let first = self.used().map(WorkerState::unfinished).min().unwrap_or(IDLE);
         first.min(match injected(Mutant::FrontierReadsClockLast) {
             true => clock.load(Ordering::Acquire).max(now),
             false => now,
@@ -322,19 +326,19 @@ impl<M> Seats<M> {
     pub(super) fn oldest_beside(&self, number: usize) -> u64 {
         fence(Ordering::SeqCst);
         let others = self.used().enumerate().filter(|(other, _)| *other != number);
-        others.map(|(_, seat)| seat.unfinished_or_grouped()).min().unwrap_or(IDLE)
+        others.map(|(_, state)| state.unfinished_or_grouped()).min().unwrap_or(IDLE)
     }
 
     /// Returns the largest ID ever assigned. IDs of pending members are ahead of the clock; the
     /// clock catches up when their group ends.
-    pub(super) fn given(&self, clock: &AtomicU64) -> u64 {
+    pub(super) fn last_assigned(&self, clock: &AtomicU64) -> u64 {
         if injected(Mutant::GivenIdGuessed) {
             let before = clock.load(Ordering::Acquire);
-            let is_ahead = self.used().any(|seat| seat.pending().is_some());
+            let is_ahead = self.used().any(|state| state.pending().is_some());
             return clock.load(Ordering::Acquire).max(before + u64::from(is_ahead));
         }
-        let given = self.used().map(|seat| seat.given.load(Ordering::Acquire)).max();
-        given.unwrap_or(0).max(clock.load(Ordering::Acquire))
+        let assigned = self.used().map(|state| state.assigned.load(Ordering::Acquire)).max();
+        assigned.unwrap_or(0).max(clock.load(Ordering::Acquire))
     }
 
     /// Returns the durable watermark: the largest ID such that it and all before it are durable.
@@ -342,7 +346,7 @@ impl<M> Seats<M> {
         let now = clock.load(Ordering::Acquire);
         fence_unless(Mutant::NoFenceBeforePending, Ordering::SeqCst);
         // Acquire: pairs with `group_is_shown`.
-        let pending = self.used().map(|seat| seat.pending.load(Ordering::Acquire));
+        let pending = self.used().map(|state| state.pending.load(Ordering::Acquire));
         let first = pending.min().unwrap_or(IDLE);
         let known = first.min(match injected(Mutant::DurableReadsClockLast) {
             true => clock.load(Ordering::Acquire).max(now),
@@ -352,6 +356,6 @@ impl<M> Seats<M> {
             return known;
         }
         // A first announcement may be earlier than a watermark that was already reported.
-        self.told.fetch_max(known, Ordering::AcqRel).max(known)
+        self.reported.fetch_max(known, Ordering::AcqRel).max(known)
     }
 }
