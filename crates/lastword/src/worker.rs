@@ -395,7 +395,7 @@ impl<D: Design> Transact for Worker<'_, D> {
 }
 
 #[cfg(test)]
-pub(crate) mod panics;
+pub(crate) mod panic_injection;
 
 #[cfg(test)]
 mod tests {

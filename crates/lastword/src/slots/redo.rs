@@ -53,7 +53,7 @@ use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
 #[cfg(test)]
-use crate::worker::panics;
+use crate::worker::panic_injection;
 use crate::{Error, Options};
 
 /// Words of a record before its runs: head and mark.
@@ -198,13 +198,13 @@ impl Recorder for End<'_> {
         let End { redo, log } = self;
         let guard = redo.workers.poison.on_panic("commit");
         #[cfg(test)]
-        panics::point(panics::Point::Assigned);
+        panic_injection::point(panic_injection::Point::Assigned);
         if let Err(error) = log.end(redo, id, &written) {
             redo.workers.poison.put(error);
         }
         guard.disarm();
         #[cfg(test)]
-        panics::point(panics::Point::Recorded);
+        panic_injection::point(panic_injection::Point::Recorded);
     }
 }
 

@@ -50,7 +50,7 @@ use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(test)]
-use crate::worker::panics;
+use crate::worker::panic_injection;
 use crate::{Error, Options};
 
 /// Words of a granule: a cache line.
@@ -282,7 +282,7 @@ impl Recorder for End<'_> {
         let End { undo, log } = self;
         let guard = undo.workers.poison.on_panic("commit");
         #[cfg(test)]
-        panics::point(panics::Point::Assigned);
+        panic_injection::point(panic_injection::Point::Assigned);
         let mut new = Vec::new();
         if !undo.store.is_in_place() {
             batch_of(&written, &mut new);
@@ -292,7 +292,7 @@ impl Recorder for End<'_> {
         }
         guard.disarm();
         #[cfg(test)]
-        panics::point(panics::Point::Recorded);
+        panic_injection::point(panic_injection::Point::Recorded);
     }
 }
 

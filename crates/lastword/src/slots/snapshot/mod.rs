@@ -73,7 +73,7 @@ use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::versions::{Attempt, Home, Versions};
 #[cfg(test)]
-use crate::worker::panics;
+use crate::worker::panic_injection;
 use crate::{Error, Options};
 
 /// Minimum words of a worker's copies: enough to free or prepare a run of blocks in one
@@ -387,7 +387,7 @@ impl Design for Snapshot {
     #[inline]
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
         #[cfg(test)]
-        panics::point(panics::Point::Begun);
+        panic_injection::point(panic_injection::Point::Begun);
         let core = &*self.core;
         if local.attempt.is_read_only() {
             core.versions.leave(&core.store, &mut local.attempt);
@@ -412,14 +412,14 @@ impl Design for Snapshot {
         let guard = core.workers.poison.on_panic("commit");
         core.versions.commits(attempt);
         #[cfg(test)]
-        panics::point(panics::Point::Assigned);
+        panic_injection::point(panic_injection::Point::Assigned);
         if logs && let Err(error) = log.persist(core, attempt.start()) {
             core.workers.poison.put(error);
             guard.disarm();
             return Err(Stop::Conflict); // the next attempt fails to begin, with the error
         }
         #[cfg(test)]
-        panics::point(panics::Point::Recorded);
+        panic_injection::point(panic_injection::Point::Recorded);
         let end = core.versions.show(&core.store, attempt.owned());
         let ends = (end, attempt.looks());
         let finished = core.finish(log.slot, attempt.owned(), ends, &mut log.batch);
@@ -431,7 +431,9 @@ impl Design for Snapshot {
 
     fn roll_back(&self, local: &mut Local) -> TxId {
         #[cfg(test)]
-        [panics::Point::Begun, panics::Point::Assigned].into_iter().for_each(panics::point);
+        [panic_injection::Point::Begun, panic_injection::Point::Assigned]
+            .into_iter()
+            .for_each(panic_injection::point);
         let core = &*self.core;
         if let Some(groups) = &core.groups {
             return core.leave_group(groups, local);
@@ -442,7 +444,7 @@ impl Design for Snapshot {
         }
         let seen = TxId(core.versions.roll_back(&core.store, &mut local.attempt));
         #[cfg(test)]
-        panics::point(panics::Point::Recorded);
+        panic_injection::point(panic_injection::Point::Recorded);
         seen
     }
 

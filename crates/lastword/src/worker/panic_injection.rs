@@ -1,4 +1,8 @@
-//! Tests that a panicking commit or roll-back poisons the pool, and that recovery decides its fate.
+//! Injected panics in commits and roll-backs, and their tests.
+//!
+//! The designs call [`point`] where a commit has assigned an ID, written its record, and so on. A
+//! test arms one point for its thread. The panic must poison the pool, and recovery then decides
+//! whether the transaction is there.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -248,11 +252,11 @@ fn panicked_end_is_a_crash<D: Design>(medium: Medium, group: u64, points: &[Poin
             let ticket = pool.ticket(id).unwrap();
             assert!(ticket.wait().is_err(), "{at:?}: an ID without a record is durable");
             assert!(pool.wait_for(id).is_err());
-            let told = std::sync::Arc::new(std::sync::Mutex::new(None));
-            let seen = std::sync::Arc::clone(&told);
+            let outcome = std::sync::Arc::new(std::sync::Mutex::new(None));
+            let seen = std::sync::Arc::clone(&outcome);
             let callback = move |outcome: Result<(), Error>| *seen.lock().unwrap() = Some(outcome);
             pool.ticket(id).unwrap().on_durable(callback).unwrap();
-            assert!(matches!(*told.lock().unwrap(), Some(Err(_))));
+            assert!(matches!(*outcome.lock().unwrap(), Some(Err(_))));
         }
         let refused = pool.flush();
         assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
