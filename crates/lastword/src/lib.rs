@@ -57,13 +57,13 @@
 mod any;
 pub mod design;
 mod error;
+mod file_check;
 mod ideal;
 mod info;
 mod inside;
 mod inspect;
 mod metrics;
 mod mvcc;
-mod names;
 mod open;
 mod options;
 pub mod perform;

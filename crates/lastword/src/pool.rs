@@ -14,9 +14,9 @@ use medium::{LogMedium, Process};
 use words::{Stop, TxId};
 
 use crate::design::{Decoupled, Design};
+use crate::file_check::FileCheck;
 use crate::inside::Inside;
 use crate::metrics::Metrics;
-use crate::names::Names;
 use crate::options::Durability;
 use crate::perform::records_of;
 use crate::shadow::{ShadowHeap, ShadowMemory};
@@ -50,7 +50,7 @@ pub struct Shape {
     /// Reports the path of group writes. Weak, because the log file closes with the design. `None`
     /// for designs that write single records.
     log: Option<Weak<dyn LogMedium>>,
-    names: Arc<Names>,
+    file_check: Arc<FileCheck>,
     process: Process,
 }
 
@@ -68,7 +68,7 @@ impl Shape {
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
         let in_groups = !DesignInfo::of::<D>().writes_records();
         let log = in_groups.then(|| Arc::downgrade(&storage.log));
-        let shape = Shape::new(heap(superblock), base, info, Names::of::<D>(storage));
+        let shape = Shape::new(heap(superblock), base, info, FileCheck::of::<D>(storage));
         Shape { log, ..shape }
     }
 
@@ -84,18 +84,18 @@ impl Shape {
             shadow.heap()[index as usize].store(value, Ordering::Relaxed);
         }
         let info = Info::in_memory(options, bytes)?;
-        Ok((shadow, Shape::new(heap, base, info, Names::default())))
+        Ok((shadow, Shape::new(heap, base, info, FileCheck::default())))
     }
 
-    fn new(heap: lw_alloc::Heap, base: u64, info: Info, names: Names) -> Shape {
-        let (runs, names) = (lw_alloc::Runs::new(&heap), Arc::new(names));
-        Shape { heap, runs, base, info, log: None, names, process: Process::current() }
+    fn new(heap: lw_alloc::Heap, base: u64, info: Info, file_check: FileCheck) -> Shape {
+        let (runs, file_check) = (lw_alloc::Runs::new(&heap), Arc::new(file_check));
+        Shape { heap, runs, base, info, log: None, file_check, process: Process::current() }
     }
 
-    /// Returns the check of the files' names. An `Arc`, since tickets outlive the caller.
+    /// Returns the check of the files. An `Arc`, since tickets outlive the caller.
     #[inline]
-    pub(crate) fn names(&self) -> &Arc<Names> {
-        &self.names
+    pub(crate) fn file_check(&self) -> &Arc<FileCheck> {
+        &self.file_check
     }
 
     /// Whether this is a forked child of the process that opened the pool.
@@ -318,7 +318,7 @@ impl<D: Design> Pool<D> {
             return Err(Error::NoSuchTransaction { id, committed });
         }
         self.design().wait(id)?;
-        self.names().check_sometimes(id)
+        self.file_check().check_sometimes(id)
     }
 
     /// Returns the ticket of the transaction `id`, for programs that store IDs.
@@ -346,7 +346,7 @@ impl<D: Design> Pool<D> {
         // A pool can fail after its last commit is durable: truncation may read back a changed log,
         // which no longer protects that commit.
         self.design().check()?;
-        self.names().check(committed)
+        self.file_check().check(committed)
     }
 
     /// Makes every earlier commit durable and applies it to the heap image, so that recovery has
@@ -358,7 +358,7 @@ impl<D: Design> Pool<D> {
     pub fn checkpoint(&self) -> Result<(), Error> {
         self.may_call("checkpoint")?;
         self.design().checkpoint()?;
-        self.names().check(self.committed_id())
+        self.file_check().check(self.committed_id())
     }
 
     /// Checks that live and free objects cover the whole heap, and counts them. Takes as long as
@@ -376,10 +376,10 @@ impl<D: Design> Pool<D> {
         self.design().metrics()
     }
 
-    /// Returns the check of the files' names.
+    /// Returns the check of the files.
     #[inline]
-    pub(crate) fn names(&self) -> &Arc<Names> {
-        self.shape.names()
+    pub(crate) fn file_check(&self) -> &Arc<FileCheck> {
+        self.shape.file_check()
     }
 
     /// Returns the pool's description. [`Info::log_path`] is the current path of log writes: the
@@ -403,14 +403,14 @@ impl<D: Design> Pool<D> {
         let mut design = self.design.take().expect("a pool has its design until it is dropped");
         let is_clean = self.shut_down(&mut design)?;
         drop(design);
-        self.names().check_closed(is_clean)
+        self.file_check().check_closed(is_clean)
     }
 
     /// Shuts the design down. Returns whether the pool was marked as closed cleanly.
     fn shut_down(&self, design: &mut D) -> Result<bool, Error> {
         let mut is_clean = false;
         // Before the design reads a log that was cut.
-        if self.names().must_abandon() {
+        if self.file_check().must_abandon() {
             design.abandon();
             return Ok(is_clean);
         }
@@ -418,13 +418,13 @@ impl<D: Design> Pool<D> {
         // And again: `close` may have taken seconds, and the files could be cut meanwhile. A cut
         // after this look meets files that need nothing more but the mark, as does a cut of a
         // closed pool: the next opening compares the lengths.
-        if !self.names().must_abandon() {
+        if !self.file_check().must_abandon() {
             // The mark skips recovery, which a failure since then may need.
             design.check()?;
             is_clean = design.mark_clean()?;
         }
         // Unlock before the drop: the log's direct descriptor unlocks itself only if the file is.
-        self.names().unlock();
+        self.file_check().unlock();
         Ok(is_clean)
     }
 

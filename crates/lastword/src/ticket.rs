@@ -96,9 +96,9 @@ impl<'p, D: Design> Ticket<'p, D> {
         callback: impl FnOnce(Result<(), Error>) + Send + 'static,
     ) -> Result<(), Error> {
         self.pool.own_process("on_durable")?;
-        let (id, names) = (self.id, Arc::clone(self.pool.names()));
+        let (id, file_check) = (self.id, Arc::clone(self.pool.file_check()));
         let notify = move |outcome: Result<(), Error>| {
-            callback(outcome.and_then(|()| names.check_sometimes(id)));
+            callback(outcome.and_then(|()| file_check.check_sometimes(id)));
         };
         self.pool.design().notify(id, Listener::Callback(Box::new(notify)))
     }
@@ -140,7 +140,7 @@ impl<D: Design> Future for Durable<'_, D> {
         let design = pool.design();
         let outcome = || {
             let outcome = design.outcome(id)?;
-            Some(outcome.and_then(|()| pool.names().check_sometimes(id)))
+            Some(outcome.and_then(|()| pool.file_check().check_sometimes(id)))
         };
         if let Some(outcome) = outcome() {
             return Poll::Ready(outcome);

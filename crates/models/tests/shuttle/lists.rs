@@ -102,7 +102,7 @@ fn run(seed: u64, met: &Outcomes) {
         ideal_reproduce: false,
     };
     let (design, _) = Decoupled::create(Path::new(""), &options).expect("the pool is created");
-    let pool = Arc::new(Pool { design, names: Arc::default() });
+    let pool = Arc::new(Pool { design, file_check: Arc::default() });
     let events = Arc::new(Events::default());
     let workers: Vec<_> = (0..WORKERS)
         .map(|number| {

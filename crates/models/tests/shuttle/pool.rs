@@ -9,14 +9,14 @@ pub(crate) use crate::options::Shape;
 
 pub struct Pool<D: Design = Decoupled> {
     pub(crate) design: D,
-    pub(crate) names: Arc<Names>,
+    pub(crate) file_check: Arc<FileCheck>,
 }
 
-/// The names of a pool's files, which a model does not have.
+/// The check of a pool's files, which a model does not have.
 #[derive(Default)]
-pub struct Names;
+pub struct FileCheck;
 
-impl Names {
+impl FileCheck {
     pub(crate) fn check_sometimes(&self, _id: TxId) -> Result<(), Error> {
         Ok(())
     }
@@ -31,8 +31,8 @@ impl<D: Design> Pool<D> {
         Ok(())
     }
 
-    pub(crate) fn names(&self) -> &Arc<Names> {
-        &self.names
+    pub(crate) fn file_check(&self) -> &Arc<FileCheck> {
+        &self.file_check
     }
 
     pub(crate) fn durable_id(&self) -> TxId {

@@ -19,8 +19,8 @@
 //! - A loss does not poison the pool. Its transactions continue and are durable in its files. Each
 //!   call above returns an error until the names are restored, so that a program can stop its
 //!   transactions and have the files copied.
-//! - [`check_closed`](Names::check_closed) keeps a descriptor of each unnamed file open until the
-//!   process ends. The pool was closed cleanly by then, and its content can be copied.
+//! - [`check_closed`](FileCheck::check_closed) keeps a descriptor of each unnamed file open until
+//!   the process ends. The pool was closed cleanly by then, and its content can be copied.
 //! - The same check compares lengths. A file that was cut has lost content, even if a later write
 //!   past its end restores the length and leaves zeros between. So the first cut is sticky: every
 //!   later result is [`Error::Cut`].
@@ -49,23 +49,23 @@ const IDS_DISK: u64 = 16;
 /// IDs between two checks by tickets, where a commit costs stores to memory.
 const IDS_MEMORY: u64 = 1024;
 
-/// The files of a pool, and their names at the time of opening.
+/// Checks a pool's files against their names at the time of opening, and for cuts.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct FileCheck {
     files: Vec<(Arc<PoolFile>, PathBuf)>,
     ids: u64,
     /// Whether the heap image needs the log while the pool is open.
     reads_log: bool,
     /// The ID of the last check.
-    looked: AtomicU64,
+    checked: AtomicU64,
     /// Whether the last check found a loss.
     lost: AtomicBool,
     /// The first cut found.
     cut: Mutex<Option<CutFile>>,
 }
 
-impl Names {
-    pub(crate) fn of<D: Design>(storage: &Storage) -> Names {
+impl FileCheck {
+    pub(crate) fn of<D: Design>(storage: &Storage) -> FileCheck {
         let files = [Some(&storage.file), storage.log_file.as_ref()].into_iter().flatten();
         let files = files.filter_map(|file| {
             // A relative path changes its meaning with the working directory.
@@ -78,7 +78,7 @@ impl Names {
         let in_memory = storage.file.file_system().is_ok_and(|system| system.is_in_memory());
         let is_disk = storage.medium == Medium::File && !in_memory;
         let ids = if is_disk { IDS_DISK } else { IDS_MEMORY };
-        Names { files, ids, reads_log: D::READS_LOG, ..Names::default() }
+        FileCheck { files, ids, reads_log: D::READS_LOG, ..FileCheck::default() }
     }
 
     /// Checks the names if enough IDs have passed since the last check. For a caller that reports
@@ -91,7 +91,7 @@ impl Names {
         // Relaxed: no other memory depends on these values. Two threads may check at the same time,
         // and a thread that sees a loss late returns the result of an earlier check.
         let is_lost = self.lost.load(Ordering::Relaxed);
-        if !is_lost && id.0 < self.looked.load(Ordering::Relaxed).saturating_add(self.ids) {
+        if !is_lost && id.0 < self.checked.load(Ordering::Relaxed).saturating_add(self.ids) {
             return Ok(());
         }
         self.check(id)
@@ -104,7 +104,7 @@ impl Names {
     #[cold]
     pub(crate) fn check(&self, id: TxId) -> Result<(), Error> {
         let (files, cut) = self.lost();
-        self.looked.fetch_max(id.0, Ordering::Relaxed);
+        self.checked.fetch_max(id.0, Ordering::Relaxed);
         if let Some(file) = cut {
             return Err(Error::Cut { file, closed: false });
         }
