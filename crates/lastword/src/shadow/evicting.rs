@@ -2,7 +2,8 @@
 //! reproduction.
 //!
 //! A worker that begins an attempt while more is copied than the bound drops copies first, outside
-//! of any attempt. [`copies`](super::copies) has the protocol; this module chooses pages and times:
+//! of any attempt. [`copied_pages`](super::copied_pages) has the protocol. This module chooses
+//! pages and times:
 //! - The evictor marks pages and records the attempts in progress. A worker that begins after those
 //!   have ended drops the pages still marked. Until then the marks stay, and no other page is
 //!   marked.
@@ -28,7 +29,7 @@ use medium::sync::Arc;
 use medium::{Memory, PoolFile, cpu};
 use words::{Stop, TxId};
 
-use super::copies::{Attempts, Copies, Grace};
+use super::copied_pages::{Attempts, CopiedPages, Grace};
 use super::{ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
 use crate::perform::{Heap, Space};
 use crate::pipeline::Behind;
@@ -48,7 +49,7 @@ const PATIENCE: u32 = 1000;
 #[derive(Debug)]
 pub struct Evicting {
     memory: Memory,
-    copies: Copies,
+    copies: CopiedPages,
     /// Shift from a word index to its page number.
     page_shift: u32,
     /// Most copied pages, unless attempts of other workers hold more.
@@ -96,7 +97,7 @@ impl ShadowMemory for Evicting {
         let page_bytes = Memory::page_bytes();
         Ok(Evicting {
             memory: Memory::copy_on_write(Arc::clone(file), offset, bytes)?,
-            copies: Copies::new(bytes.div_ceil(page_bytes) as usize),
+            copies: CopiedPages::new(bytes.div_ceil(page_bytes) as usize),
             page_shift: (page_bytes / 8).trailing_zeros(),
             bound: pages_in(options.shadow_bytes.unwrap_or(bytes), page_bytes)?,
             evictor: Mutex::default(),

@@ -24,7 +24,7 @@
 //!
 //! (DudeTM, section 3.1: one shadow shared by all transactions, not one of each; 4.3.)
 
-pub(crate) mod copies;
+pub(crate) mod copied_pages;
 mod cow;
 mod evicting;
 mod full;

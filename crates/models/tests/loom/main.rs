@@ -22,8 +22,8 @@ mod acknowledging;
 #[path = "../protocols/around.rs"]
 mod around;
 mod claims;
-#[path = "../../../lastword/src/shadow/copies.rs"]
-mod copies;
+#[path = "../../../lastword/src/shadow/copied_pages.rs"]
+mod copied_pages;
 mod explore;
 #[path = "../../../lastword/src/slots/gather.rs"]
 mod gather;

@@ -1,7 +1,7 @@
 //! Bounded shadows: a page table whose frames are reused, and copies that are dropped. Words are
 //! plain numbers with relaxed accesses, so only the protocols can order them.
 
-use super::copies::Copies;
+use super::copied_pages::CopiedPages;
 use super::table::Table;
 use crate::explore::{explore, words};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
@@ -118,7 +118,7 @@ pub(crate) fn written_page_stays_and_gets_last_writer() {
 
 /// A page of one word that is a private copy, or the file's.
 struct Copied {
-    copies: Copies,
+    copies: CopiedPages,
     word: AtomicU64,
 }
 
@@ -151,7 +151,7 @@ fn written_and_evicted(attempts: u64) {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
-        let copied = Arc::new(Copied { copies: Copies::new(1), word: AtomicU64::new(0) });
+        let copied = Arc::new(Copied { copies: CopiedPages::new(1), word: AtomicU64::new(0) });
         let worker = copied.copies.attempts();
         worker.begin();
         copied.copies.open(0);

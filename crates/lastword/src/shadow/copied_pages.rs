@@ -106,17 +106,17 @@ impl Grace {
 
 /// The states of all pages.
 #[derive(Debug)]
-pub(crate) struct Copies {
+pub(crate) struct CopiedPages {
     pages: Box<[AtomicU64]>,
     /// Number of pages that are not `Cold`.
     copied: CachePadded<AtomicUsize>,
     workers: Mutex<Vec<Arc<Active>>>,
 }
 
-impl Copies {
+impl CopiedPages {
     /// Creates the states of `pages` pages, none of them copied.
-    pub(crate) fn new(pages: usize) -> Copies {
-        Copies {
+    pub(crate) fn new(pages: usize) -> CopiedPages {
+        CopiedPages {
             pages: (0..pages).map(|_| AtomicU64::new(COLD)).collect(),
             copied: CachePadded::new(AtomicUsize::new(0)),
             workers: Mutex::default(),
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     /// Marks and drops a page, as the evictor does.
-    fn drop_page(copies: &Copies, page: usize, reproduced: u64) -> bool {
+    fn drop_page(copies: &CopiedPages, page: usize, reproduced: u64) -> bool {
         let marked = copies.mark(page, reproduced).1;
         assert!(copies.grace().is_over());
         let drops = marked && copies.begin_drop(page, reproduced);
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn copy_is_dropped_after_reproduction() {
-        let copies = Copies::new(4);
+        let copies = CopiedPages::new(4);
         let attempts = copies.attempts();
         attempts.begin();
         copies.open(2);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn running_attempt_keeps_opened_page() {
-        let copies = Copies::new(4);
+        let copies = CopiedPages::new(4);
         let attempts = copies.attempts();
         attempts.begin();
         copies.open(1);
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn refused_drop_leaves_writable_copy() {
-        let copies = Copies::new(4);
+        let copies = CopiedPages::new(4);
         let attempts = copies.attempts();
         attempts.begin();
         copies.open(1);
