@@ -48,7 +48,7 @@
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 
-mod copies;
+mod paired_block;
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ use medium::mutants::{Mutant, injected};
 use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
 
-pub(crate) use copies::{Copies, Paired};
+pub(crate) use paired_block::{Paired, PairedBlock};
 
 /// Bytes of one copy of a superblock or log head: a page, so that no device write covers both
 /// copies.
@@ -300,7 +300,7 @@ impl LogHead {
 
     /// Returns the offset of the current copy.
     pub(crate) fn counts(file: &PoolFile) -> Result<u64, medium::Error> {
-        Ok(Copies::<LogHead>::read(file)?.counts())
+        Ok(PairedBlock::<LogHead>::read(file)?.counts())
     }
 
     /// Writes both copies, the current one last. Durable on return, at two persist barriers.
@@ -371,7 +371,10 @@ pub(crate) struct Superblocks {
 
 impl Superblocks {
     /// Returns the superblocks of a file whose copies were read, if one is current.
-    pub(crate) fn of(file: &Arc<PoolFile>, copies: &Copies<Superblock>) -> Option<Superblocks> {
+    pub(crate) fn of(
+        file: &Arc<PoolFile>,
+        copies: &PairedBlock<Superblock>,
+    ) -> Option<Superblocks> {
         let open =
             |current| Superblocks { copy: copies.counts(), ..Superblocks::new(file, current) };
         copies.current().ok().map(open)

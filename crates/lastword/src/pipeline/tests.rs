@@ -14,7 +14,7 @@ use crate::metrics::StepTimer;
 use crate::persist::{Grouping, Listener, Persist, Slot, Step};
 use crate::pipeline::Pipeline;
 use crate::reproduce::Reproduce;
-use crate::superblock::{Copies, Superblock, Superblocks};
+use crate::superblock::{PairedBlock, Superblock, Superblocks};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
 /// A log that fails on request; with a depth of 0 it is memory.
@@ -338,7 +338,7 @@ fn panicking_step_poisons_and_prevents_clean_shutdown() {
     assert!(std::panic::catch_unwind(step).is_err());
     let message = world.pipeline.close(&world.clock).unwrap_err().to_string();
     assert!(message.contains("reproduce step panicked"), "{message}");
-    let copies = Copies::read(&file).unwrap();
+    let copies = PairedBlock::read(&file).unwrap();
     assert!(!Superblocks::of(&file, &copies).unwrap().current().clean);
 }
 

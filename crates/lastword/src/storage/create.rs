@@ -12,7 +12,7 @@ use words::{Addr, Stop, Words};
 
 use super::open::check_memory;
 use super::{AREA_ALIGN, LOG_SUFFIX, MemoryDemand, Storage, log_path};
-use crate::superblock::{COPIES_BYTES, Copies, LogHead, Superblock, Superblocks, padded};
+use crate::superblock::{COPIES_BYTES, LogHead, PairedBlock, Superblock, Superblocks, padded};
 use crate::{Error, Medium, Options};
 
 impl Storage {
@@ -121,7 +121,7 @@ fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
         Err(error @ medium::Error::Io { .. }) => return Err(error.into()),
         _ => return Ok(()), // none, or another file: creating the log reports it
     };
-    let head = Copies::<LogHead>::read(&file)?.current();
+    let head = PairedBlock::<LogHead>::read(&file)?.current();
     if head.is_ok() && file.is_zero(COPIES_BYTES)? {
         // The pool may have lost its name a moment ago, and a crash could restore it (A9) without
         // its log. Make the current names durable first.

@@ -24,7 +24,7 @@ use medium::{
     PoolFile,
 };
 
-use crate::superblock::{Copies, LogHead, Superblock, Superblocks};
+use crate::superblock::{LogHead, PairedBlock, Superblock, Superblocks};
 use crate::{Error, Medium, Options};
 
 pub(crate) use begin::{Begun, replay};
@@ -117,7 +117,7 @@ impl Storage {
     /// Reads the head of the log, if the log has its own file.
     pub(crate) fn log_head(&self) -> Result<Option<LogHead>, Error> {
         match &self.log_file {
-            Some(file) => Ok(Copies::<LogHead>::read(file)?.current().ok()),
+            Some(file) => Ok(PairedBlock::<LogHead>::read(file)?.current().ok()),
             None => Ok(None),
         }
     }

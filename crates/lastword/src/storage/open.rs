@@ -12,7 +12,7 @@ use super::{Storage, renew};
 use crate::inspect::CheckOptions;
 use crate::perform::check_records;
 use crate::recover::decide::{Action, LogState};
-use crate::superblock::{COPIES_BYTES, Copies, Invalid, LogHead, Superblock, Superblocks};
+use crate::superblock::{COPIES_BYTES, Invalid, LogHead, PairedBlock, Superblock, Superblocks};
 use crate::sync::thread;
 use crate::{Error, Medium, Options};
 
@@ -181,7 +181,7 @@ pub(crate) fn open_log(
 pub(crate) fn log_state(
     superblock: &Superblock,
     log_file: Option<&PoolFile>,
-) -> Result<(LogState, Option<Copies<LogHead>>), Error> {
+) -> Result<(LogState, Option<PairedBlock<LogHead>>), Error> {
     if superblock.log_inside {
         return Ok((LogState::Inside, None));
     }
@@ -189,7 +189,7 @@ pub(crate) fn log_state(
     if file.len() < COPIES_BYTES {
         return Ok((LogState::Short, None));
     }
-    let copies = Copies::<LogHead>::read(file)?;
+    let copies = PairedBlock::<LogHead>::read(file)?;
     let state = match copies.current() {
         Err(Invalid::Version(_)) => LogState::Newer,
         Err(Invalid::Damaged | Invalid::Contradiction) => LogState::Damaged,

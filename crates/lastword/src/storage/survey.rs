@@ -27,7 +27,7 @@ use crate::ideal;
 use crate::inspect::{CheckOptions, Finding, Problem};
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
-    COPIES_BYTES, COPY_BYTES, Copies, FORMAT_VERSION, Invalid, LogHead, Paired, Superblock,
+    COPIES_BYTES, COPY_BYTES, FORMAT_VERSION, Invalid, LogHead, Paired, PairedBlock, Superblock,
     Superblocks, exact_name, name, padded,
 };
 use crate::{Error, LogMismatch, Medium};
@@ -38,9 +38,9 @@ pub(crate) struct Survey {
     /// The log's own file, if it has one and the file exists.
     pub(crate) log_file: Option<Arc<PoolFile>>,
     /// Both superblocks; `None` if the file is too short.
-    pub(crate) superblocks: Option<Copies<Superblock>>,
+    pub(crate) superblocks: Option<PairedBlock<Superblock>>,
     /// Both log heads; `None` without them.
-    pub(crate) log_heads: Option<Copies<LogHead>>,
+    pub(crate) log_heads: Option<PairedBlock<LogHead>>,
     /// The current superblock, if its areas are valid.
     pub(crate) superblock: Option<Superblock>,
     /// The pool's last medium, if this program can recover the pool.
@@ -151,7 +151,7 @@ impl Survey {
             self.refuse(None, Problem::NoSuperblock, Error::NotAPool { path });
             return Ok(None);
         }
-        let copies = Copies::<Superblock>::read(&self.file)?;
+        let copies = PairedBlock::<Superblock>::read(&self.file)?;
         self.superblocks = Some(copies);
         for (at, of_copy) in of_copies(&copies) {
             let problem = match of_copy {
@@ -331,7 +331,7 @@ fn areas_are_in_order(superblock: &Superblock) -> bool {
 fn log_problems(
     superblock: &Superblock,
     log_file: Option<&PoolFile>,
-    heads: Option<&Copies<LogHead>>,
+    heads: Option<&PairedBlock<LogHead>>,
 ) -> Vec<Problem> {
     let needed_after = (!superblock.clean).then_some(TxId(superblock.reproduced));
     let Some(file) = log_file else { return vec![Problem::LogMissing { needed_after }] };
@@ -341,7 +341,7 @@ fn log_problems(
         problems.push(Problem::LogLength { found, expected, needed_after });
     }
     let generation = superblock.generation;
-    problems.extend(match heads.map(Copies::current) {
+    problems.extend(match heads.map(PairedBlock::current) {
         None | Some(Err(Invalid::Version(_))) => None, // found earlier, once for each copy
         Some(Err(Invalid::Damaged)) => Some(Problem::NoLogHead { needed_after }),
         Some(Err(Invalid::Contradiction)) => Some(Problem::LogHeads { needed_after }),
@@ -365,9 +365,9 @@ fn mismatch(
     state: LogState,
     superblock: &Superblock,
     log_file: Option<&PoolFile>,
-    heads: Option<&Copies<LogHead>>,
+    heads: Option<&PairedBlock<LogHead>>,
 ) -> Option<LogMismatch> {
-    Some(match (state, heads.map(Copies::current)) {
+    Some(match (state, heads.map(PairedBlock::current)) {
         (LogState::Missing, _) => return None,
         (LogState::Short, _) => LogMismatch::Length {
             found: log_file.map_or(0, PoolFile::len),
@@ -397,7 +397,7 @@ enum OfCopy {
 
 /// Returns the problem of each copy, with its offset in the file. If both copies are damaged, or
 /// contradict each other, no problem belongs to one copy alone.
-fn of_copies<T: Paired>(copies: &Copies<T>) -> Vec<(u64, OfCopy)> {
+fn of_copies<T: Paired>(copies: &PairedBlock<T>) -> Vec<(u64, OfCopy)> {
     let mut found = Vec::new();
     let current = copies.current();
     for (copy, decoded) in copies.decoded.iter().enumerate() {

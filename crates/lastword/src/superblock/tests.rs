@@ -125,7 +125,7 @@ fn numbers_out_of_range_are_refused() {
 #[test]
 fn newer_valid_copy_is_current() {
     let of = |edition| Ok(Superblock { edition, generation: edition, ..superblock() });
-    let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+    let current = |decoded| PairedBlock { blocks: [[0; WORDS]; 2], decoded }.current();
     let damaged = Err(Invalid::Damaged);
     assert_eq!(current([of(3), of(4)]), of(4));
     assert_eq!(current([of(4), of(3)]), of(4));
@@ -142,7 +142,7 @@ fn newer_valid_copy_is_current() {
 
 #[test]
 fn copies_that_no_update_leaves_contradict() {
-    let current = |decoded| Copies { blocks: [[0; WORDS]; 2], decoded }.current();
+    let current = |decoded| PairedBlock { blocks: [[0; WORDS]; 2], decoded }.current();
     let one = superblock();
     let same_edition = Superblock { reproduced: 100, ..one };
     let other_pool = Superblock { edition: 8, pool: 1, ..one };
@@ -164,7 +164,7 @@ fn current_copy_offset_is_the_newer() {
         (of(4), damaged, 0),
         (damaged, of(4), COPY_BYTES),
     ] {
-        let copies = Copies { blocks: [[0; WORDS]; 2], decoded: [a, b] };
+        let copies = PairedBlock { blocks: [[0; WORDS]; 2], decoded: [a, b] };
         assert_eq!(copies.counts(), place, "{a:?} {b:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A block stored in two copies: selects the current one and repairs the other.
+//! A block stored twice: selects the current copy and repairs the other.
 
 use medium::PoolFile;
 use medium::mutants::{Mutant, injected};
@@ -19,20 +19,20 @@ pub(crate) trait Paired: Copy + PartialEq {
 
 /// Both copies of a block, as read from a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Copies<T> {
+pub(crate) struct PairedBlock<T> {
     pub(super) blocks: [Block; 2],
     pub(crate) decoded: [Result<T, Invalid>; 2],
 }
 
-impl<T: Paired> Copies<T> {
+impl<T: Paired> PairedBlock<T> {
     /// Reads both copies. The file must be long enough.
-    pub(crate) fn read(file: &PoolFile) -> Result<Copies<T>, medium::Error> {
+    pub(crate) fn read(file: &PoolFile) -> Result<PairedBlock<T>, medium::Error> {
         let mut blocks = [[0; WORDS]; 2];
         for (copy, block) in blocks.iter_mut().enumerate() {
             file.read_at(copy as u64 * COPY_BYTES, block)?;
         }
         let decoded = [T::decode(&blocks[0]), T::decode(&blocks[1])];
-        Ok(Copies { blocks, decoded })
+        Ok(PairedBlock { blocks, decoded })
     }
 
     /// Returns the current copy: the only valid one or the newer one; else the reason why both are
