@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use words::Stop;
 
 use super::commit::{LOOKS, LOOKS_MAX, PATIENT};
-use super::copies::Space;
+use super::copy_memory::Space;
 use super::link::EMPTY;
 use super::member::Member;
 use super::owned::Owned;

@@ -7,7 +7,7 @@ use medium::mutants::{Mutant, injected};
 use words::Stop;
 
 use super::attempt::{Attempt, Blocked};
-use super::copies::{Copy, Space};
+use super::copy_memory::{Copy, Space};
 use super::end::{self, when};
 use super::link::Links;
 use super::owned::Owned;

@@ -19,7 +19,7 @@
 //!
 //! Source: Pisces, section 4, *group commit*.
 
-use super::copies::COPY_HEAD_WORDS;
+use super::copy_memory::COPY_HEAD_WORDS;
 use super::end::{RUNNING, when};
 use super::link::EMPTY;
 use super::owned::{Entry, MASKS, Owned};

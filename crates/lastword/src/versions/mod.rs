@@ -30,7 +30,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `link` | the link word in an object's header |
-//! | `copies` | memory for copies |
+//! | `copy_memory` | memory for copies |
 //! | `end` | when a transaction ended |
 //! | `transaction_table` | the transaction table: grace period, durable watermark, frontier |
 //! | `attempt` | one worker's running transaction: begin, roll back |
@@ -54,7 +54,7 @@
 
 mod attempt;
 mod commit;
-mod copies;
+mod copy_memory;
 mod end;
 mod link;
 mod member;

@@ -2,7 +2,7 @@
 
 use medium::writes::run;
 
-use super::copies::{COPY_HEAD_WORDS, COPY_WORDS_MAX};
+use super::copy_memory::{COPY_HEAD_WORDS, COPY_WORDS_MAX};
 use super::{Versions, header_of};
 use crate::sync::{AtomicU64, Ordering};
 

@@ -2,7 +2,7 @@
 //!
 //! Source: Pisces, section 3.1, algorithm 1, lines 7 to 18.
 
-use super::copies::{COPY_HEAD_WORDS, Copy};
+use super::copy_memory::{COPY_HEAD_WORDS, Copy};
 use super::end::when;
 use super::link::EMPTY;
 use super::write::extent_in_heap;

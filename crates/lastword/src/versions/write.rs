@@ -5,7 +5,7 @@
 use words::Stop;
 
 use super::attempt::Blocked;
-use super::copies::{COPY_HEAD_WORDS, COPY_WORDS_MAX, Copy};
+use super::copy_memory::{COPY_HEAD_WORDS, COPY_WORDS_MAX, Copy};
 use super::end::RUNNING;
 use super::link::EMPTY;
 use super::owned::{Entry, MASKS, Owned};
