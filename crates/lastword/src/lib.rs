@@ -44,9 +44,9 @@
 //!
 //! A [*design*](design) is one way to reach atomic durability. Each step of `decoupled` has a
 //! folder in this crate: `perform`, `shadow`, `persist`, `reproduce`, `recover`. The designs whose
-//! workers run every step themselves are in `slots` and `versions`. Transactions are serializable,
-//! with two exceptions: [`Snapshot`] provides snapshot isolation, and [`Plain`] has only one
-//! worker.
+//! workers run every step themselves are in `slots` and `dual_version`. Transactions are
+//! serializable, with two exceptions: [`Snapshot`] provides snapshot isolation, and [`Plain`] has
+//! only one worker.
 //!
 //! ```text
 //!   [ in the heap image  | durable in the log | committed, volatile | running ]  transaction ID ->
@@ -70,6 +70,7 @@ pub mod perform;
 mod persist;
 mod pipeline;
 // Not in `pipeline`, which the models compile without a pool file.
+mod dual_version;
 #[cfg(test)]
 #[path = "pipeline/tests.rs"]
 mod pipeline_tests;
@@ -85,7 +86,6 @@ mod superblock;
 mod sync;
 mod ticket;
 mod tx;
-mod versions;
 mod worker;
 
 pub use any::{AnyBody, AnyDesign, AnyPool, AnyWorker, Erase, ToAnyPool};

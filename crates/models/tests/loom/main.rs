@@ -24,6 +24,8 @@ mod around;
 mod claims;
 #[path = "../../../lastword/src/shadow/copied_pages.rs"]
 mod copied_pages;
+#[path = "../../../lastword/src/dual_version/mod.rs"]
+mod dual_version;
 mod explore;
 #[path = "../../../lastword/src/slots/gather.rs"]
 mod gather;
@@ -59,8 +61,6 @@ mod sync;
 #[path = "../../../lastword/src/shadow/table.rs"]
 mod table;
 mod trials;
-#[path = "../../../lastword/src/versions/mod.rs"]
-mod versions;
 mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]
 mod workers;

@@ -1,7 +1,7 @@
 //! Objects with two versions: snapshots while the heap image changes, the reuse of copies' space,
 //! and the frontier up to which records may be forgotten.
 
-use super::versions::{Attempt, Home, LOOKS, Owned, Ready, Versions};
+use super::dual_version::{Attempt, Home, LOOKS, Owned, Ready, Versions};
 use crate::around::Memory;
 use crate::design::At;
 use crate::explore::{explore, words};
@@ -310,8 +310,8 @@ pub(crate) fn reported_durable_id_is_durable() {
     met.are(0..4);
 }
 
-/// A group ends while another thread reads the last assigned ID. A wait for that ID never ends if no
-/// transaction has it.
+/// A group ends while another thread reads the last assigned ID. A wait for that ID never ends if
+/// no transaction has it.
 pub(crate) fn last_assigned_id_is_durable_after_its_group() {
     let met = Outcomes::default();
     let seen = met.clone();

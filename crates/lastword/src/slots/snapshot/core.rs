@@ -10,8 +10,8 @@ use super::super::workers::Workers;
 use super::Local;
 use super::group::Groups;
 use crate::Options;
+use crate::dual_version::{Attempt, Finished, Owned, Versions};
 use crate::sync::{AtomicU64, Mutex, Ordering};
-use crate::versions::{Attempt, Finished, Owned, Versions};
 
 /// One grace period in this many is timed, because reading the cycle counter takes as long as a
 /// short one.

@@ -8,14 +8,15 @@
 //! ```
 //!
 //! A member's commit returns before the member is durable, and before other workers see it. Its own
-//! worker sees it (`versions::member`). Between two members the group lies in its worker's *place*,
-//! under a lock that a thread holds while it ends the group. A thread that finds the place empty,
-//! because a member is running, marks the group as wanted. The worker ends it after that member.
+//! worker sees it (`dual_version::member`). Between two members the group lies in its worker's
+//! *place*, under a lock that a thread holds while it ends the group. A thread that finds the place
+//! empty, because a member is running, marks the group as wanted. The worker ends it after that
+//! member.
 //!
 //! Invariants, and the failure without each:
 //! - `pending` is announced before the first member is over, and cleared when the group is durable
 //!   and shown. Otherwise the durable watermark would include transactions that are not durable
-//!   (`versions::transaction_table`).
+//!   (`dual_version::transaction_table`).
 //! - A group in its place has space for its record, so ending it never waits. Otherwise a thread
 //!   that waits for space or for an object could wait for a group that waits for it.
 //! - A worker holds no group while it waits for space.
@@ -34,10 +35,10 @@ use words::{Stop, TxId};
 use super::log::Log;
 use super::waiting::Waiting;
 use super::{Core, Local};
+use crate::dual_version::{Attempt, Entry, LOOKS, Owned};
 use crate::options::Durability;
 use crate::persist::{Event, Listener, Listeners, Registration};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
-use crate::versions::{Attempt, Entry, LOOKS, Owned};
 use crate::{Error, Options};
 
 /// State of group commit in a pool that uses it.
@@ -290,7 +291,7 @@ impl Core {
         let log = log.as_mut().expect("an entered worker has a log");
         log.batch.clear();
         self.versions.changes(owned, !self.options.flush_diff, &mut log.batch);
-        // Announced before the record's stamp is read: see `versions::transaction_table`.
+        // Announced before the record's stamp is read: see `dual_version::transaction_table`.
         self.versions.group_commits(owned);
         if injected(Mutant::GroupNotifiedFirst) {
             self.versions.group_is_shown(owned);

@@ -128,7 +128,7 @@ impl Log {
             record.resize(store.room(words), 0);
             slot.meter.payload(words);
             if injected(Mutant::ShownFirst) {
-                crate::versions::store(store, own);
+                crate::dual_version::store(store, own);
             }
             store.write_record(*number, *at, record, &slot.meter)?;
             *sequence += 1;
@@ -139,8 +139,8 @@ impl Log {
                 *enough = 0;
             }
             // Release: a thread that truncates up to this stamp finds the record; see
-            // `versions::transaction_table`. Workers with a batch in this record are notified after
-            // this store.
+            // `dual_version::transaction_table`. Workers with a batch in this record are notified
+            // after this store.
             slot.filled.store(*at, Ordering::Release);
             Ok(())
         };

@@ -26,11 +26,11 @@
 //! - The record is durable before its words are stored in the heap. On mapped media the cache may
 //!   write them back at any time (A1), and a crash would leave a part of a transaction.
 //! - Truncation goes by stamps, up to the smallest start of a transaction that the heap image does
-//!   not have (`versions::transaction_table`). A record freed too early is lost. If a record
+//!   not have (`dual_version::transaction_table`). A record freed too early is lost. If a record
 //!   outlives a newer record of the same object, recovery replays the old one over the new words.
 //!   (P-2 of section 3.2.)
 //! - A link is stored in the heap like any word, and a crash may leave it there. It is void then:
-//!   see `versions::link`.
+//!   see `dual_version::link`.
 //!
 //! The paper's threads reclaim their own logs after three transactions, and an idle one keeps every
 //! log. Here the worker that needs space truncates all slots. That costs two barriers per slot
@@ -65,13 +65,13 @@ use super::store::{SlotStore, Words};
 use super::truncation::Truncation;
 use super::workers::Workers;
 use crate::design::{At, Design};
+use crate::dual_version::{Attempt, Home, Versions};
 use crate::metrics::Metrics;
 use crate::perform::{Heap, Obstacle, StarvationLock};
 use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
-use crate::versions::{Attempt, Home, Versions};
 #[cfg(test)]
 use crate::worker::panic_injection;
 use crate::{Error, Options};
@@ -83,7 +83,7 @@ const COPIES_MIN: usize = 1 << 17;
 /// reopened.
 const UNLOGGED: &str = "unlogged";
 
-const _: () = assert!(SLOTS_MAX <= crate::versions::WORKERS_MAX);
+const _: () = assert!(SLOTS_MAX <= crate::dual_version::WORKERS_MAX);
 
 /// Dual-version concurrency control, made durable by redo records.
 ///

@@ -10,9 +10,9 @@ use super::waiting::Waiting;
 use super::{COPIES_MIN, Core, Local, Snapshot};
 use crate::Error;
 use crate::design::Design;
+use crate::dual_version::{Attempt, Ready};
 use crate::slots::truncation::Truncation;
 use crate::sync::{Ordering, lock};
-use crate::versions::{Attempt, Ready};
 
 impl Core {
     /// Returns the bytes of a worker's memory for copies.
