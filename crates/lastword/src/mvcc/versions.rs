@@ -1,5 +1,5 @@
 //! Versions of objects in the research design `mvcc`, and their memory. (The two versions of the
-//! design `snapshot` are in `versions`.)
+//! design `snapshot` are in `dual_version`.)
 //!
 //! ```text
 //!   version   0 | timestamp of its commit; 0 before that                 |

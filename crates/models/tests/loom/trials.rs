@@ -100,5 +100,5 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     snapshots::chunk_release_waits_for_older_transactions, "released memory":
         ChunksFreedBesideWriters;
     snapshots::chunk_release_waits_for_older_groups, "released memory": ChunksFreedBesideGroups;
-    snapshots::last_assigned_id_is_durable_after_its_group, "belongs to no transaction": GivenIdGuessed;
+    snapshots::last_assigned_id_is_durable_after_its_group, "no transaction": GivenIdGuessed;
 };

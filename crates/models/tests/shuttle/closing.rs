@@ -45,9 +45,9 @@ fn wait_for(step: &AtomicU64, round: u64) {
     }
 }
 
-/// Two workers that reserve one record alternately, and a transaction in parts that needs it. Each step
-/// holds the last round in which it was taken. The end of a reservation is free to come at any
-/// moment of the wait for it.
+/// Two workers that reserve one record alternately, and a transaction in parts that needs it. Each
+/// step holds the last round in which it was taken. A reservation may end at any moment of the wait
+/// for it.
 struct Relay {
     stm: Stm,
     heap: Box<[AtomicU64]>,

@@ -3,7 +3,7 @@
 //! Each object has at most two versions. Readers wait neither for writers nor for the medium.
 //!
 //! ```text
-//!   write      to a copy of the object, linked from its header (see `versions`)
+//!   write      to a copy of the object, linked from its header (`dual_version`)
 //!   commit  1  record: stamp, new values             -> slot          barrier     durable
 //!           2  all copies become visible at once
 //!           3  after the grace period: words to the heap, links removed
@@ -73,7 +73,7 @@ use crate::pool::Shape;
 use crate::storage::{Begun, Opened, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 #[cfg(test)]
-use crate::worker::panic_injection;
+use crate::worker::panic_injection::{self, Point};
 use crate::{Error, Options};
 
 /// Minimum words of a worker's copies: enough to free or prepare a run of blocks in one
@@ -387,7 +387,7 @@ impl Design for Snapshot {
     #[inline]
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
         #[cfg(test)]
-        panic_injection::point(panic_injection::Point::Begun);
+        panic_injection::point(Point::Begun);
         let core = &*self.core;
         if local.attempt.is_read_only() {
             core.versions.leave(&core.store, &mut local.attempt);
@@ -412,14 +412,14 @@ impl Design for Snapshot {
         let guard = core.workers.poison.on_panic("commit");
         core.versions.commits(attempt);
         #[cfg(test)]
-        panic_injection::point(panic_injection::Point::Assigned);
+        panic_injection::point(Point::Assigned);
         if logs && let Err(error) = log.persist(core, attempt.start()) {
             core.workers.poison.put(error);
             guard.disarm();
             return Err(Stop::Conflict); // the next attempt fails to begin, with the error
         }
         #[cfg(test)]
-        panic_injection::point(panic_injection::Point::Recorded);
+        panic_injection::point(Point::Recorded);
         let end = core.versions.show(&core.store, attempt.owned());
         let ends = (end, attempt.looks());
         let finished = core.finish(log.slot, attempt.owned(), ends, &mut log.batch);
@@ -431,9 +431,7 @@ impl Design for Snapshot {
 
     fn roll_back(&self, local: &mut Local) -> TxId {
         #[cfg(test)]
-        [panic_injection::Point::Begun, panic_injection::Point::Assigned]
-            .into_iter()
-            .for_each(panic_injection::point);
+        [Point::Begun, Point::Assigned].into_iter().for_each(panic_injection::point);
         let core = &*self.core;
         if let Some(groups) = &core.groups {
             return core.leave_group(groups, local);
@@ -444,7 +442,7 @@ impl Design for Snapshot {
         }
         let seen = TxId(core.versions.roll_back(&core.store, &mut local.attempt));
         #[cfg(test)]
-        panic_injection::point(panic_injection::Point::Recorded);
+        panic_injection::point(Point::Recorded);
         seen
     }
 
