@@ -38,7 +38,7 @@ static int make(struct pmem *pmem) {
     if (!pmem->rows) return 0;
     for (uint64_t id = 1; id <= pmem->size; id++) {
         pmem->rows[id - 1] = (struct subscriber){.id = id, .number = NUMBER(id), .exchange = id};
-        uint64_t at = HOME(NUMBER(id), pmem->mask);
+        uint64_t at = HOME_BUCKET(NUMBER(id), pmem->mask);
         while (pmem->buckets[at].key) at = (at + 1) & pmem->mask;
         pmem->buckets[at] = (struct bucket){NUMBER(id), id};
     }
@@ -72,7 +72,7 @@ int pmem_hash(struct pmem *pmem, const struct call *calls, uint64_t count) {
     uint64_t mask = pmem->mask;
     volatile int done = 1;
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t key = calls[i].key, value = calls[i].value, first = HOME(key, mask);
+        uint64_t key = calls[i].key, value = calls[i].value, first = HOME_BUCKET(key, mask);
         __builtin_prefetch(&buckets[first], 1);
         TX_BEGIN(pmem->pool) {
             uint64_t at = first;
@@ -94,7 +94,7 @@ int pmem_tatp(struct pmem *pmem, const struct call *calls, uint64_t count) {
     volatile int done = 1;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t dialled = NUMBER(calls[i].key), value = calls[i].value;
-        uint64_t first = HOME(dialled, mask);
+        uint64_t first = HOME_BUCKET(dialled, mask);
         TX_BEGIN(pmem->pool) {
             uint64_t at = first;
             while (buckets[at].key != dialled && buckets[at].key) at = (at + 1) & mask;

@@ -44,7 +44,7 @@ static int make_tatp(struct peer *peer) {
     if (!peer->rows || !make_map(peer, buckets, 0)) return 0;
     for (uint64_t id = 1; id <= peer->size; id++) {
         peer->rows[id - 1] = (struct subscriber){.id = id, .number = NUMBER(id), .exchange = id};
-        uint64_t at = HOME(NUMBER(id), peer->mask);
+        uint64_t at = HOME_BUCKET(NUMBER(id), peer->mask);
         while (peer->buckets[at].key) at = (at + 1) & peer->mask;
         peer->buckets[at] = (struct bucket){NUMBER(id), id};
     }
@@ -100,13 +100,13 @@ static void add(uint64_t out[3], uint64_t key, uint64_t value) {
     out[2] += (uint32_t)value;
 }
 
-/* Every key can be found from its home. */
+/* Checks that every key can be found from its home bucket. */
 static int hash_content(const struct peer *peer, uint64_t out[3]) {
     int sound = 1;
     for (uint64_t i = 0; i <= peer->mask; i++) {
         struct bucket bucket = peer->buckets[i];
         if (!bucket.key) continue;
-        for (uint64_t at = HOME(bucket.key, peer->mask); at != i; at = (at + 1) & peer->mask)
+        for (uint64_t at = HOME_BUCKET(bucket.key, peer->mask); at != i; at = (at + 1) & peer->mask)
             sound &= peer->buckets[at].key != 0 && peer->buckets[at].key != bucket.key;
         add(out, bucket.key, bucket.value);
     }

@@ -73,7 +73,7 @@ _Static_assert(sizeof(struct arena) == 64, "a cache line");
 
 /* The bucket where the search for a key begins, as in Lastword's hash map: the upper half of the
  * product is folded in. */
-#define HOME(key, mask)                                                       \
+#define HOME_BUCKET(key, mask)                                                \
     ({                                                                        \
         unsigned __int128 product_ = (unsigned __int128)(key) * GOLDEN;       \
         (((uint64_t)product_ ^ (uint64_t)(product_ >> 64)) >> 20) & (mask);   \

@@ -28,7 +28,7 @@ void NAME(hash)(struct peer *peer, uint64_t thread, const struct call *calls, ui
     (void)thread;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t key = calls[i].key, value = calls[i].value;
-        uint64_t first = HOME(key, mask);
+        uint64_t first = HOME_BUCKET(key, mask);
         __builtin_prefetch(&buckets[first], 1);
         ATOMIC {
             uint64_t at = first, found = buckets[at].key;
@@ -49,7 +49,7 @@ void NAME(tatp)(struct peer *peer, uint64_t thread, const struct call *calls, ui
     (void)thread;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t dialled = NUMBER(calls[i].key), value = calls[i].value;
-        uint64_t first = HOME(dialled, mask);
+        uint64_t first = HOME_BUCKET(dialled, mask);
         ATOMIC {
             uint64_t at = first, found = buckets[at].key;
             while (found != dialled && found != 0) {

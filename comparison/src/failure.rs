@@ -37,16 +37,16 @@ pub(crate) enum Failure {
     /// The final contents differ from those written.
     #[error("{system}: {what}")]
     Wrong {
-        /// Whose data are wrong.
+        /// The system with wrong data.
         system: &'static str,
-        /// In which way.
+        /// The error.
         what: String,
     },
     /// The run is too short to include the cost of log wraps.
-    #[error("the log wrapped {laps:.1} times, at least 3 are needed: give more --seconds")]
+    #[error("the log wrapped {wraps:.1} times, at least 3 are needed: give more --seconds")]
     ShortRun {
         /// Log wraps.
-        laps: f64,
+        wraps: f64,
     },
     /// The report cannot be written.
     #[error("writing the report: {0}")]

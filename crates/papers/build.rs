@@ -1,4 +1,4 @@
-//! Tells the program which commit it is built from, if there is a repository.
+//! Passes the repository's commit to the program; without a repository there is none.
 
 use std::process::Command;
 

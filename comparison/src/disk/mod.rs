@@ -39,15 +39,15 @@ use records::{Put, RECORDS, Record, Script, Work};
 use stalls::Stalls;
 
 /// Minimum number of log wraps.
-const LAPS_LEAST: f64 = 3.0;
+const WRAPS_LEAST: f64 = 3.0;
 
 /// How many times LMDB's rate DESIGN asks for.
-const MARK: f64 = 3.0;
+const TARGET: f64 = 3.0;
 
 /// Options of `comparison disk`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Durable on return instead of behind.
+    /// Make each commit durable on return, instead of in the background.
     #[arg(long)]
     pub(crate) sync: bool,
     /// Work to run (not with --sync, which runs updates).
@@ -104,7 +104,7 @@ pub(crate) struct Counts {
     /// Bytes sent to the device.
     pub(crate) bytes: Option<u64>,
     /// Log wraps.
-    pub(crate) laps: Option<f64>,
+    pub(crate) log_wraps: Option<f64>,
 }
 
 /// Results of one slice.
@@ -115,7 +115,7 @@ struct Slice {
     cpu_us: f64,
     device_amplification: Option<f64>,
     own_amplification: Option<f64>,
-    laps: Option<f64>,
+    log_wraps: Option<f64>,
     worst_window: Option<f64>,
     longest_ms: f64,
 }
@@ -128,20 +128,20 @@ struct Row {
     transactions: u64,
     /// Until the last commit.
     commits_per_second: Figure,
-    /// Until everything was on the disk where it belongs.
+    /// Until all data are durable in place: applied to the heap image, or synced.
     drained_per_second: Figure,
     /// Drained rate by LMDB's commit rate of the same round.
     by_lmdb: Figure,
     /// Drained rate by LMDB's drained rate of the same round.
     by_lmdb_drained: Figure,
-    mark: Option<f64>,
+    target: Option<f64>,
     /// CPU time of all threads for a transaction, the drain included, in microseconds.
     cpu_us: Figure,
     /// Bytes that the device was sent by bytes of changed user data.
     device_amplification: Option<Figure>,
     /// The same by the store's own count.
     own_amplification: Option<Figure>,
-    laps: Option<Figure>,
+    log_wraps: Option<Figure>,
     /// Fewest transactions in any 100 ms, of all rounds.
     worst_window: Option<f64>,
     /// Longest time without a commit, of all rounds, in milliseconds.
@@ -183,7 +183,7 @@ fn compare(options: &Options, work: Work) -> Result<[Row; 2], Failure> {
     }
     let row = |system, slices: &[Slice]| Row::new(work, system, transactions, slices, &theirs);
     let lastword = row("lastword decoupled", &ours);
-    Ok([Row { mark: Some(MARK), ..lastword }, row("LMDB NOSYNC WRITEMAP", &theirs)])
+    Ok([Row { target: Some(TARGET), ..lastword }, row("LMDB NOSYNC WRITEMAP", &theirs)])
 }
 
 fn lastword_slice(
@@ -194,13 +194,13 @@ fn lastword_slice(
 ) -> Result<Slice, Failure> {
     let records = RECORDS + work.puts().1 * transactions;
     let pool = ours::create(dir, records, Durability::Async)?;
-    let tree = ours::plant(&pool)?;
+    let tree = ours::create_tree(&pool)?;
     let mut session = ours::Session::new(&pool, tree)?;
     let slice = slice(&mut session, dir, script, work, transactions)?;
     drop(session);
     pool.close()?;
-    match slice.laps {
-        Some(laps) if laps < LAPS_LEAST => Err(Failure::ShortRun { laps }),
+    match slice.log_wraps {
+        Some(wraps) if wraps < WRAPS_LEAST => Err(Failure::ShortRun { wraps }),
         _ => Ok(slice),
     }
 }
@@ -244,7 +244,7 @@ fn slice<S: Store>(
         cpu_us: cpu as f64 / 1e3 / transactions as f64,
         device_amplification: by_user(bytes_before, bytes),
         own_amplification: by_user(before.bytes, after.bytes),
-        laps: after.laps.zip(before.laps).map(|(after, before)| after - before),
+        log_wraps: after.log_wraps.zip(before.log_wraps).map(|(after, before)| after - before),
         worst_window: stalls.worst_window().map(|count| count as f64),
         longest_ms: stalls.longest_ms(),
     })
@@ -293,11 +293,11 @@ impl Row {
             drained_per_second: figure(|slice| slice.drained_rate),
             by_lmdb: by(|lmdb| lmdb.commit_rate),
             by_lmdb_drained: by(|lmdb| lmdb.drained_rate),
-            mark: None,
+            target: None,
             cpu_us: figure(|slice| slice.cpu_us),
             device_amplification: option(|slice| slice.device_amplification),
             own_amplification: option(|slice| slice.own_amplification),
-            laps: option(|slice| slice.laps),
+            log_wraps: option(|slice| slice.log_wraps),
             worst_window: option(|slice| slice.worst_window).map(|figure| figure.min),
             longest_stall_ms: figure(|slice| slice.longest_ms).max,
         }
@@ -316,11 +316,11 @@ impl Row {
             self.drained_per_second.text(short),
             self.by_lmdb.text(times),
             self.by_lmdb_drained.text(times),
-            self.mark.map_or_else(none, |mark| format!(">= {}", times(mark))),
+            self.target.map_or_else(none, |target| format!(">= {}", times(target))),
             self.cpu_us.text(|n| format!("{n:.2} us")),
             option(self.device_amplification, "x"),
             option(self.own_amplification, "x"),
-            option(self.laps, ""),
+            option(self.log_wraps, ""),
             self.worst_window.map_or_else(none, short),
             format!("{:.1} ms", self.longest_stall_ms),
         ]
@@ -333,10 +333,10 @@ fn text(report: &Report) -> String {
         "transaction",
         "system",
         "tx/s until the last commit",
-        "tx/s until all is in its place",
+        "tx/s until all data are in place",
         "  by LMDB until the last commit",
         "  by LMDB synced as well",
-        "mark",
+        "target",
         "CPU for a transaction",
         "bytes to device / user data",
         "the same, own count",

@@ -29,15 +29,15 @@ pub(crate) fn create(dir: &Path, records: u64, durability: Durability) -> Result
     Pool::create(dir.join("records.pool"), options)
 }
 
-/// Makes the tree, and the root that leads to it.
-pub(crate) fn plant(pool: &Pool) -> Result<BTreeMap, Error> {
-    let planted = pool.run(|tx| {
+/// Creates the tree, with the pool's root as its owner.
+pub(crate) fn create_tree(pool: &Pool) -> Result<BTreeMap, Error> {
+    let created = pool.run(|tx| {
         let tree = BTreeMap::create(tx)?;
         let root = tx.alloc(tree)?;
         tx.set_root_ptr(root)?;
         Ok(tree)
     })?;
-    Ok(planted.value)
+    Ok(created.value)
 }
 
 /// One thread's way to the records.
@@ -79,7 +79,10 @@ impl Store for Session<'_> {
 
     fn counts(&self) -> Counts {
         let metrics = self.pool.metrics();
-        Counts { bytes: Some(metrics.log_bytes + metrics.heap_image_bytes), laps: Some(metrics.log_wraps) }
+        Counts {
+            bytes: Some(metrics.log_bytes + metrics.heap_image_bytes),
+            log_wraps: Some(metrics.log_wraps),
+        }
     }
 }
 

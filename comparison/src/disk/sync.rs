@@ -110,7 +110,7 @@ fn lmdb_slice(dir: &Path, script: Script, seconds: f64) -> Result<Slice, Failure
 fn lastword_slice(dir: &Path, scripts: &[Script], seconds: f64) -> Result<Slice, Failure> {
     // Loading waits for a flush every 100 records.
     let pool = ours::create(dir, RECORDS, Durability::Sync)?;
-    let tree = ours::plant(&pool)?;
+    let tree = ours::create_tree(&pool)?;
     let mut session = Session::new(&pool, tree)?;
     records::load(|puts| session.run(puts))?;
     session.drain()?;

@@ -75,7 +75,7 @@ impl System {
     }
 
     /// The goal, as a multiple of libpmemobj's rate.
-    fn mark(self, work: Work) -> Option<f64> {
+    fn target(self, work: Work) -> Option<f64> {
         match self {
             System::Decoupled => Some(5.0),
             System::DecoupledSync => (work == Work::Hash).then_some(4.0),
@@ -95,7 +95,7 @@ struct Row {
     transactions_per_second: Figure,
     /// Rate by libpmemobj's in the same round.
     by_libpmemobj: Figure,
-    mark: Option<f64>,
+    target: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -135,7 +135,7 @@ fn compare(options: &Options, work: Work) -> Result<Vec<Row>, Failure> {
         transactions: options.transactions,
         by_libpmemobj: Figure::of(rates.iter().zip(&base).map(|(rate, base)| rate / base)),
         transactions_per_second: Figure::of(rates),
-        mark: system.mark(work),
+        target: system.target(work),
     };
     Ok(SYSTEMS.into_iter().zip(rates).map(row).collect())
 }
@@ -203,14 +203,14 @@ fn time(
 }
 
 fn text(report: &Report) -> String {
-    let header = ["work", "system", "tx/s (min to max)", "by libpmemobj", "mark"];
+    let header = ["work", "system", "tx/s (min to max)", "by libpmemobj", "target"];
     let rows = report.rows.iter().map(|row| {
         vec![
             row.work.name().to_owned(),
             row.system.name().to_owned(),
             row.transactions_per_second.text(short),
             row.by_libpmemobj.text(times),
-            row.mark.map_or_else(|| "-".into(), |mark| format!(">= {}", times(mark))),
+            row.target.map_or_else(|| "-".into(), |target| format!(">= {}", times(target))),
         ]
     });
     format!("{}\n\n{}", report.conditions.text(), report::table(&header, 2, rows.collect()))

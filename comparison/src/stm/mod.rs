@@ -120,7 +120,7 @@ struct Row {
     /// Rate by libitm's in the same round.
     by_libitm: Figure,
     /// Target of the design documents, on Lastword's rows of one thread.
-    mark: Option<f64>,
+    target: Option<f64>,
     /// Rounds at whose end something else was there than was written.
     wrong_rounds: usize,
     /// The worst of them: keys that must be there less those that are.
@@ -167,7 +167,7 @@ fn compare(options: &Options, work: Work, threads: u64) -> Result<Vec<Row>, Fail
     let libitm = slices[1].clone();
     let rows = SYSTEMS.into_iter().zip(slices).map(|(system, slices)| {
         let ratios = slices.iter().zip(&libitm).map(|(ours, theirs)| ours.rate / theirs.rate);
-        let is_marked = system == System::Lastword && threads == 1;
+        let has_target = system == System::Lastword && threads == 1;
         let lost = slices.iter().filter_map(|slice| slice.lost_keys);
         Row {
             work,
@@ -176,7 +176,7 @@ fn compare(options: &Options, work: Work, threads: u64) -> Result<Vec<Row>, Fail
             transactions: each * threads,
             transactions_per_second: Figure::of(slices.iter().map(|slice| slice.rate)),
             by_libitm: Figure::of(ratios),
-            mark: is_marked.then_some(work.mark()),
+            target: has_target.then_some(work.target()),
             wrong_rounds: lost.clone().count(),
             lost_keys: lost.max().unwrap_or(0),
         }
@@ -252,7 +252,7 @@ fn time(subject: &dyn Subject, sources: &[Source], each: u64) -> Result<f64, Fai
 }
 
 fn text(report: &Report) -> String {
-    let header = ["work", "threads", "system", "tx/s (min to max)", "by libitm", "mark", "check"];
+    let header = ["work", "threads", "system", "tx/s (min to max)", "by libitm", "target", "check"];
     let rows = report.rows.iter().map(|row| {
         vec![
             row.work.name().to_owned(),
@@ -260,7 +260,7 @@ fn text(report: &Report) -> String {
             row.system.name().to_owned(),
             row.transactions_per_second.text(short),
             row.by_libitm.text(times),
-            row.mark.map_or_else(|| "-".into(), |mark| format!(">= {}", times(mark))),
+            row.target.map_or_else(|| "-".into(), |target| format!(">= {}", times(target))),
             match row.wrong_rounds {
                 0 => "held".to_owned(),
                 wrong => format!("WRONG in {wrong} rounds, lost {} keys", row.lost_keys),

@@ -89,7 +89,7 @@ impl Work {
     }
 
     /// How many times libitm's rate DESIGN asks for.
-    pub(crate) fn mark(self) -> f64 {
+    pub(crate) fn target(self) -> f64 {
         match self {
             Work::Hash => 2.5,
             Work::Tatp => 2.3,

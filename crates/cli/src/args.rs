@@ -28,7 +28,7 @@ use crate::shadow::ShadowName;
 #[command(name = "lastword", version, propagate_version = true)]
 #[command(after_help = "\
 Exit status: 0 success, 1 a check failed, 2 usage error, I/O error, or output that could not be \
-written. A signal ends every command with 128 and its number. A reader of a pipe that goes away \
+written. A signal ends every command with 128 and its number. A pipe that its reader closes \
 (`| head`) is no error.
 
 Sizes take K, M, G, T (powers of 1024; KiB ... TiB are the same) and KB, MB, GB, TB (powers of \
@@ -89,7 +89,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Duration of the whole demo.
+    /// Duration of the whole demo, in seconds
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds, hide = true)]
     pub(crate) seconds: f64,
 }
@@ -101,8 +101,8 @@ pub(crate) struct Run {
     /// Design of atomic durability; plain and volatile take no pool and no medium
     #[arg(long, value_name = "D", value_parser = DesignParser, default_value = "decoupled")]
     pub(crate) design: DesignName,
-    /// Transactions that are timed. `every`: all, and the worker polls the durable watermark after
-    /// each; `--durability sync` times all, too
+    /// Transactions to time. `every` also polls the durable watermark after each; with
+    /// `--durability sync` all are timed
     #[arg(long, value_name = "WHICH", value_enum, default_value = "some")]
     pub(crate) sample: SampleName,
     #[command(flatten)]
@@ -117,7 +117,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "A,B,...", value_parser = DesignParser)]
     #[arg(value_delimiter = ',', required = true)]
     pub(crate) designs: Vec<DesignName>,
-    /// Rounds; in each round every design runs the same transactions
+    /// Number of rounds; in each, every design runs the same transactions
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]
@@ -126,16 +126,16 @@ pub(crate) struct Compare {
 
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
-    /// The paper
+    /// Paper to reproduce
     #[arg(value_name = "PAPER", value_parser = PossibleValuesParser::new(papers::NAMES))]
     pub(crate) paper: String,
-    /// Experiments, as in `D1 D5` [default: all but the long ones, see --list]
+    /// IDs of experiments, as in `D1 D5` [default: all but the long ones, see --list]
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// List the experiments and measure nothing
     #[arg(long)]
     pub(crate) list: bool,
-    /// Shorter trials, fewer rounds and sizes; the same targets
+    /// Run shorter trials, fewer rounds and fewer sizes, with the same targets
     #[arg(long)]
     pub(crate) quick: bool,
     /// Directory for results: a page (HTML), charts (SVG), tables (CSV, JSON). Completed trials are
@@ -184,13 +184,13 @@ pub(crate) enum PoolCommand {
 pub(crate) struct PoolCreate {
     /// Pool file
     pub(crate) path: PathBuf,
-    /// Heap size, as in 1.5G
+    /// Heap size in bytes, as in 1.5G
     #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
     pub(crate) bytes: u64,
-    /// Log size
+    /// Log size in bytes
     #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
     pub(crate) log_bytes: u64,
-    /// Layout name
+    /// Layout name [default: none]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) layout: String,
     /// Medium that makes bytes durable [default: dax on persistent memory, else file]
@@ -207,7 +207,7 @@ pub(crate) struct PoolInfo {
     /// Shadow to assume for the memory estimate
     #[arg(long, value_name = "S", value_enum, default_value = "full")]
     pub(crate) shadow: ShadowName,
-    /// Bound on the shadow's memory, for a shadow with a bound
+    /// Limit on the shadow's memory; for cow and software [default: no limit]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) shadow_bytes: Option<u64>,
     #[command(flatten)]
@@ -234,7 +234,7 @@ pub(crate) struct PoolCheck {
 pub(crate) struct PoolDump {
     /// Pool file
     pub(crate) path: PathBuf,
-    /// Words to print of each object
+    /// Number of words to print of each object
     #[arg(long, value_name = "N", default_value = "4")]
     pub(crate) words: usize,
     /// Output format: table for people, jsonl (a JSON object a line) for programs
@@ -258,7 +258,7 @@ pub(crate) struct MeasureDisk {
     /// Writes of each size in a round
     #[arg(long, value_name = "N", default_value = "200", value_parser = at_least_one)]
     pub(crate) writes: u64,
-    /// Rounds; each round measures every size
+    /// Number of rounds; each measures every size
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]
@@ -270,10 +270,10 @@ pub(crate) struct MeasureReproduce {
     /// Entries in a round: words written, four in each transaction
     #[arg(long, value_name = "N", default_value = "8000000", value_parser = at_least_one)]
     pub(crate) entries: u64,
-    /// Size of the heap
+    /// Heap size in bytes
     #[arg(long, value_name = "N", value_parser = size, default_value = "512M")]
     pub(crate) bytes: u64,
-    /// Size of the log
+    /// Log size in bytes
     #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
     pub(crate) log_bytes: u64,
     /// Exponent of the Zipf distribution of addresses [default: uniform]
@@ -285,7 +285,7 @@ pub(crate) struct MeasureReproduce {
     /// Threads that apply records to the heap image; each owns a share of the pages
     #[arg(long, value_name = "N", value_parser = step_threads, default_value = "1")]
     pub(crate) reproduce_threads: usize,
-    /// Rounds
+    /// Number of rounds
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]
@@ -306,7 +306,7 @@ pub(crate) struct Manual {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// How objects are shown. A value has no help of its own, as in [`Format`].
+/// Format of a dump. A value has no help of its own, as in [`Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpFormat {
     Table,

@@ -1,9 +1,9 @@
 //! `lastword compare`: designs side by side, in interleaved rounds.
 //!
 //! In each round every design gets a fresh pool, the same load and the same number of transactions
-//! of the same clients, and runs [once](crate::lap). Ratios are taken within a round, so that a
-//! change in the machine's speed affects both sides. Medians are over rounds. The order of designs
-//! rotates from round to round.
+//! of the same clients, and runs in one [trial](crate::trial). Ratios are taken within a round, so
+//! that a change in the machine's speed affects both sides. Medians are over rounds. The order of
+//! designs rotates from round to round.
 //!
 //! A variant (`decoupled-sync`) is a design with another option.
 //!
@@ -13,10 +13,10 @@
 use crate::args::{Compare, Format};
 use crate::driver::Limit;
 use crate::failure::{Failure, Verdict};
-use crate::lap::{How, lap};
 use crate::latency::Sampling;
-use crate::report::{self, CompareReport, Conditions, Laps, json, progress, table};
+use crate::report::{self, CompareReport, Conditions, Trials, json, progress, table};
 use crate::shadow::check_bound;
+use crate::trial::{self, How};
 
 /// Duration of the first design without `--seconds`.
 const SECONDS: f64 = 1.0;
@@ -45,20 +45,20 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
         Some(transactions) => transactions,
         None => {
             let limit = Limit::Seconds(load.seconds.unwrap_or(SECONDS));
-            lap(name, baseline, load, how(limit, false))?.trial.transactions.max(1)
+            trial::run(name, baseline, load, how(limit, false))?.trial.transactions.max(1)
         }
     };
     let limit = Limit::Transactions(transactions);
-    let mut all: Vec<Laps> =
-        designs.iter().map(|&design| Laps { design, laps: Vec::new() }).collect();
+    let mut all: Vec<Trials> =
+        designs.iter().map(|&design| Trials { design, trials: Vec::new() }).collect();
     let bar = progress::bar("rounds", rounds * designs.len() as u64);
     let (mut held, mut medium) = (true, None);
     for round in 0..*rounds {
         let is_last = round + 1 == *rounds;
         for step in 0..all.len() {
-            let laps = &mut all[(round as usize + step) % designs.len()];
-            let done = lap(name, laps.design, load, how(limit, is_last))?;
-            laps.laps.push(done.trial);
+            let row = &mut all[(round as usize + step) % designs.len()];
+            let done = trial::run(name, row.design, load, how(limit, is_last))?;
+            row.trials.push(done.trial);
             report::complain(&done.violations);
             held &= done.violations.is_empty();
             medium = medium.or(done.medium);

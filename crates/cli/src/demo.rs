@@ -1,7 +1,7 @@
 //! `lastword demo`: crash safety and its cost, shown in half a minute.
 //!
 //! ```text
-//!   five rounds   a process runs bank; kill -9; open here, compare with what it acknowledged
+//!   five rounds   a process runs bank; kill -9; open here, look up acknowledged transactions
 //!   the rest      TATP: volatile and durable alternate, a second each; then crash and check
 //! ```
 //!

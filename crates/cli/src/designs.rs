@@ -145,10 +145,10 @@ impl fmt::Debug for DesignName {
 }
 
 impl Load {
-    /// That its shadow can be had with a design.
+    /// Checks that a design supports the shadow.
     ///
     /// # Errors
-    /// What is to be left out of the command line.
+    /// [`Failure::FullHasNoBound`]; [`Failure::NoBound`], which names the unsupported option.
     pub(crate) fn check_shadow(&self, design: DesignName) -> Result<(), Failure> {
         check_bound(self.shadow, self.shadow_bytes)?;
         match self.bounded_by() {

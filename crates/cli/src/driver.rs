@@ -24,11 +24,11 @@ use words::Allocate;
 use words::ErasedTx;
 use workloads::{AnyClient, AnyWorkload};
 
-use crate::gate::{self, Gate};
 use crate::latency::{Latencies, Sampler, Sampling};
 use crate::machine::process_cpu_ns;
 use crate::pace::{Pace, worst_100ms};
 use crate::setup::Ready;
+use crate::start_barrier::{self, StartBarrier};
 
 /// Transactions between two copies of a client.
 const CHECKPOINT: u64 = 4096;
@@ -263,7 +263,7 @@ pub(crate) fn measure_watched(
     let Ready { design, pool, workload, .. } = ready;
     let threads = positions.len();
     let loops = (0..threads).map(|_| pool.timed_loop()).collect::<Result<Vec<_>, _>>()?;
-    let (gate, stop) = (Gate::default(), AtomicBool::new(false));
+    let (barrier, stop) = (StartBarrier::default(), AtomicBool::new(false));
     // Each worker drops its sender when it ends, also by a panic. Nothing is ever sent.
     let (running, ended) = channel::<()>();
     let before = (pool.metrics(), process_cpu_ns());
@@ -272,13 +272,13 @@ pub(crate) fn measure_watched(
         let mut handles = Vec::with_capacity(threads);
         let mut missing = None;
         for (index, (timed_loop, position)) in loops.into_iter().zip(clients).enumerate() {
-            let (gate, stop, quota) = (&gate, &stop, limit.quota(index, threads));
+            let (barrier, stop, quota) = (&barrier, &stop, limit.quota(index, threads));
             let manner = manner.of(index);
             let task = Task { workload, position, manner, stop, quota };
             let running = running.clone();
-            let worker = gate::spawn(scope, move || {
+            let worker = start_barrier::spawn(scope, move || {
                 let _running = running;
-                gate.pass();
+                barrier.wait();
                 let done = timed_loop(task);
                 if done.is_err() {
                     stop.store(true, Ordering::Relaxed); // end the others, too
@@ -293,13 +293,13 @@ pub(crate) fn measure_watched(
         drop(running);
         match missing {
             None => {
-                gate.open(threads);
+                barrier.release(threads);
                 wait_for_workers(limit, &ended, watch);
                 stop.store(true, Ordering::Relaxed);
             }
             Some(_) => {
                 stop.store(true, Ordering::Relaxed);
-                gate.call_off();
+                barrier.cancel();
             }
         }
         let join = |handle: ScopedJoinHandle<'_, _>| {

@@ -53,7 +53,7 @@ pub(crate) enum Failure {
         "{option} is not supported by workload `{workload}`: leave it out, or run a workload that \
          supports it"
     )]
-    Unheeded { workload: &'static str, option: &'static str },
+    UnsupportedOption { workload: &'static str, option: &'static str },
 
     #[error("--readers {readers} exceeds --threads {threads}: raise --threads")]
     TooManyReaders { readers: usize, threads: usize },

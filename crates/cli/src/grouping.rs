@@ -15,13 +15,14 @@ pub(crate) struct Grouping {
     /// [default: no combination; a group holds the records that are ready]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) group: Option<u64>,
-    /// Milliseconds that such a group waits for more transactions, unless a thread waits for it
-    /// [default: 1]
+    /// Milliseconds that a combined group waits for more transactions, unless a thread waits for
+    /// the group [default: 1]
     #[arg(long, value_name = "T", value_parser = milliseconds)]
     #[arg(requires = "group")]
     pub(crate) group_ms: Option<u64>,
-    /// Microseconds that the background thread pauses between groups while no thread waits; 0:
-    /// it takes a core, persists first, reproduces in small steps, and workers help [default: 500]
+    /// Microseconds that the background thread pauses between groups while no thread waits. 0: the
+    /// thread polls, which takes a core, and reproduces in small steps; workers help
+    /// [default: 500]
     #[arg(long, value_name = "T", value_parser = microseconds)]
     pub(crate) pause_us: Option<u64>,
     /// Compress log groups with LZ4

@@ -20,9 +20,9 @@ use crate::args::KillWriter;
 use crate::driver::transact;
 use crate::erased::own;
 use crate::failure::{Failure, Verdict};
-use crate::gate::{self, Gate};
 use crate::kill_round::Message;
 use crate::setup;
+use crate::start_barrier::{self, StartBarrier};
 
 /// Runs until the process is killed, or until stdout has no reader.
 ///
@@ -68,18 +68,18 @@ pub(crate) fn run(arguments: &KillWriter) -> Result<Verdict, Failure> {
 /// Starts all workers, or none if a thread is refused. A worker ends only when stdout has no
 /// reader: after a refusal the started workers would run on, and the error would never be printed.
 fn write(writers: Vec<Writer<'_>>, durability: Durability) -> Result<(), Failure> {
-    let (gate, threads) = (Gate::default(), writers.len());
+    let (barrier, threads) = (StartBarrier::default(), writers.len());
     std::thread::scope(|scope| {
-        let gate = &gate;
+        let barrier = &barrier;
         let started = writers.into_iter().map(|writer| {
-            gate::spawn(scope, move || match (gate.pass(), durability) {
+            start_barrier::spawn(scope, move || match (barrier.wait(), durability) {
                 (false, _) => Ok(()),
                 (true, Durability::Async) => writer.with_tickets(),
                 (true, Durability::Sync) => writer.waiting(),
             })
         });
-        let handles = started.collect::<Result<Vec<_>, _>>().inspect_err(|_| gate.call_off())?;
-        gate.open(threads);
+        let handles = started.collect::<Result<Vec<_>, _>>().inspect_err(|_| barrier.cancel())?;
+        barrier.release(threads);
         handles.into_iter().try_for_each(|handle| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -139,7 +139,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// Runs the client's next transaction; one that aborts itself counts as committed.
+    /// Runs the client's next transaction. A transaction that aborts itself counts as committed.
     fn transact(&mut self) -> Result<Option<Ticket<'p>>, Failure> {
         let ticket = (self.next)()?;
         self.message.committed += 1;

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_after_each_knows_which_were_durable_when_the_next_returned() {
+    fn watched_sampling_counts_transactions_durable_by_next() {
         let mut sampler = Sampler::new(Sampling::Watched, true, u64::MAX);
         // Transactions 0 to 3; durable after each poll: none, 0 and 1, none, 2.
         for (number, durable) in [(0, 0), (1, 2), (2, 2), (3, 3)] {
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_gave_itself_up_is_followed_by_one_that_is_timed() {
+    fn transaction_after_aborted_one_is_timed() {
         for sampling in [Sampling::Some, Sampling::All, Sampling::Watched] {
             let mut sampler = Sampler::new(sampling, true, u64::MAX);
             assert!(sampler.is_due(0));

@@ -1,7 +1,7 @@
-//! Load of a measurement: which pool, how many workers and transactions, under which options.
+//! Load of a measurement: the pool, the number of workers and transactions, the options.
 //!
-//! `run` and `compare` parse it from the same flags, and variants of designs change it. It stands
-//! below the command line, so that the modules that measure do not depend on commands.
+//! `run`, `compare` and `crash kill` parse it from the same flags, and variants of designs change
+//! it. The module is below the command line, so that measuring does not depend on commands.
 
 use std::path::PathBuf;
 
@@ -17,123 +17,124 @@ use crate::quantity::{
 use crate::report::format::Output;
 use crate::shadow::ShadowName;
 
-/// How much of it, on what. `run` and `compare` have these in common.
+/// The options that `run`, `compare` and `crash kill` share.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Load {
-    /// What makes bytes durable [default: file, or what the pool was created on]
+    /// Medium that makes bytes durable [default: file; for an existing pool, its own]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
-    /// The pool: created if missing, else gone on with, as large as it is; `compare` makes its
-    /// fresh pools there [default: a temporary one in this directory, for
-    /// emulated and persistent_cache in /dev/shm]
+    /// Pool file: created if missing; an existing pool is used at its size. `compare` creates its
+    /// fresh pools there, and refuses an existing file [default: a temporary pool in this
+    /// directory; emulated, persistent_cache: in /dev/shm]
     #[arg(long, value_name = "PATH")]
     pub(crate) pool: Option<PathBuf>,
-    /// Size of a new pool's heap, as in 1.5G [default: what the workload needs]
+    /// Heap size of a new pool, as in 1.5G [default: enough for the workload]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) bytes: Option<u64>,
-    /// Size of a new pool's log [default: 64M]
+    /// Log size of a new pool [default: 64M]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) log_bytes: Option<u64>,
-    /// Workers, a thread each
+    /// Workers, one thread each
     #[arg(long, value_name = "N", value_parser = workers, default_value = "1")]
     pub(crate) threads: usize,
-    /// How long it runs; `compare`: the first design, the others do as many transactions
-    /// [default: 3, compare: 1]
+    /// Duration in seconds. `compare`: of the first design; the others run as many transactions.
+    /// `crash kill`: maximum time until each kill [default: 3; compare, crash kill: 1]
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "transactions")]
     pub(crate) seconds: Option<f64>,
-    /// How long it runs before anything is measured [default: not at all]
+    /// Warm-up before the measurement, in seconds [default: none]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) warm_up: Option<f64>,
-    /// How many transactions all workers do together
+    /// Number of transactions, of all workers together
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) transactions: Option<u64>,
-    /// Ownership records of the transactional memory [default: by the heap's size and the cores]
+    /// Ownership records: locks of the transactional memory [default: by heap size and cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) ownership_records: Option<u64>,
-    /// When a commit returns: at once, or when it is durable
+    /// Time at which a commit returns: async at once, sync when it is durable
     #[arg(long, value_name = "WHEN", value_enum, default_value = "async")]
     pub(crate) durability: DurabilityName,
-    /// Transactions of each worker that may wait to be durable when it begins the next, which then
-    /// waits for the oldest: many callers behind few threads [default: any number]
+    /// Limit on a worker's transactions that are not durable yet; at the limit the worker waits for
+    /// its oldest, like a server thread with N clients [default: no limit]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) outstanding: Option<u64>,
-    /// What transactions work on: all of the heap in memory, a private mapping of its file, or
-    /// pages that come and go
+    /// Memory that transactions work on: a copy of the whole heap, a private mapping of the pool
+    /// file, or single pages
     #[arg(long, value_name = "S", value_enum, default_value = "full")]
     pub(crate) shadow: ShadowName,
-    /// Threads that bring home what is durable, each the words of its own pages
+    /// Threads that apply records to the heap image; each owns a share of the pages
     #[arg(long, value_name = "N", value_parser = step_threads, default_value = "1")]
     pub(crate) reproduce_threads: usize,
     #[command(flatten)]
     pub(crate) grouping: Grouping,
-    /// Entries of 16 bytes in each worker's ring, a power of two: 8 bytes that a transaction may
-    /// write for each; snapshot: memory for its copies [default: 2^20]
+    /// Entries in each worker's ring, 16 bytes each, rounded up to a power of two. A transaction
+    /// writes at most 8 bytes an entry. snapshot: memory for copies instead of a ring
+    /// [default: 2^20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub(crate) ring_entries: Option<u64>,
-    /// Bound of that memory, for pools that are larger; with cow: of what is copied [default: none]
+    /// Limit on the memory of the shadow; cow: on its copied pages [default: no limit]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) shadow_bytes: Option<u64>,
-    /// Emulated medium: cycles that a persist barrier takes at least
+    /// Emulated medium: minimum duration of a persist barrier, in cycles
     #[arg(long, value_name = "N", default_value = "1000")]
     pub(crate) latency_cycles: u64,
-    /// Emulated medium: the same in nanoseconds
+    /// Emulated medium: minimum duration of a persist barrier, in nanoseconds
     #[arg(long, value_name = "N", value_parser = nanoseconds, conflicts_with = "latency_cycles")]
     pub(crate) latency_ns: Option<u64>,
-    /// Emulated medium: its bandwidth for all threads, in 10^9 bytes a second; 0: no bound
+    /// Emulated medium: bandwidth of all threads together, in 10^9 bytes a second; 0: no limit
     #[arg(long, value_name = "X", default_value = "16", value_parser = not_negative)]
     pub(crate) bandwidth_gbps: f64,
-    /// Multiplies the sizes of the workload's tables, when they are loaded [default: 1]
+    /// Factor on the sizes of the workload's tables when they are loaded [default: 1]
     #[arg(long, value_name = "X", value_parser = positive)]
     pub(crate) scale: Option<f64>,
-    /// Share of the transactions that write, of 100; the others read [default: the workload's]
+    /// Percentage of transactions that write; the others read [default: the workload's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) update_percent: Option<u8>,
-    /// So many of the workers only read, and their latencies are told apart; the others write, all
-    /// the time or as --update-percent says. For workloads that heed that [default: none]
+    /// Workers that only read, with latencies reported apart; the others write in all transactions
+    /// or in --update-percent of them. For workloads that support --update-percent [default: none]
     #[arg(long, value_name = "N", value_parser = workers)]
     pub(crate) readers: Option<usize>,
-    /// Exponent of Zipf's law by which keys are drawn, as in 0.99; 0 or `uniform` draws evenly
+    /// Exponent of the Zipf distribution of keys, as in 0.99; 0 or `uniform` is uniform
     /// [default: the workload's]
     #[arg(long, value_name = "X", value_parser = zipf)]
     pub(crate) zipf: Option<f64>,
-    /// Each worker keeps to a part of the data of its own: in TPC-C a district
+    /// Give each worker its own part of the data: in TPC-C a district
     #[arg(long)]
     pub(crate) low_conflict: bool,
-    /// What a transaction writes, in workloads of objects: `large:BYTES`, an object whole, or
-    /// `random:N`, a word in each of N objects [default: large:1024]
+    /// Write set of a transaction, in object workloads: `large:BYTES` writes one object whole,
+    /// `random:N` writes a word in each of N objects [default: large:1024]
     #[arg(long, value_name = "SET")]
     pub(crate) data: Option<workloads::DataSet>,
-    /// The volatile rings never make a worker wait; a variant of a design says so.
+    /// Makes the volatile rings unbounded. Variants of designs set it, as they set the next four.
     #[arg(skip)]
     pub(crate) unbounded: bool,
-    /// Whole objects are logged; a variant of a design says so.
+    /// Logs whole objects instead of changed words.
     #[arg(skip)]
     pub(crate) whole_objects: bool,
-    /// A worker frees the log behind so many transactions; a variant of a design says so.
+    /// Transactions after which a worker frees its log; 0 for the design's default.
     #[arg(skip)]
     pub(crate) recycle_every: u64,
-    /// Nothing is logged; a variant of a design says so.
+    /// Writes no log.
     #[arg(skip)]
     pub(crate) unlogged: bool,
-    /// The log is freed and nothing goes home; a variant of a design says so.
+    /// Frees the log without applying it to the heap image.
     #[arg(skip)]
     pub(crate) ideal_reproduce: bool,
-    /// Layout name of the pool [default: none, or what the pool has]
+    /// Layout name of the pool [default: none; for an existing pool, its own]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
-    /// Seed of the clients
+    /// Seed of the workload's clients
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// Which transactions are timed.
+/// Transactions that are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SampleName {
-    /// One in 1024, and more of a run of few
+    /// One in 1024; a larger share of a short run
     Some,
-    /// All
+    /// All transactions
     Every,
 }
 
@@ -162,7 +163,7 @@ impl From<DurabilityName> for Durability {
 }
 
 impl SampleName {
-    /// Which transactions are timed, and how.
+    /// Returns the sampling for a durability.
     pub(crate) fn sampling(self, durability: DurabilityName) -> Sampling {
         match (durability, self) {
             (DurabilityName::Sync, _) => Sampling::All,
@@ -182,7 +183,7 @@ impl Load {
         }
     }
 
-    /// What of the command line puts a bound on its shadow.
+    /// Returns the flag that bounds the shadow.
     pub(crate) fn bounded_by(&self) -> Option<&'static str> {
         self.paging().map(|shadow| match shadow {
             Shadow::Software => "--shadow software",
@@ -190,18 +191,18 @@ impl Load {
         })
     }
 
-    /// The options with the shadow that was asked for.
+    /// Returns the options with the requested shadow.
     pub(crate) fn with_shadow(&self, options: Options) -> Options {
         let options = options.shadow(self.shadow.into());
         self.shadow_bytes.map_or(options.clone(), |bytes| options.shadow_bytes(bytes))
     }
 
-    /// Transactions that may wait, as a number of them.
+    /// Returns the limit on outstanding transactions.
     pub(crate) fn outstanding(&self) -> Option<usize> {
         self.outstanding.map(|most| usize::try_from(most).unwrap_or(usize::MAX - 1))
     }
 
-    /// What the emulated medium is to cost.
+    /// Returns the costs of the emulated medium.
     pub(crate) fn costs(&self) -> Costs {
         let Load { latency_cycles, latency_ns, bandwidth_gbps, .. } = *self;
         let latency_cycles = latency_ns.map_or(latency_cycles, |ns| {
@@ -211,12 +212,12 @@ impl Load {
         Costs { latency_cycles, bandwidth_gbps }
     }
 
-    /// Whether a pool of this variant can be opened again.
+    /// Returns whether a pool of this variant can be opened again.
     pub(crate) fn keeps(&self) -> bool {
         !self.ideal_reproduce && !self.unlogged
     }
 
-    /// What the client of a worker is to do.
+    /// Returns the options of a worker's client: readers never write.
     pub(crate) fn client_options(&self, worker: usize) -> workloads::Options {
         let update_percent = match self.readers {
             Some(readers) if worker < readers => Some(0),

@@ -6,14 +6,14 @@ use lastword::Medium;
 /// A medium's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MediumName {
-    /// Any disk
+    /// Files on any file system
     File,
-    /// Persistent memory
+    /// Persistent memory, mounted with `-o dax`
     Dax,
-    /// Memory that is kept with its caches
+    /// Memory that is preserved with the caches at a power failure (eADR, battery)
     #[value(name = "persistent_cache")]
     PersistentCache,
-    /// Memory with the delays of a device
+    /// Memory with emulated latency and bandwidth, for experiments
     Emulated,
 }
 

@@ -24,8 +24,8 @@ use workloads::{AnyClient, AnyWorkload, Violation};
 use crate::driver::Position;
 use crate::erased::own;
 use crate::failure::is_damage;
-use crate::gate::{self, Gate};
 use crate::setup::Ready;
+use crate::start_barrier::{self, StartBarrier};
 
 /// Duration of the tail.
 const TAIL: Duration = Duration::from_millis(50);
@@ -124,16 +124,16 @@ fn damage_is_loss(checked: Result<Losses, Error>) -> Result<Losses, Error> {
 /// Runs a tail on every worker; returns the IDs of its transactions.
 fn run_tails(ready: &Ready, positions: &[Position<AnyClient>]) -> Result<Vec<Vec<TxId>>, Error> {
     let Ready { design, pool, workload, .. } = ready;
-    let (gate, rolls_back) = (Gate::default(), design.rolls_back);
+    let (barrier, rolls_back) = (StartBarrier::default(), design.rolls_back);
     let workers = positions.iter().map(|_| pool.any_worker()).collect::<Result<Vec<_>, _>>()?;
     std::thread::scope(|scope| {
         let mut handles = Vec::new();
         let mut missing = None;
         for (mut worker, position) in workers.into_iter().zip(positions) {
-            let (gate, mut client) = (&gate, position.client.clone());
-            let tail = gate::spawn(scope, move || {
+            let (barrier, mut client) = (&barrier, position.client.clone());
+            let tail = start_barrier::spawn(scope, move || {
                 let mut ids = Vec::new();
-                let goes = gate.pass();
+                let goes = barrier.wait();
                 let start = Instant::now();
                 while goes && ids.len() < TAIL_MAX && start.elapsed() < TAIL {
                     workload.next(&mut client);
@@ -147,8 +147,8 @@ fn run_tails(ready: &Ready, positions: &[Position<AnyClient>]) -> Result<Vec<Vec
             }
         }
         match missing {
-            None => gate.open(positions.len()),
-            Some(_) => gate.call_off(),
+            None => barrier.release(positions.len()),
+            Some(_) => barrier.cancel(),
         }
         let join = |handle: std::thread::ScopedJoinHandle<'_, _>| {
             handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -76,7 +76,7 @@ pub(crate) fn ready(
 ) -> Result<Ready, Failure> {
     let readers = load.readers.filter(|_| !kind.supported.update_percent).map(|_| "--readers");
     if let Some(option) = readers.or(load.workload_options().unsupported(kind.supported)) {
-        return Err(Failure::Unheeded { workload: kind.name, option });
+        return Err(Failure::UnsupportedOption { workload: kind.name, option });
     }
     if let Some(readers) = load.readers.filter(|&readers| readers > load.threads) {
         return Err(Failure::TooManyReaders { readers, threads: load.threads });

@@ -5,14 +5,14 @@ use lastword::Shadow;
 
 use crate::failure::Failure;
 
-/// Initial contents of a shadow.
+/// Kind of memory that transactions work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ShadowName {
-    /// The whole heap, read when the pool is opened
+    /// A copy of the whole heap, read when the pool is opened
     Full,
-    /// Pages are copied when they are first written
+    /// A private mapping: pages are copied at the first write
     Cow,
-    /// Pages are read when they are first used, and looked up in a table
+    /// Pages are read at the first access, with a page table in software
     Software,
 }
 

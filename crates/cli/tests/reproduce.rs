@@ -16,7 +16,7 @@ fn unrunnable_rows_are_reported_with_reason() {
     assert_eq!(rows.len(), 6);
     for row in rows {
         let expected = [
-            "command", "held", "id", "mark", "name", "ours", "paper", "rounds", "seed", "unit",
+            "command", "held", "id", "name", "ours", "paper", "rounds", "seed", "target", "unit",
             "what", "why",
         ];
         assert_eq!(keys(row), expected);

@@ -12,7 +12,7 @@ fn main() -> io::Result<()> {
     };
     fs::create_dir_all(&folder)?;
     for name in papers::NAMES {
-        let page = papers::page(name).map_err(io::Error::other)?;
+        let page = papers::book_page(name).map_err(io::Error::other)?;
         fs::write(folder.join(format!("{name}.md")), page)?;
     }
     Ok(())

@@ -18,7 +18,7 @@
 //!   output/                       terminal table, CSV, SVG charts, HTML page
 //! ```
 //!
-//! The book has a page of each paper, [`page()`], written from its targets alone.
+//! The book has a page of each paper, [`book_page()`], written from its targets alone.
 //!
 //! Invariants:
 //! - Several experiments share a trial that has the same command: it runs once a round.
@@ -28,6 +28,7 @@
 //!   else.
 #![forbid(unsafe_code)]
 
+mod book_page;
 mod budget;
 mod comparison;
 mod cuts;
@@ -36,7 +37,6 @@ mod error;
 mod lad;
 pub mod machine;
 mod output;
-mod page;
 mod pisces;
 pub mod points;
 pub mod program;
@@ -58,8 +58,8 @@ mod targets;
 mod trial;
 mod trials;
 
+pub use book_page::book_page;
 pub use error::Error;
-pub use page::page;
 pub use registry::{NAMES, Plan, plan};
 pub use reproduce::{Reproduction, Request, list, list_table, reproduce};
 pub use results::{Axis, Experiment, Figure, Listed, Point, Results, Row, Series};

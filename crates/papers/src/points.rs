@@ -109,7 +109,7 @@ fn program(point: &Point) -> Result<Unloaded, Error> {
     Unloaded::new(kind, options)
 }
 
-/// Returns the command that runs a point alone, as behind `lastword`.
+/// Returns the arguments of `lastword` that run a point alone.
 pub fn command(asked: &Asked) -> String {
     let Asked { workload, design, machine, cores, transactions, seed, scale, .. } = asked;
     let Asked { data, update_percent, zipf, shared, check, power_cuts, .. } = asked;

@@ -77,7 +77,6 @@ pub struct Row {
     /// Unit of the value.
     pub unit: String,
     /// Target of the row, as in `>= 0.97`; `None` where a number is only reported.
-    #[serde(rename = "mark")]
     pub target: Option<String>,
     /// Whether the median meets the target; `None` without a target or a value.
     pub held: Option<bool>,

@@ -50,7 +50,7 @@ impl<'a> Rows<'a> {
         value
     }
 
-    /// Adds a row that simulations cannot show, and what shows it instead.
+    /// Adds a row that simulations cannot show; `why` names the evidence instead.
     pub(super) fn none(&mut self, name: &str, why: &str) {
         self.sheet.none(name, why);
     }

@@ -1,8 +1,8 @@
 //! The interface between the harness and the program that measures.
 //!
-//! The harness plans commands as behind `lastword run`; the program parses them, runs them and
-//! returns the measurements. The dependency points from the program to this crate, so a plan names
-//! designs, media and workloads only as text.
+//! The harness plans commands as arguments of `lastword run`; the program parses them, runs them
+//! and returns the measurements. The dependency points from the program to this crate, so a plan
+//! names designs, media and workloads only as text.
 
 use crate::error::Error;
 use crate::trial::Trial;

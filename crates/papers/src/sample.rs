@@ -98,7 +98,7 @@ fn shrunk(paper: &str) -> Results {
 }
 
 /// Asserts that a paper has exactly these targets, by experiment and row.
-pub(super) fn assert_marks(paper: &str, expected: &[(&str, String, &str)]) {
+pub(super) fn assert_targets(paper: &str, expected: &[(&str, String, &str)]) {
     let paper = Paper::by_name(paper).unwrap();
     let found: BTreeMap<_, _> = paper
         .experiment
@@ -114,7 +114,7 @@ pub(super) fn assert_marks(paper: &str, expected: &[(&str, String, &str)]) {
 }
 
 /// Targets of every design under power cuts.
-pub(super) const MARKS_OF_CUTS: [(&str, &str); 3] =
+pub(super) const TARGETS_OF_CUTS: [(&str, &str); 3] =
     [("cuts/*", ">= 10000"), ("violations/*", "<= 0"), ("checked/*", ">= 100")];
 
 /// Asserts that every row of a quick run gets a number, except rows that stand for tests.
@@ -253,8 +253,8 @@ fn large_row(id: &str, number: usize, which: usize) -> Row {
     ));
     row.why = match held {
         Some(false) => Some(
-            "The copy of the paper's machine has 12 cores; here the steps behind run on the cores \
-             that the workers need, which costs more than what log combination saves."
+            "The copy of the paper's machine has 12 cores; here the background steps take cores \
+             from the workers, which costs more than log combination saves."
                 .into(),
         ),
         None => Some("This machine has 2 cores, the experiment needs 16.".into()),

@@ -1,8 +1,8 @@
 //! Stored trials: an interrupted run resumes, and a later one shows the results of earlier ones.
 //!
 //! ```text
-//!   DIR/trials.jsonl    {"program": ..., "machine": ...}           build, machine and seed
-//!                     {"command": ..., "round": 0, "lap": {...}} one line a trial
+//!   DIR/trials.jsonl  {"program": ..., "machine": ...}               build, machine and seed
+//!                     {"command": ..., "round": 0, "trial": {...}}   one line a trial
 //! ```
 //!
 //! Invariants:
@@ -54,7 +54,6 @@ struct Line {
     together: Together,
     /// Loading included.
     seconds: f64,
-    #[serde(rename = "lap")]
     trial: Trial,
 }
 

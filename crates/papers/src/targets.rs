@@ -216,7 +216,7 @@ mod tests {
         add("D1", named("added/hashtable"), "<= 40");
         add("D1", named("added/tatp-hash"), "<= 35");
         add("D1", named("added/btree"), "<= 150");
-        add("D1", of_six("behind-by-front/*"), "<= 0.5");
+        add("D1", of_six("background-by-foreground/*"), "<= 0.5");
         add("D2", of_six("inf/*/16"), ">= 0.97");
         add("D2", of_six("inf/*/1"), ">= 0.9");
         for row in ["undo/*", "redo/*", "sync-undo/*", "sync-redo/*"] {
@@ -239,7 +239,7 @@ mod tests {
         add("D8", named("decoupled/own"), ">= 1.3");
         add("D8", named("decoupled-16/own"), ">= 1.3");
         add("D10", named("empty/decoupled"), ">= 30 M");
-        sample::assert_marks("dudetm", &expected);
+        sample::assert_targets("dudetm", &expected);
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
                 add("P8", format!("bandwidth/{workload}/{gbps}"), "0.9 to 1.1");
             }
         }
-        sample::assert_marks("pisces", &expected);
+        sample::assert_targets("pisces", &expected);
     }
 
     #[test]
@@ -308,13 +308,13 @@ mod tests {
         add("L11", "cq-by-others", &[""], &["<= 1"]);
         add("L12", "shift/*", &DESIGNS, &["-0.08 to 0.08"]);
         add("L13", "lost", &[""], &["32 to 58"]);
-        for (row, target) in sample::MARKS_OF_CUTS {
+        for (row, target) in sample::TARGETS_OF_CUTS {
             add("C1", row, &DESIGNS, &[target]);
         }
         add("C1", "rare/*", &DESIGNS[..3], &[">= 1"]);
         add("C3", "isolation/*", &DESIGNS, &["<= 0"]);
         add("C4", "equal", &[""], &[">= 100"]);
-        sample::assert_marks("lad", &expected);
+        sample::assert_targets("lad", &expected);
     }
 
     #[test]

@@ -76,13 +76,13 @@ impl Trial {
     }
 
     /// Returns foreground CPU time of a transaction, in ns.
-    pub fn front(&self) -> f64 {
+    pub fn foreground_ns(&self) -> f64 {
         self.each(self.workers_cpu_ns)
     }
 
     /// Returns background CPU time of a transaction, in ns, without the time spun for the emulated
     /// medium. It is too small where threads lose their cores while they spin: see `delay_ns`.
-    pub fn behind(&self) -> f64 {
+    pub fn background_ns(&self) -> f64 {
         self.each(self.cpu_ns.saturating_sub(self.workers_cpu_ns + self.delay_ns))
     }
 

@@ -12,7 +12,7 @@ fn main() -> std::io::Result<()> {
     let root = repository();
     let prefix = std::env::args().nth(1);
     let rule = Language::default();
-    let mut rooms: BTreeMap<String, (usize, Rates)> = BTreeMap::new();
+    let mut areas: BTreeMap<String, (usize, Rates)> = BTreeMap::new();
     for path in pages::files(&root)?.into_iter().filter(|path| !pages::is_generated(path)) {
         let Ok(text) = std::fs::read_to_string(root.join(&path)) else { continue };
         let found = rule.check(&path, &text);
@@ -25,24 +25,22 @@ fn main() -> std::io::Result<()> {
                 println!("{path}: {median}; {colons:.0} % of {}", rates.sentences.len());
             }
         }
-        let room: Vec<&str> = path.split('/').take(2).collect();
-        for name in [room.join("/"), "all".to_owned()] {
-            let (count, rates) = rooms.entry(name).or_default();
+        let area: Vec<&str> = path.split('/').take(2).collect();
+        for name in [area.join("/"), "all".to_owned()] {
+            let (count, rates) = areas.entry(name).or_default();
             *count += found.len();
             if path.ends_with(".rs") || path.ends_with(".md") {
                 rates.add(&path, &text);
             }
         }
     }
-    println!("room: findings, words; in 1000 words who, nobody, what; median sentence; `:` or `;`");
-    for (room, (count, rates)) in rooms.iter().filter(|(_, (_, rates))| rates.words > 0) {
-        let [who, nobody, what] =
-            [rates.who, rates.nobody, rates.what].map(|count| rates.in_1000(count));
+    println!(
+        "area: findings, words; in 1000 words `who`, `nobody`, `what`; median sentence; `:` or `;`"
+    );
+    for (area, (count, rates)) in areas.iter().filter(|(_, (_, rates))| rates.words > 0) {
+        let [a, b, c] = [rates.who, rates.nobody, rates.what].map(|count| rates.in_1000(count));
         let (median, colons) = (rates.median(), rates.colons_in_100());
-        println!(
-            "{room}: {count}, {}; {who:.2} {nobody:.2} {what:.2}; {median}; {colons:.0} %",
-            rates.words
-        );
+        println!("{area}: {count}, {}; {a:.2} {b:.2} {c:.2}; {median}; {colons:.0} %", rates.words);
     }
     Ok(())
 }

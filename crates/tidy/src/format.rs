@@ -12,8 +12,8 @@ const HEAD: &str = "\
 <!-- Generated from the sources by `UPDATE=1 cargo test -p lastword-tidy`: edit those. -->
 # Durable formats
 
-What Lastword writes to a medium, word by word. Each section stands in the module that encodes it;
-a test compares this page with them. Everything is little-endian.
+The bytes that Lastword writes to a medium, word by word. Each section is the text of the module
+that encodes it; a test compares this page with the modules. Everything is little-endian.
 ";
 
 /// One format: its title and its text.

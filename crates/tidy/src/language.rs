@@ -56,11 +56,18 @@ const TERMS: [Term; 30] = [
     ),
     Term {
         pattern: r"\bhome\b",
-        except: r"\bhome (location|tile|node|directory|bank|controller)s?\b|\$HOME\b",
+        except: concat!(
+            r"\bhome[ _](location|tile|node|directory|bank|bucket|controller|warehouse)s?\b",
+            r"|\$HOME\b"
+        ),
         instead: "heap image; apply to the heap image",
     },
     term(r"\blaps?\b", "wrap (of the log); run, round or sample (of a benchmark)"),
-    term(r"\bunder way\b|\bflights\b|\b(a|the|each) flight\b", "in flight, outstanding"),
+    Term {
+        pattern: r"\bunder way\b|\bflights\b|\b(a|the|each) flight\b",
+        except: r"\bcars, flights\b", // tables of STAMP's vacation
+        instead: "in flight, outstanding",
+    },
     term(r"\bon (its|their) way\b", "in flight"),
     term(r"\b(told|tells?|telling)\b", "notify, report, complete"),
     term(r"\b(answers|answered)\b", "returns (a function); replies (a message)"),
@@ -75,7 +82,11 @@ const TERMS: [Term; 30] = [
     term(r"\bfinders?\b", "index"),
     term(r"\bbells?\b", "notifier, wake"),
     term(r"\b(hurry|hurries|hurried|hastens?|hastened|squeezes|squeezed)\b", "expedite; request"),
-    term(r"\bheed(s|ed)?\b", "supports"),
+    Term {
+        pattern: r"\bheed(s|ed)?\b",
+        except: r"\bheed = ", // the crate of LMDB
+        instead: "supports",
+    },
     term(r"\bmend(s|ed|ing)?\b", "repair, fix"),
     term(r"\b(shelf|shelves)\b", "slab, object pool"),
     term(r"\bfortunes?\b", "backoff"),

@@ -39,7 +39,7 @@ pub struct Finding {
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong, and what to do.
+    /// The problem, and its repair.
     pub what: String,
 }
 

@@ -21,8 +21,8 @@ const ENDINGS: [&str; 8] = [".rs", ".md", ".toml", ".h", ".hpp", ".cpp", ".py", 
 /// Words of the shortest name that counts as a test's.
 const TEST_WORDS: usize = 5;
 
-/// Folders to skip: build output, and workspaces with their own pages.
-const SKIPPED: [&str; 3] = ["target", "comparison", "node_modules"];
+/// Folders to skip: build output.
+const SKIPPED: [&str; 2] = ["target", "node_modules"];
 
 /// The folder of generated pages, and the folder of their sources: `NAME.toml` makes `NAME.md`.
 const GENERATED: (&str, &str) = ("docs/papers/", "crates/papers/targets/");
@@ -133,10 +133,10 @@ pub fn check(page: &str, text: &str, files: &[String], names: &[&str]) -> Vec<Fi
         }
         for name in line.split('`').skip(1).step_by(2) {
             if is_file(name) && !files.iter().any(|file| ends_with(file, name)) {
-                add("file", format!("no file is called `{name}`: name the one that is meant"));
+                add("file", format!("no file is called `{name}`: correct the name"));
             }
             if is_test(name) && !is_begun(name, names) {
-                add("test", format!("no test is called `{name}`: name the one that is meant"));
+                add("test", format!("no test is called `{name}`: correct the name"));
             }
         }
     }

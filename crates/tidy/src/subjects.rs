@@ -6,7 +6,7 @@ pub const COLUMNS_MAX: usize = 72;
 /// The last commit before the rule. Subjects up to it are history.
 pub const BEFORE: &str = "48dd5ccdaa29041e4a3c87222ae27b217cdc58a8";
 
-/// What is wrong with a subject, or `None`.
+/// Returns the problem of a subject, or `None`.
 pub fn check(subject: &str) -> Option<&'static str> {
     let Some((area, summary)) = subject.split_once(": ") else {
         return Some("a subject is `area: Imperative summary`");

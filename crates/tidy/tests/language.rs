@@ -35,7 +35,12 @@ fn question_and_excepted_phrases_are_no_findings() {
     assert_eq!(lines("docs/a.md", "What survives a crash?\n"), []);
     assert_eq!(lines("docs/a.md", "What survives: the log.\n"), [1]);
     assert_eq!(lines("docs/a.md", "The home location of a line.\n"), []);
+    assert_eq!(lines("docs/a.md", "A customer's home warehouse.\n"), []);
+    assert_eq!(lines("a.c", "#define HOME_BUCKET(key) 0 /* not HOME */\n"), [1]);
+    assert_eq!(lines("a.toml", "heed = 1 # of use\n# Workloads heed it.\n"), [2]);
     assert_eq!(lines("docs/a.md", "Groups in flight, and two flights.\nIn flight.\n"), [1]);
+    assert_eq!(lines("docs/a.md", "Tables of cars, flights and rooms.\n"), []);
+    assert_eq!(lines("a.rs", "fn to_home() {}\nfn to_home_tile() {}\n"), [1]);
     assert_eq!(lines("docs/a.md", "It is at home.\n"), [1]);
     assert_eq!(lines("GLOSSARY.md", "It is at home.\n"), []);
     assert_eq!(lines("a.bin", "It is at home.\n"), []);

@@ -33,7 +33,7 @@ pub(crate) struct CrashKill {
     #[arg(long, value_name = "W", default_value = "tpcc-hash")]
     #[arg(value_parser = PossibleValuesParser::new(workloads::NAMES))]
     pub(crate) workload: String,
-    /// Rounds
+    /// Number of rounds; each kills one process
     #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]

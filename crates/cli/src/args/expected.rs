@@ -9,7 +9,7 @@ pub(crate) struct Expected {
     /// Refuse a pool of another layout, as an application that opens it does [default: any]
     #[arg(long, value_name = "NAME")]
     pub(crate) layout: Option<String>,
-    /// Layout version
+    /// Layout version to expect with --layout
     #[arg(long, value_name = "N", requires = "layout", default_value = "0")]
     pub(crate) layout_version: u64,
     /// Accept a cleanly closed pool whose log is lost: `check --repair` creates a new log, and a

@@ -93,7 +93,7 @@ pub(crate) struct SimRun {
 
 #[derive(Debug, Args)]
 pub(crate) struct SimSweep {
-    /// Sweep file
+    /// Sweep file: points as combinations of workloads, designs, machines and settings
     #[arg(value_name = "FILE.toml")]
     pub(crate) file: PathBuf,
     /// Run nothing: print the points, one a line, hash first, and report those that cannot run
@@ -109,7 +109,7 @@ pub(crate) struct SimSweep {
     /// the results at the end]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Format of results that are printed
+    /// Format of printed results: table for people, json for programs, csv for spreadsheets
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     #[arg(conflicts_with = "out")]
     pub(crate) format: SheetFormat,
@@ -117,10 +117,10 @@ pub(crate) struct SimSweep {
 
 #[derive(Debug, Args)]
 pub(crate) struct SimMerge {
-    /// Directory given to the sweep as --out
+    /// Results directory: the sweep's --out
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Output format: for people, programs or spreadsheets
+    /// Output format: table for people, json for programs, csv for spreadsheets
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     pub(crate) format: SheetFormat,
 }

@@ -151,7 +151,7 @@ fn fill(
         let mut handles = Vec::new();
         for (index, worker) in workers.iter_mut().enumerate() {
             let mut addresses = Addresses::new(array.len(), zipf, round << 16 | index as u64);
-            handles.push(crate::gate::spawn(scope, move || {
+            handles.push(crate::start_barrier::spawn(scope, move || {
                 for number in 0..transactions {
                     let places: [u64; WORDS as usize] = std::array::from_fn(|_| addresses.draw());
                     let _ = worker.run(|tx| write(tx, array, &places, number))?;
@@ -188,7 +188,7 @@ fn drain_with(design: &Decoupled, threads: usize) -> Result<Times, Error> {
     let mut times = std::thread::scope(|scope| {
         for _ in 1..threads {
             // A refused thread is no error: its parts are left to this thread.
-            let _ = crate::gate::spawn(scope, || {
+            let _ = crate::start_barrier::spawn(scope, || {
                 while !over.load(Ordering::Relaxed) {
                     let before = cpu::thread_cpu_ns();
                     match design.part_step() {
@@ -218,19 +218,19 @@ fn drain(design: &Decoupled) -> Result<Times, Error> {
     let mut times = Times::default();
     let mut due = 0;
     let mut at = (Instant::now(), cpu::thread_cpu_ns());
-    let mut lap = || {
+    let mut since_last = || {
         let now = (Instant::now(), cpu::thread_cpu_ns());
         let before = std::mem::replace(&mut at, now);
         ((now.0 - before.0).as_nanos() as u64, now.1 - before.1)
     };
     loop {
         let persisted = design.persist_step()?;
-        times.persist_ns += lap().1;
+        times.persist_ns += since_last().1;
         due += 1;
         let mut reproduced = false;
         if !persisted || due >= DUE_BYTES / GROUP_BYTES {
             reproduced = design.reproduce_step()?;
-            let (ns, cpu_ns) = lap();
+            let (ns, cpu_ns) = since_last();
             times.reproduce_ns += ns;
             times.reproduce_cpu_ns += cpu_ns;
             due = 0;

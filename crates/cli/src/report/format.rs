@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Output {
-    /// For people or for programs
+    /// Output format: table for people, json for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     pub(crate) format: Format,
 }

@@ -232,11 +232,11 @@ fn cpu_seconds(measured: &Measured) -> CpuSeconds {
     }
 }
 
-/// All rounds of one design.
+/// The trials of one design, one a round.
 #[derive(Clone, Debug)]
-pub(crate) struct Laps {
+pub(crate) struct Trials {
     pub(crate) design: DesignName,
-    pub(crate) laps: Vec<Trial>,
+    pub(crate) trials: Vec<Trial>,
 }
 
 /// One design of a comparison.
@@ -257,8 +257,8 @@ pub(crate) struct Row {
     /// All threads, until the last transaction was reproduced.
     pub(crate) cpu_per_transaction_ns: Option<f64>,
     /// Of it, foreground and background.
-    pub(crate) front_cpu_per_transaction_ns: Option<f64>,
-    pub(crate) behind_cpu_per_transaction_ns: Option<f64>,
+    pub(crate) foreground_cpu_per_transaction_ns: Option<f64>,
+    pub(crate) background_cpu_per_transaction_ns: Option<f64>,
     /// Bytes sent to the log, with padding.
     pub(crate) log_bytes_per_transaction: Option<f64>,
 }
@@ -279,12 +279,12 @@ pub(crate) struct CompareReport {
 impl CompareReport {
     pub(crate) fn new(
         workload: &str,
-        all: &[Laps],
+        all: &[Trials],
         transactions: u64,
         rounds: u64,
         conditions: Conditions,
     ) -> CompareReport {
-        let rows = all.iter().map(|laps| row(laps, &all[0].laps)).collect();
+        let rows = all.iter().map(|one| row(one, &all[0].trials)).collect();
         CompareReport {
             workload: workload.into(),
             conditions,
@@ -296,36 +296,38 @@ impl CompareReport {
     }
 }
 
-fn row(laps: &Laps, baseline: &[Trial]) -> Row {
-    let each = |value: &dyn Fn(&Trial) -> f64| sorted(laps.laps.iter().map(value).collect());
+fn row(of: &Trials, baseline: &[Trial]) -> Row {
+    let each = |value: &dyn Fn(&Trial) -> f64| sorted(of.trials.iter().map(value).collect());
     let pairs = |value: &dyn Fn(&Trial, &Trial) -> f64| {
-        sorted(laps.laps.iter().zip(baseline).map(|(lap, base)| value(lap, base)).collect())
+        sorted(of.trials.iter().zip(baseline).map(|(trial, base)| value(trial, base)).collect())
     };
-    let count = |lap: &Trial| lap.transactions as f64;
-    let rate = |lap: &Trial| ratio(count(lap), lap.seconds);
-    let durable_rate = |lap: &Trial| ratio(count(lap), lap.durable_seconds);
-    let ratios = pairs(&|lap, base| ratio(rate(lap), rate(base)));
-    let worker_ns = |lap: &Trial| ratio(1e9 * lap.seconds * lap.workers as f64, count(lap));
+    let count = |trial: &Trial| trial.transactions as f64;
+    let rate = |trial: &Trial| ratio(count(trial), trial.seconds);
+    let durable_rate = |trial: &Trial| ratio(count(trial), trial.durable_seconds);
+    let ratios = pairs(&|trial, base| ratio(rate(trial), rate(base)));
+    let worker_ns = |trial: &Trial| ratio(1e9 * trial.seconds * trial.workers as f64, count(trial));
     Row {
-        design: laps.design.name(),
-        threads: laps.laps.first().map_or(0, |lap| lap.workers),
+        design: of.design.name(),
+        threads: of.trials.first().map_or(0, |trial| trial.workers),
         transactions_per_second_median: median(&each(&rate)),
         durable_transactions_per_second_median: median(&each(&durable_rate)),
         ratio_median: median(&ratios),
         ratio_min: ratios.first().copied(),
         ratio_max: ratios.last().copied(),
-        durable_ratio_median: median(&pairs(&|lap, base| {
-            ratio(durable_rate(lap), durable_rate(base))
+        durable_ratio_median: median(&pairs(&|trial, base| {
+            ratio(durable_rate(trial), durable_rate(base))
         })),
-        added_ns_median: median(&pairs(&|lap, base| worker_ns(lap) - worker_ns(base))),
-        cpu_per_transaction_ns: median(&each(&|lap| ratio(lap.cpu_ns as f64, count(lap)))),
-        front_cpu_per_transaction_ns: median(&each(&|lap| {
-            ratio(lap.workers_cpu_ns as f64, count(lap))
+        added_ns_median: median(&pairs(&|trial, base| worker_ns(trial) - worker_ns(base))),
+        cpu_per_transaction_ns: median(&each(&|trial| ratio(trial.cpu_ns as f64, count(trial)))),
+        foreground_cpu_per_transaction_ns: median(&each(&|trial| {
+            ratio(trial.workers_cpu_ns as f64, count(trial))
         })),
-        behind_cpu_per_transaction_ns: median(&each(&|lap| {
-            ratio(lap.cpu_ns.saturating_sub(lap.workers_cpu_ns) as f64, count(lap))
+        background_cpu_per_transaction_ns: median(&each(&|trial| {
+            ratio(trial.cpu_ns.saturating_sub(trial.workers_cpu_ns) as f64, count(trial))
         })),
-        log_bytes_per_transaction: median(&each(&|lap| ratio(lap.log_bytes as f64, count(lap)))),
+        log_bytes_per_transaction: median(&each(&|trial| {
+            ratio(trial.log_bytes as f64, count(trial))
+        })),
     }
 }
 
@@ -347,9 +349,9 @@ mod tests {
     use super::*;
     use crate::designs::DesignName;
 
-    fn laps(design: &str, seconds: &[f64]) -> Laps {
+    fn trials(design: &str, seconds: &[f64]) -> Trials {
         let design = DesignName::by_name(design).unwrap();
-        let lap = |&seconds: &f64| Trial {
+        let trial = |&seconds: &f64| Trial {
             transactions: 1000,
             workers: 2,
             seconds,
@@ -358,29 +360,29 @@ mod tests {
             workers_cpu_ns: 4_000_000,
             ..Trial::SAMPLE
         };
-        Laps { design, laps: seconds.iter().map(lap).collect() }
+        Trials { design, trials: seconds.iter().map(trial).collect() }
     }
 
     #[test]
     fn ratios_are_taken_within_a_round() {
         // The machine was four times slower in the second round, for both designs.
-        let base = laps("volatile", &[1.0, 4.0]);
-        let other = laps("decoupled", &[2.0, 8.0]);
-        let row = row(&other, &base.laps);
+        let base = trials("volatile", &[1.0, 4.0]);
+        let other = trials("decoupled", &[2.0, 8.0]);
+        let row = row(&other, &base.trials);
         assert_eq!((row.ratio_min, row.ratio_max), (Some(0.5), Some(0.5)));
         assert_eq!(row.durable_ratio_median, Some(0.5));
         assert_eq!(row.transactions_per_second_median, Some((500.0 + 125.0) / 2.0));
         // 500 transactions of each of two workers took one second longer, and four.
         assert_eq!(row.added_ns_median, Some(5_000_000.0));
         assert_eq!(row.cpu_per_transaction_ns, Some(5000.0));
-        assert_eq!(row.front_cpu_per_transaction_ns, Some(4000.0));
-        assert_eq!(row.behind_cpu_per_transaction_ns, Some(1000.0));
+        assert_eq!(row.foreground_cpu_per_transaction_ns, Some(4000.0));
+        assert_eq!(row.background_cpu_per_transaction_ns, Some(1000.0));
     }
 
     #[test]
     fn design_without_rounds_has_no_numbers() {
-        let base = laps("volatile", &[1.0]);
-        let row = row(&laps("plain", &[]), &base.laps);
+        let base = trials("volatile", &[1.0]);
+        let row = row(&trials("plain", &[]), &base.trials);
         assert!(row.ratio_median.is_none() && row.cpu_per_transaction_ns.is_none());
     }
 }

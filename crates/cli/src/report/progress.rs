@@ -92,8 +92,8 @@ fn run_line(all: Whole, elapsed: Duration, written: u64) -> String {
     time + &done + &of
 }
 
-/// Progress of counted work. It is drawn only when updated: a thread of its own would disturb
-/// measurements.
+/// Progress of counted work. The display changes only with an update: a thread of its own would
+/// disturb measurements.
 pub(crate) struct Progress {
     /// Hidden without a terminal.
     bar: ProgressBar,
@@ -114,7 +114,7 @@ impl Progress {
     /// Advances by one item.
     pub(crate) fn inc(&self) {
         self.bar.inc(1);
-        self.tell();
+        self.print_due();
     }
 
     /// Sets the position. If `done` exceeds `asked`, the length grows to a multiple of `asked`: a
@@ -128,18 +128,18 @@ impl Progress {
         }
         self.bar.set_length(asked * done.div_ceil(asked.max(1)).max(1));
         self.bar.set_position(done);
-        self.tell();
+        self.print_due();
     }
 
     /// Shows a new item in flight, without an advance.
     pub(crate) fn begins(&self, message: &str) {
         self.bar.set_message(message.to_owned());
-        self.tell();
+        self.print_due();
     }
 
     /// Reports that work continues, without an advance.
     pub(crate) fn alive(&self) {
-        self.tell();
+        self.print_due();
     }
 
     /// Ends the display.
@@ -147,7 +147,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn tell(&self) {
+    fn print_due(&self) {
         let Some(mut lines) = self.lines() else { return };
         let (done, length) = (self.bar.position(), self.bar.length().unwrap_or_default());
         let after = lines.begun.elapsed();
@@ -180,30 +180,30 @@ impl papers::Progress for Progress {
     }
 }
 
-/// What was printed of some work.
+/// Schedule of the lines of one piece of work.
 struct Lines {
     /// Description of the work.
     doing: &'static str,
     begun: Instant,
     /// Time of the last line.
-    told: Option<Duration>,
+    printed: Option<Duration>,
     /// Parts done at the last line.
     parts: u64,
 }
 
 impl Lines {
     fn of(doing: &'static str) -> Lines {
-        Lines { doing, begun: Instant::now(), told: None, parts: 0 }
+        Lines { doing, begun: Instant::now(), printed: None, parts: 0 }
     }
 
     /// Returns the line to print after this time, if one is due.
     fn due(&mut self, after: Duration, done: u64, length: u64) -> Option<String> {
         let parts = done.saturating_mul(PARTS) / length.max(1);
         let wait = if parts == self.parts { MOST } else { LEAST };
-        if after < self.told.map_or(FIRST, |told| told + wait) {
+        if after < self.printed.map_or(FIRST, |printed| printed + wait) {
             return None;
         }
-        (self.told, self.parts) = (Some(after), parts);
+        (self.printed, self.parts) = (Some(after), parts);
         Some(format!("{done} of {length} {}, {}", self.doing, long(after)))
     }
 }
@@ -240,16 +240,16 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_within_seconds_prints_nothing() {
+    fn short_work_prints_nothing() {
         assert!(printed(&[(0, 1), (5, 80), (9, 172)]).is_empty());
     }
 
     #[test]
-    fn a_line_is_printed_for_each_twentieth_and_when_nothing_more_is_done_for_long() {
-        let told = [(11, 1), (20, 30), (42, 31), (80, 32), (100, 37), (399, 38), (400, 38)];
+    fn lines_follow_twentieths_and_long_pauses() {
+        let points = [(11, 1), (20, 30), (42, 31), (80, 32), (100, 37), (399, 38), (400, 38)];
         let lines = ["1 of 172 points, 11 s", "31 of 172 points, 42 s", "37 of 172 points, 1 min"];
-        assert_eq!(printed(&told)[..3], lines);
-        assert_eq!(printed(&told)[3..], ["38 of 172 points, 6 min"]);
+        assert_eq!(printed(&points)[..3], lines);
+        assert_eq!(printed(&points)[3..], ["38 of 172 points, 6 min"]);
         // The number of lines is bounded, however long it takes and however often progress is
         // reported.
         let day: Vec<(u64, u64)> = (0..86_400).map(|at| (at, at * 172 / 86_400)).collect();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_was_asked_for_is_a_part_of_what_was_meant_then() {
+    fn excess_progress_extends_length_by_whole_multiples() {
         let progress = bar("transactions", 1000);
         let of = |done| {
             progress.at("transactions", done, 1000);

@@ -17,7 +17,7 @@ fn table() -> Table {
     table
 }
 
-/// Names and what they stand for.
+/// Formats a column of names beside a column of values.
 pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
     let mut table = table();
     for (name, value) in rows {
@@ -150,8 +150,8 @@ pub(crate) fn compare(report: &CompareReport) -> String {
         "durable ratio",
         "added",
         "CPU",
-        "in front",
-        "behind",
+        "foreground",
+        "background",
         "log",
     ]);
     let times = |value: Option<f64>| option(value, |value| format!("{value:.3}"));
@@ -170,8 +170,8 @@ pub(crate) fn compare(report: &CompareReport) -> String {
             times(row.durable_ratio_median),
             ns(row.added_ns_median),
             ns(row.cpu_per_transaction_ns),
-            ns(row.front_cpu_per_transaction_ns),
-            ns(row.behind_cpu_per_transaction_ns),
+            ns(row.foreground_cpu_per_transaction_ns),
+            ns(row.background_cpu_per_transaction_ns),
             option(row.log_bytes_per_transaction, |bytes| format!("{bytes:.1} B/tx")),
         ]);
     }

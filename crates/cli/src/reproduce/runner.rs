@@ -9,9 +9,9 @@ use papers::{Progress, Runner, TrialRequest, TrialResult};
 use crate::args::{Command, CommandLine, Run};
 use crate::driver::Limit;
 use crate::failure::Failure;
-use crate::lap::{Done, How, lap};
 use crate::report::{self, progress};
 use crate::setup::Place;
+use crate::trial::{self, Done, How};
 
 /// Runs trials; holds the pools that several of them share, by the command that has created each.
 #[derive(Default)]
@@ -61,7 +61,7 @@ fn measure(run: &Run, seed: u64, check: bool, stays: bool) -> Result<Done, Failu
         (None, seconds) => Limit::Seconds(seconds.unwrap_or(1.0)),
     };
     let how = How { limit, sampling: run.sample.sampling(load.durability), check, stays };
-    lap(&run.workload.name, run.design, &load, how)
+    trial::run(&run.workload.name, run.design, &load, how)
 }
 
 fn parse(command: &str) -> Run {

@@ -56,7 +56,7 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
     let outcome = outcome?;
     report::complain(&outcome.complaints);
     report::print(&match arguments.output.format {
-        Format::Json => json::object(&Told::of(arguments, &outcome)),
+        Format::Json => json::object(&RunReport::of(arguments, &outcome)),
         Format::Table => table::outcome(&outcome, setup.transactions),
     })?;
     Ok(Verdict::of(outcome.checked != Some(false)))
@@ -65,7 +65,7 @@ fn run_one(arguments: &SimRun) -> Result<Verdict, Failure> {
 /// The JSON of a run: its results, and the parameters that they depend on besides the machine.
 /// Equal parameters give equal results.
 #[derive(Serialize)]
-struct Told<'r> {
+struct RunReport<'r> {
     #[serde(flatten)]
     outcome: &'r Outcome,
     /// Version and commit of the simulator.
@@ -82,12 +82,21 @@ struct Told<'r> {
     shared: bool,
 }
 
-impl<'r> Told<'r> {
-    fn of(arguments: &SimRun, outcome: &'r Outcome) -> Told<'r> {
+impl<'r> RunReport<'r> {
+    fn of(arguments: &SimRun, outcome: &'r Outcome) -> RunReport<'r> {
         let &SimRun { transactions, scale, data, update_percent, zipf, shared, .. } = arguments;
         let data = data.map(|data| data.to_string());
         let (program, transactions_asked) = (&*papers::points::PROGRAM, transactions);
-        Told { outcome, program, transactions_asked, scale, data, update_percent, zipf, shared }
+        RunReport {
+            outcome,
+            program,
+            transactions_asked,
+            scale,
+            data,
+            update_percent,
+            zipf,
+            shared,
+        }
     }
 }
 

@@ -70,8 +70,14 @@ pub(super) fn judge(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
         let command = command(design, "", budget);
         let trials = trials.of(&command);
         sheet.row(format!("rate/{design}"), each(trials, Trial::rate)).command(&command);
-        sheet.row(format!("front/{design}"), each(trials, |trial| trial.front() / 1000.0));
-        sheet.row(format!("behind/{design}"), each(trials, |trial| trial.behind() / 1000.0));
+        sheet.row(
+            format!("foreground/{design}"),
+            each(trials, |trial| trial.foreground_ns() / 1000.0),
+        );
+        sheet.row(
+            format!("background/{design}"),
+            each(trials, |trial| trial.background_ns() / 1000.0),
+        );
         sheet.row(
             format!("helped/{design}"),
             each(trials, |trial| trial.each(trial.helped_ns) / 1000.0),

@@ -191,7 +191,7 @@ mod tests {
         // 125 ns for `decoupled` and 100 for `volatile` at 16 GB/s; three times as much at 1.
         assert_eq!(held("D1", "added/hashtable"), (Some(25.0), Some(true)));
         assert_eq!(held("D1", "two/added/hashtable"), (Some(36.0), None));
-        assert_eq!(held("D1", "behind-by-front/btree"), (Some(0.25), Some(true)));
+        assert_eq!(held("D1", "background-by-foreground/btree"), (Some(0.25), Some(true)));
         assert_eq!(held("D1", "ratio/btree/16").0, Some(0.8));
         assert_eq!(held("D1", "ratio/btree/1").0, Some(0.267));
         assert_eq!(held("D1", "sync/btree/16").0, Some(0.2));

@@ -73,9 +73,9 @@ pub(super) fn judge(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
                      {:.1} foreground ({:.1} with one worker), {:.1} background, \
                      up to {:.1} for the medium.",
                     two(&Trial::aborts_percent),
-                    us(two(&Trial::front)),
-                    us(middle(each(of(1), Trial::front))),
-                    us(two(&Trial::behind)),
+                    us(two(&Trial::foreground_ns)),
+                    us(middle(each(of(1), Trial::foreground_ns))),
+                    us(two(&Trial::background_ns)),
                     us(two(&|trial| trial.each(trial.delay_ns)))
                 ))
                 .missed(crowded(kind))

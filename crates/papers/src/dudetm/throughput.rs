@@ -133,9 +133,12 @@ fn added(of: &Of<'_>, workers: u32, crew: &str, sheet: &mut Sheet) {
         sheet.row(format!("{crew}{what}/{name}"), values).command(&command);
     };
     row("added", pairs(decoupled, volatile, added));
-    row("front", each(decoupled, Trial::front));
-    row("behind", each(decoupled, Trial::behind));
-    row("behind-by-front", each(decoupled, |trial| trial.behind() / trial.front()));
+    row("foreground", each(decoupled, Trial::foreground_ns));
+    row("background", each(decoupled, Trial::background_ns));
+    row(
+        "background-by-foreground",
+        each(decoupled, |trial| trial.background_ns() / trial.foreground_ns()),
+    );
     if workers > 1 {
         for gbps in ENDS {
             by_volatile(of, On { gbps, ..on }, format!("{crew}ratio/{name}/{gbps}"), sheet);
@@ -200,7 +203,7 @@ pub(super) fn unbounded(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
                     trial.rate() / base.rate().min(reachable)
                 });
                 let waits = middle(each(decoupled, |trial| trial.ring_full_waits as f64));
-                let cpu = |trials: &[Trial]| middle(each(trials, Trial::front));
+                let cpu = |trials: &[Trial]| middle(each(trials, Trial::foreground_ns));
                 sheet
                     .row(format!("{crew}inf/{}/{gbps}", of.benchmark.name), values)
                     .note(format!(
@@ -241,7 +244,7 @@ pub(super) fn writes(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
                 row("writes", each(trials, writes));
             }
             row("words", each(trials, |trial| writes(trial) * trial.rate()));
-            row("cycles", each(trials, |trial| trial.front() * cycles_per_ns));
+            row("cycles", each(trials, |trial| trial.foreground_ns() * cycles_per_ns));
         }
     }
 }
@@ -269,12 +272,15 @@ pub(super) fn logging(budget: &Budget, trials: &Trials, sheet: &mut Sheet) {
 fn beside(of: &Of<'_>, (ours, base): (&str, &str), on: On, row: String, sheet: &mut Sheet) {
     let (trials, theirs) = (of.at(ours, on), of.at(base, on));
     let cpu = |trials: &[Trial]| {
-        let [front, behind, delay] = [
-            middle(each(trials, Trial::front)),
-            middle(each(trials, Trial::behind)),
+        let [foreground, background, delay] = [
+            middle(each(trials, Trial::foreground_ns)),
+            middle(each(trials, Trial::background_ns)),
             middle(each(trials, |trial| trial.each(trial.delay_ns))),
         ];
-        format!("{front:.0} foreground, {behind:.0} background, up to {delay:.0} for the medium")
+        format!(
+            "{foreground:.0} foreground, {background:.0} background, up to {delay:.0} for the \
+             medium"
+        )
     };
     sheet
         .row(format!("{row}/{}", of.benchmark.name), pairs(trials, theirs, ratio))

@@ -21,9 +21,9 @@ fn means(on: On, rows: &mut Rows<'_>) {
 pub(super) fn one_socket(rows: &mut Rows<'_>) {
     let on = On::OneSocket;
     means(on, rows);
-    for (before, behind) in [("lad-llc", "lad"), ("lad", "lad-base"), ("lad-base", "sw-undo")] {
-        rows.row(format!("order/{before}"), |uses| {
-            Some(on.relative_of_six(uses, before)? / on.relative_of_six(uses, behind)?)
+    for (faster, slower) in [("lad-llc", "lad"), ("lad", "lad-base"), ("lad-base", "sw-undo")] {
+        rows.row(format!("order/{faster}"), |uses| {
+            Some(on.relative_of_six(uses, faster)? / on.relative_of_six(uses, slower)?)
         });
     }
 }

@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn style_sheet_has_every_colour() {
-        let css = include_str!("page.css");
+        let css = include_str!("html_page.css");
         for RGBColor(red, green, blue) in PALETTE.into_iter().chain([INK, GRID, GROUND]) {
             let colour = format!("\"#{red:02X}{green:02X}{blue:02X}\"");
             assert!(css.contains(&colour), "{colour}");

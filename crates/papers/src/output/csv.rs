@@ -5,7 +5,7 @@ use crate::results::{Figure, Results};
 /// Returns the rows of all experiments, in order.
 pub(crate) fn rows(results: &Results) -> String {
     let header = [
-        "id", "name", "what", "paper", "median", "min", "max", "unit", "mark", "held", "why",
+        "id", "name", "what", "paper", "median", "min", "max", "unit", "target", "held", "why",
         "rounds", "seed", "command",
     ];
     let mut text = line(header);

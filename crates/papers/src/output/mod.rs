@@ -3,8 +3,8 @@
 mod chart;
 mod csv;
 mod file;
+mod html_page;
 pub(crate) mod number;
-mod page;
 mod scale;
 mod section;
 mod standing;
@@ -24,7 +24,7 @@ pub(crate) fn write(results: &Results, directory: &Path) -> Result<(), Error> {
     let put = |file: String, text: String| file::put(directory, &file, &text);
     put(format!("{name}.json"), results.json() + "\n")?;
     put(format!("{name}.csv"), csv::rows(results))?;
-    put(format!("{name}.html"), page::html(results))?;
+    put(format!("{name}.html"), html_page::html(results))?;
     for figure in &results.figures {
         put(format!("{name}-{}.svg", figure.name), chart::svg(figure))?;
         put(format!("{name}-{}.csv", figure.name), csv::figure(figure))?;

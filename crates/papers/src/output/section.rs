@@ -1,8 +1,8 @@
 //! Section of the page for one experiment: the paper's finding, the setup here, figures and rows.
 
 use super::chart;
+use super::html_page::{anchor, badge, escaped, push};
 use super::number::{in_its_unit, number, spread, with_unit};
-use super::page::{anchor, badge, escaped, push};
 use super::standing::{Standing, Tally};
 use crate::results::{Experiment, Figure, Results, Row};
 
@@ -134,7 +134,7 @@ fn line(row: &Row) -> String {
     format!(
         "<tr id=\"{}\" class=\"{}\"><th scope=\"row\">{what}</th>\
          <td class=\"paper\">{}</td><td class=\"ours\">{ours}</td>\
-         <td class=\"mark\">{}</td><td class=\"verdict\">{}</td></tr>\n",
+         <td class=\"target\">{}</td><td class=\"verdict\">{}</td></tr>\n",
         anchor(&[&row.id, &row.name]),
         standing.class(),
         some(&row.paper),

@@ -95,13 +95,14 @@ const ALL_ROUNDS: u64 = u64::MAX;
 
 /// Returns the CPU time of a transaction as text.
 fn cpu(design: &str, trials: &[Trial]) -> String {
-    let [front, behind, delay] = [
-        middle(each(trials, Trial::front)),
-        middle(each(trials, Trial::behind)),
+    let [foreground, background, delay] = [
+        middle(each(trials, Trial::foreground_ns)),
+        middle(each(trials, Trial::background_ns)),
         middle(each(trials, |trial| trial.each(trial.delay_ns))),
     ];
     format!(
-        "`{design}` {front:.0} foreground, {behind:.0} background, up to {delay:.0} for the medium"
+        "`{design}` {foreground:.0} foreground, {background:.0} background, up to {delay:.0} for \
+         the medium"
     )
 }
 

@@ -62,11 +62,11 @@ enum Policy {
     /// Writes back the least recently used line when the cache is full.
     Lru { filter: bool },
     /// Least recently used with a filter, and 15-bit transaction identifiers as in the paper.
-    FewNames,
+    FewIds,
 }
 
 /// Number of 15-bit transaction identifiers; 0 identifies none.
-const FEW_NAMES: u64 = (1 << 15) - 1;
+const FEW_IDS: u64 = (1 << 15) - 1;
 
 /// Returns half gets and half puts on a Zipf distribution, with a cache of `mib` MiB.
 fn mixed<'a>(
@@ -95,9 +95,8 @@ fn mixed<'a>(
             let asked = asked.with("design.redu.write_back", 1);
             if filter { asked } else { asked.with("design.redu.filter", 0) }
         }
-        Policy::FewNames => {
-            let names = FEW_NAMES / quick;
-            asked.with("design.redu.write_back", 1).with("design.log.names", names)
+        Policy::FewIds => {
+            asked.with("design.redu.write_back", 1).with("design.log.names", FEW_IDS / quick)
         }
     })
 }
@@ -110,7 +109,7 @@ fn gain(uses: &Uses<'_>, workload: &'static str, policy: Policy, mib: u64) -> Op
 }
 
 /// Returns the hit rate of the DRAM cache for reads of persistent memory, in percent.
-fn answered(outcome: &Outcome) -> f64 {
+fn hit_rate(outcome: &Outcome) -> f64 {
     let hits = count(outcome, CACHE_READS);
     100.0 * hits / (hits + outcome.nvm_reads as f64)
 }
@@ -152,21 +151,21 @@ pub(super) fn least_recently_used(rows: &mut Rows<'_>) {
             Some(mean(pair[0])? - mean(pair[1])?)
         });
     }
-    rows.row("answered/mean", |uses| {
-        mean(STORES.map(|of| mixed(uses, of, lru, CACHES[0]).map(answered)))
+    rows.row("hit-rate/mean", |uses| {
+        mean(STORES.map(|of| mixed(uses, of, lru, CACHES[0]).map(hit_rate)))
     });
     for workload in STORES {
-        rows.row(format!("answered/{workload}"), |uses| {
-            mixed(uses, workload, lru, CACHES[0]).map(answered)
+        rows.row(format!("hit-rate/{workload}"), |uses| {
+            mixed(uses, workload, lru, CACHES[0]).map(hit_rate)
         });
     }
     for mib in CACHES {
-        rows.row(format!("names-15/gain/{mib}"), |uses| {
-            mean(STORES.map(|workload| gain(uses, workload, Policy::FewNames, mib)))
+        rows.row(format!("ids-15/gain/{mib}"), |uses| {
+            mean(STORES.map(|workload| gain(uses, workload, Policy::FewIds, mib)))
         });
     }
-    rows.row("names-15/answered", |uses| {
-        mean(STORES.map(|of| mixed(uses, of, Policy::FewNames, CACHES[0]).map(answered)))
+    rows.row("ids-15/hit-rate", |uses| {
+        mean(STORES.map(|of| mixed(uses, of, Policy::FewIds, CACHES[0]).map(hit_rate)))
     });
     let title = "Cycles that the least recently used policy saves, with a filter";
     let axes = (linear("MiB of DRAM cache"), linear("% of eager's"));

@@ -79,7 +79,7 @@ fn redu_rows_follow_from_simulations() {
     assert_eq!(held("R10", "best"), (Some(25.0), Some(true)));
     assert_eq!(held("R10", "better"), (Some(5.0), Some(true)));
     assert_eq!(held("R10", "gain/none/16/ycsb-put"), (Some(2.5), Some(false)));
-    assert_eq!(held("R10", "answered/mean"), (Some(37.5), Some(true)));
+    assert_eq!(held("R10", "hit-rate/mean"), (Some(37.5), Some(true)));
     assert_eq!(held("R11", "mean"), (Some(2.264), Some(true)));
     assert_eq!(held("R12", "random/as-is/hw-redo"), (Some(1.1), None));
     assert_eq!(results.figures.len(), 3);
@@ -149,13 +149,13 @@ fn redu_targets_are_unchanged() {
     add("R10", "*", &["better", "best"], &[">= 3", "10 to 45"]);
     add("R10", "grows/*", &["32", "16"], &[">= 0"]);
     add("R10", "gain/none/*/ycsb-put", &["16", "8"], &["<= 0"]);
-    add("R10", "answered/mean", &[""], &["25 to 60"]);
+    add("R10", "hit-rate/mean", &[""], &["25 to 60"]);
     add("R11", "mean", &[""], &["1.3 to 3.5"]);
     add("C1", "rare/*", &CUT[1..], &[">= 1"]);
     add("C3", "isolation/*", &CUT, &["<= 0"]);
     add("C4", "equal", &[""], &[">= 100"]);
-    for (row, target) in sample::MARKS_OF_CUTS {
+    for (row, target) in sample::TARGETS_OF_CUTS {
         add("C1", row, &CUT, &[target]);
     }
-    sample::assert_marks("redu", &expected);
+    sample::assert_targets("redu", &expected);
 }

@@ -46,10 +46,10 @@ pub(super) fn random_objects(rows: &mut Rows<'_>) {
 pub(super) fn all(rows: &mut Rows<'_>) {
     let cases = [large(rows.budget), random(rows.budget)].concat();
     means(rows, &cases);
-    for (before, behind) in [("hw-undo", "hw-redo"), ("hw-redo", "hw-undo-redo")] {
-        rows.row(format!("order/{before}"), |uses| {
+    for (faster, slower) in [("hw-undo", "hw-redo"), ("hw-redo", "hw-undo-redo")] {
+        rows.row(format!("order/{faster}"), |uses| {
             let [less, more] =
-                [before, behind].map(|design| TABLE_II.all_by_redu(uses, &cases, design));
+                [faster, slower].map(|design| TABLE_II.all_by_redu(uses, &cases, design));
             Some(more? / less?)
         });
     }

@@ -66,7 +66,7 @@ const KEYS: f64 = 8192.0 / 1e6;
 /// Divisor in a quick run: data larger than the caches, caches, logs and transactions.
 const QUICK: u64 = 8;
 
-/// Caches at the front of [`SHRINKING`].
+/// Number of caches, which [`SHRINKING`] lists first.
 const CACHES: usize = 2;
 /// Sizes in bytes that a quick run divides, unless a row sets them.
 const SHRINKING: [(&str, u64); 4] = [

@@ -145,8 +145,8 @@ fn ssp_targets_are_unchanged() {
     add("C1", "rare/*", &CUT, &[">= 1"]);
     add("C3", "isolation/*", &CUT, &["<= 0"]);
     add("C4", "equal", &[""], &[">= 100"]);
-    for (row, target) in sample::MARKS_OF_CUTS {
+    for (row, target) in sample::TARGETS_OF_CUTS {
         add("C1", row, &CUT, &[target]);
     }
-    sample::assert_marks("ssp", &expected);
+    sample::assert_targets("ssp", &expected);
 }

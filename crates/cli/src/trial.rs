@@ -1,4 +1,4 @@
-//! One run of a workload on a design, measured until everything is reproduced.
+//! One trial: a workload runs once on a design, measured until everything is reproduced.
 //!
 //! Loading is not timed. CPU time covers all threads from the first transaction until the last one
 //! is durable *and reproduced*, so no cost of a transaction is left out. Foreground CPU is that of
@@ -20,14 +20,14 @@ use crate::report::Quantiles;
 use crate::setup::{self, Place};
 use crate::shadow::ShadowName;
 
-/// A lap, and what its check says, if it was checked.
+/// A completed trial, with the violations that the workload's check found.
 pub(crate) struct Done {
     pub(crate) trial: Trial,
     pub(crate) medium: Option<Medium>,
     pub(crate) violations: Vec<String>,
 }
 
-/// Options of a run.
+/// Options of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) limit: Limit,
@@ -42,7 +42,7 @@ pub(crate) struct How {
 ///
 /// # Errors
 /// A pool cannot be created, or a transaction fails.
-pub(crate) fn lap(
+pub(crate) fn run(
     workload: &str,
     design: DesignName,
     load: &Load,
@@ -74,8 +74,8 @@ pub(crate) fn lap(
         ready.pool.checkpoint()?;
     }
     let cpu_ns = process_cpu_ns() - before.1;
-    let until_home = driver::since(&ready.pool.metrics(), &before.0);
-    let trial = trial(&measured, &until_home, workers, cpu_ns);
+    let until_reproduced = driver::since(&ready.pool.metrics(), &before.0);
+    let trial = record(&measured, &until_reproduced, workers, cpu_ns);
     let mut violations = Vec::new();
     if how.check {
         let mut worker = ready.pool.any_worker()?;
@@ -92,7 +92,9 @@ pub(crate) fn lap(
     Ok(Done { trial, medium, violations })
 }
 
-fn trial(measured: &Measured, until_home: &Metrics, workers: usize, cpu_ns: u64) -> Trial {
+/// Collects a trial's numbers. Bytes count until everything is reproduced, so that background work
+/// after the last transaction is included.
+fn record(measured: &Measured, until_reproduced: &Metrics, workers: usize, cpu_ns: u64) -> Trial {
     let Measured { metrics, latencies, reading, .. } = measured;
     Trial {
         transactions: measured.transactions,
@@ -102,15 +104,15 @@ fn trial(measured: &Measured, until_home: &Metrics, workers: usize, cpu_ns: u64)
         durable_seconds: measured.durable_seconds,
         cpu_ns,
         workers_cpu_ns: measured.cpu.workers,
-        delay_ns: until_home.emulated_delay_ns,
-        helped_ns: until_home.helped_cpu_ns,
+        delay_ns: until_reproduced.emulated_delay_ns,
+        helped_ns: until_reproduced.helped_cpu_ns,
         ring_full_waits: metrics.ring_full_waits,
         words_written: measured.words_written,
-        log_bytes: until_home.log_bytes,
+        log_bytes: until_reproduced.log_bytes,
         combined_words: metrics.log_combined_words,
         log_stored_bytes: metrics.log_stored_bytes,
-        heap_image_bytes: until_home.heap_image_bytes,
-        late_heap_image_bytes: until_home.heap_image_bytes - metrics.heap_image_bytes,
+        heap_image_bytes: until_reproduced.heap_image_bytes,
+        late_heap_image_bytes: until_reproduced.heap_image_bytes - metrics.heap_image_bytes,
         grace_periods: metrics.grace_periods,
         grace_cycles: metrics.grace_cycles,
         page_ins: metrics.page_ins,

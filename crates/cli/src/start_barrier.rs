@@ -10,7 +10,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use lastword::Error;
 
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct StartBarrier {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -19,32 +19,32 @@ pub(crate) struct Gate {
 struct State {
     waiting: usize,
     /// Whether the waiting threads start; `None` until decided.
-    goes: Option<bool>,
+    start: Option<bool>,
 }
 
-impl Gate {
+impl StartBarrier {
     /// Waits with the other threads. Returns whether to start.
-    pub(crate) fn pass(&self) -> bool {
+    pub(crate) fn wait(&self) -> bool {
         let mut state = self.lock();
         state.waiting += 1;
         self.changed.notify_all();
-        let undecided = |state: &mut State| state.goes.is_none();
+        let undecided = |state: &mut State| state.start.is_none();
         let decided = self.changed.wait_while(state, undecided);
-        decided.unwrap_or_else(PoisonError::into_inner).goes == Some(true)
+        decided.unwrap_or_else(PoisonError::into_inner).start == Some(true)
     }
 
     /// Waits for this many threads, and starts them all at once.
-    pub(crate) fn open(&self, threads: usize) {
+    pub(crate) fn release(&self, threads: usize) {
         let state = self.lock();
         let missing = |state: &mut State| state.waiting < threads;
         let there = self.changed.wait_while(state, missing);
-        there.unwrap_or_else(PoisonError::into_inner).goes = Some(true);
+        there.unwrap_or_else(PoisonError::into_inner).start = Some(true);
         self.changed.notify_all();
     }
 
     /// Releases the waiting threads without a start, because a thread is missing.
-    pub(crate) fn call_off(&self) {
-        self.lock().goes = Some(false);
+    pub(crate) fn cancel(&self) {
+        self.lock().start = Some(false);
         self.changed.notify_all();
     }
 
@@ -71,21 +71,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gate_opens_when_all_threads_wait() {
-        let gate = Gate::default();
+    fn barrier_starts_threads_when_all_wait() {
+        let barrier = StartBarrier::default();
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| gate.pass())).collect();
-            gate.open(3);
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| barrier.wait())).collect();
+            barrier.release(3);
             assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
         });
     }
 
     #[test]
-    fn cancelled_gate_releases_threads() {
-        let gate = Gate::default();
+    fn cancelled_barrier_releases_threads() {
+        let barrier = StartBarrier::default();
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| gate.pass())).collect();
-            gate.call_off();
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| barrier.wait())).collect();
+            barrier.cancel();
             assert!(threads.into_iter().all(|thread| !thread.join().unwrap()));
         });
     }

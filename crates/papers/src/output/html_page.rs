@@ -6,11 +6,11 @@ use super::section;
 use super::standing::{Standing, Tally};
 use crate::results::Results;
 
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = include_str!("html_page.css");
 
 /// Returns the page.
 pub(crate) fn html(results: &Results) -> String {
-    let title = escaped(&format!("{}: what it found, and what is found here", results.paper));
+    let title = escaped(&format!("{}: the paper's results, and the results here", results.paper));
     let sections: String =
         results.experiments.iter().map(|experiment| section::html(experiment, results)).collect();
     format!(

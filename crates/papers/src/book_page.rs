@@ -10,7 +10,7 @@ use crate::targets::{Experiment, Paper, TargetRow};
 ///
 /// # Errors
 /// [`Error::NoPaper`].
-pub fn page(name: &str) -> Result<String, Error> {
+pub fn book_page(name: &str) -> Result<String, Error> {
     let Paper { paper, title, setup, experiment } = Paper::by_name(name)?;
     let mut page = format!(
         "# {paper}\n\n{title}. Measured on {setup}.\n\nGenerated from \
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn page_shows_every_experiment_and_row() {
         for name in crate::registry::NAMES {
-            let page = page(name).unwrap();
+            let page = book_page(name).unwrap();
             let mut lines = page.lines();
             for experiment in Paper::by_name(name).unwrap().experiment {
                 let heading = format!("## {}: {}", experiment.id, experiment.title);
@@ -50,14 +50,14 @@ mod tests {
                 }
             }
         }
-        assert!(page("another").is_err());
+        assert!(book_page("another").is_err());
     }
 
     /// A cell with a bar or a line break would end the row early.
     #[test]
     fn page_keeps_each_row_on_one_line_of_four_cells() {
         for name in crate::registry::NAMES {
-            let page = page(name).unwrap();
+            let page = book_page(name).unwrap();
             for line in page.lines().filter(|line| line.starts_with('|')) {
                 assert_eq!(line.matches('|').count(), 5, "{name}: {line}");
                 assert!(line.ends_with('|'), "{name}: {line}");
