@@ -25,7 +25,7 @@ use rustix::fs::FallocateFlags;
 use crate::story::Story;
 
 /// Set in the child process: the directory in which it works.
-const CHILD: &str = "LASTWORD_TEST_MOUNTED";
+pub(crate) const CHILD: &str = "LASTWORD_TEST_MOUNTED";
 
 /// Exit status of the shell if it cannot set the place up.
 const CANNOT: i32 = 77;
@@ -46,7 +46,7 @@ const EXT4: &str = "truncate -s 24M image && mkfs.ext4 -qF -b 4096 -m 0 -O ^has_
 const NO_PROC: &str = "mount -t tmpfs lastword /proc";
 
 /// Runs one test in a child process, in a namespace that the shell line `make` has set up.
-fn in_place(test: &str, make: &str, expected: &str) {
+pub(crate) fn in_place(test: &str, make: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("disk")).unwrap();
     let line = format!(
@@ -84,7 +84,7 @@ fn with_log(path: &Path) -> PathBuf {
     path.with_extension("pool.log")
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub(crate) fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
