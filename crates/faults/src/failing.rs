@@ -79,6 +79,11 @@ pub enum Fault {
     Io,
     /// The disk is full.
     NoSpace,
+    /// The quota is used up.
+    Quota,
+    /// Another program cuts the file to this length just before a write, which is not harmed. Other
+    /// calls are not counted.
+    Cut(u64),
     /// A write ends early. Other calls are not harmed, and not counted.
     Short,
     /// A signal interrupts the call before it has done anything.
@@ -154,8 +159,8 @@ impl Faults {
     /// Counts a call; returns its fault, if any, and the effect of a failed write.
     fn fault(&self, call: Call) -> Option<(Fault, Left)> {
         let concerned = match self.fault {
-            Fault::Io | Fault::NoSpace => true,
-            Fault::Short => call == Call::Write,
+            Fault::Io | Fault::NoSpace | Fault::Quota => true,
+            Fault::Short | Fault::Cut(_) => call == Call::Write,
             Fault::Interrupted => CAN_BE_INTERRUPTED.contains(&call),
             Fault::NoAllocation => call == Call::Allocate,
             // `write` decides, because it knows the kind of the write.
@@ -195,7 +200,8 @@ const CAN_BE_INTERRUPTED: [Call; 5] =
 fn errno(fault: Fault) -> Errno {
     match fault {
         Fault::NoSpace => Errno::NOSPC,
-        Fault::Io | Fault::Short => Errno::IO,
+        Fault::Quota => Errno::DQUOT,
+        Fault::Io | Fault::Short | Fault::Cut(_) => Errno::IO,
         Fault::Interrupted => Errno::INTR,
         Fault::NoDirectWrites => Errno::INVAL,
         Fault::NoDurableWrites | Fault::NoAllocation => Errno::OPNOTSUPP,
@@ -403,8 +409,12 @@ impl Handle for FailingFile {
         if fault == Fault::Short {
             return self.write_part(slices, half, offset, flags);
         }
+        if let (Fault::Cut(bytes), Some(file)) = (fault, self.file.queried()) {
+            rustix::fs::ftruncate(file, bytes)?;
+            return self.file.write(slices, offset, flags);
+        }
         let left = match left {
-            _ if !matches!(fault, Fault::Io | Fault::NoSpace) => 0,
+            _ if !matches!(fault, Fault::Io | Fault::NoSpace | Fault::Quota) => 0,
             Left::Nothing => 0,
             Left::Half if half < bytes => half,
             Left::Half => 0,

@@ -123,7 +123,8 @@ pub enum Error {
         attribute: char,
     },
     /// The file system has no room, or the user no quota, for a file of this size.
-    #[error("no room for {bytes} bytes of {}; free some space on its file system{}",
+    #[error("no room for {bytes} bytes of {}; free some space on its file system or \
+        raise its quota{}",
         .path.display(), smaller(*.option))]
     NoSpace {
         /// The file.
@@ -137,7 +138,7 @@ pub enum Error {
     /// the zeros. Its contents are as they were.
     #[error("no room for {missing} bytes that {} lacks: not all of its {bytes} bytes are \
         allocated, as after a copy that leaves holes (`cp --sparse`); free {missing} bytes on its \
-        file system, then open the pool again; nothing was changed", .path.display())]
+        file system or raise its quota, then open the pool again; nothing was changed", .path.display())]
     Unallocated {
         /// The file.
         path: PathBuf,
@@ -376,7 +377,8 @@ fn too_large(limit: Option<u64>) -> (String, &'static str) {
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         // Every block is allocated when a file is made: this is a file system that copies on write.
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there",
+        io::ErrorKind::StorageFull => "free some space there",
+        io::ErrorKind::QuotaExceeded => "raise the quota, or free some space there",
         io::ErrorKind::Interrupted => {
             "keep signals from interrupting every call (such as a profiler's timer)"
         }

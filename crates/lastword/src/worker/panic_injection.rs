@@ -21,6 +21,8 @@ pub(crate) enum Point {
     Begun,
     /// An ID is assigned, and has no record.
     Assigned,
+    /// A group's end has begun, and the group has no record.
+    GroupEnds,
     /// The ID has its record; ownership records are taken.
     Recorded,
 }
@@ -35,6 +37,14 @@ pub(crate) fn point(here: Point) {
         ARMED.set(None);
         std::panic::resume_unwind(Box::new("the end of a transaction panics"));
     }
+}
+
+/// Runs `work` with this point armed. Returns whether it panicked.
+pub(crate) fn panics_at(point: Point, work: impl FnOnce()) -> bool {
+    ARMED.set(Some(point));
+    let ended = catch_unwind(AssertUnwindSafe(work));
+    ARMED.set(None);
+    ended.is_err()
 }
 
 /// The transactional memory `stm`, with all points.
@@ -158,20 +168,17 @@ fn panics<D: Design>(
     at: Point,
     in_commit: bool,
 ) -> bool {
-    ARMED.set(Some(at));
-    let ended = catch_unwind(AssertUnwindSafe(|| {
+    panics_at(at, || {
         let done = worker.run(|tx| {
             words.iter().try_for_each(|word| tx.set(*word, 2))?;
             if in_commit { Ok(()) } else { tx.abort("rolls back") }
         });
         drop(done.map(drop));
-    }));
-    ARMED.set(None);
-    ended.is_err()
+    })
 }
 
 /// Commits two words with the value 1, far apart.
-fn two_words<D: Design>(pool: &Pool<D>) -> [Ptr<u64>; 2] {
+pub(crate) fn two_words<D: Design>(pool: &Pool<D>) -> [Ptr<u64>; 2] {
     let done = pool.run(|tx| {
         let first = tx.alloc(1_u64)?;
         for _ in 0..8 {
@@ -282,7 +289,8 @@ fn panicked_end_of_durable_transaction_is_a_crash() {
         panicked_end_is_a_crash::<Undo>(medium, 0, &POINTS[1..]);
         panicked_end_is_a_crash::<slots::Redo>(medium, 0, &POINTS[1..]);
         panicked_end_is_a_crash::<Snapshot>(medium, 0, &POINTS);
-        panicked_end_is_a_crash::<Snapshot>(medium, 4, &POINTS[..1]);
+        // More with groups: `slots::snapshot::group::panics`.
+        panicked_end_is_a_crash::<Snapshot>(medium, 4, &POINTS[..2]);
     }
 }
 
@@ -290,11 +298,8 @@ fn panicked_end_of_durable_transaction_is_a_crash() {
 fn call_after_a_panicked_commit_returns_the_poison() {
     let pool = Pool::<Volatile<Panicking>>::create_as("", Options::new().bytes(1 << 20)).unwrap();
     let words = two_words(&pool);
-    ARMED.set(Some(Point::Recorded));
-    let ended = catch_unwind(AssertUnwindSafe(|| {
-        drop(pool.run(|tx| tx.set(words[0], 2)).map(drop));
-    }));
-    assert!(ended.is_err());
+    let call = || drop(pool.run(|tx| tx.set(words[0], 2)).map(drop));
+    assert!(panics_at(Point::Recorded, call));
     // First, since the calls below would never end without it.
     assert!(pool.design().check().is_err());
     for _ in 0..3 {

@@ -59,10 +59,11 @@ fn names(disk: &Path) -> Vec<String> {
 }
 
 /// Fills the disk with one file.
-fn fill(disk: &Path) {
+fn fill(disk: &Path) -> File {
     let mut filler = File::create(disk.join("filler")).unwrap();
     let error = std::iter::repeat_with(|| filler.write_all(&[1; 4096])).find_map(Result::err);
     assert_eq!(error.unwrap().kind(), std::io::ErrorKind::StorageFull);
+    filler
 }
 
 fn media() -> [Options; 2] {
@@ -267,6 +268,13 @@ fn sparse_copy_on_full_disk_opens_on_files() {
         }
         pool.close().unwrap();
         assert!(punch(&disk.join(sparse)) > 10, "no block of zeros");
+        let filler = fill(&disk);
+        // Some room, and too little: it stays free for other programs.
+        filler.set_len(filler.metadata().unwrap().len() - 8 * 4096).unwrap();
+        let pool = Pool::open(&story.path, options.clone()).unwrap();
+        let room = rustix::fs::statvfs(&disk).unwrap().f_bavail;
+        assert_eq!(room, 8, "{sparse}: an allocation that failed keeps its blocks");
+        drop((pool, filler));
         fill(&disk);
         let pool = Pool::open(&story.path, options.clone()).unwrap();
         assert_eq!(found(&pool), story.acknowledged);

@@ -29,4 +29,5 @@ mod mounts;
 mod nth;
 mod parts;
 mod process;
+mod quota;
 mod story;

@@ -25,7 +25,7 @@ use rustix::fs::FallocateFlags;
 use crate::story::Story;
 
 /// Set in the child process: the directory in which it works.
-const CHILD: &str = "LASTWORD_TEST_MOUNTED";
+pub(crate) const CHILD: &str = "LASTWORD_TEST_MOUNTED";
 
 /// Exit status of the shell if it cannot set the place up.
 const CANNOT: i32 = 77;
@@ -46,7 +46,7 @@ const EXT4: &str = "truncate -s 24M image && mkfs.ext4 -qF -b 4096 -m 0 -O ^has_
 const NO_PROC: &str = "mount -t tmpfs lastword /proc";
 
 /// Runs one test in a child process, in a namespace that the shell line `make` has set up.
-fn in_place(test: &str, make: &str, expected: &str) {
+pub(crate) fn in_place(test: &str, make: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("disk")).unwrap();
     let line = format!(
@@ -84,7 +84,7 @@ fn with_log(path: &Path) -> PathBuf {
     path.with_extension("pool.log")
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub(crate) fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
@@ -143,18 +143,27 @@ fn failed_allocation_leaves_the_disk_as_it_was() {
     const NAME: &str = "mounts::failed_allocation_leaves_the_disk_as_it_was";
     let Some(dir) = std::env::var_os(CHILD) else { return in_place(NAME, EXT4, "") };
     let disk = Path::new(&dir).join("disk");
-    for medium in [Medium::File, Medium::PersistentCache] {
-        allocate_without_room(&disk, medium);
+    let cases = [
+        (Medium::File, "test.pool"),
+        (Medium::File, "test.pool.log"),
+        (Medium::PersistentCache, "test.pool"),
+    ];
+    for (medium, sparse) in cases {
+        allocate_without_room(&disk, medium, sparse);
         let made = names(&disk).into_iter().filter(|name| name != "lost+found");
         made.for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
     }
 }
 
-fn allocate_without_room(disk: &Path, medium: Medium) {
-    let options = Story::options().bytes(8 << 20).medium(medium);
+fn allocate_without_room(disk: &Path, medium: Medium, sparse: &str) {
+    let options = Story::options().medium(medium);
+    let options = match sparse {
+        "test.pool" => options.bytes(8 << 20),
+        _ => options.log_bytes(8 << 20),
+    };
     let path = disk.join("test.pool");
     Pool::create(&path, options.clone()).unwrap().close().unwrap();
-    let file = File::options().write(true).open(&path).unwrap();
+    let file = File::options().write(true).open(disk.join(sparse)).unwrap();
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let holes = (256_u32..2048).step_by(2);
     let missing = 4096 * holes.len() as u64;
@@ -168,15 +177,17 @@ fn allocate_without_room(disk: &Path, medium: Medium) {
     filler.set_len(filler.metadata().unwrap().len() - (missing - left)).unwrap();
     let (had, available) = room(&file);
     assert_eq!(available, missing);
-    match (medium, Pool::open(&path, options.clone())) {
+    let opened = Pool::open(&path, options.clone());
+    // While the pool is open: it keeps nothing until it is closed.
+    let (has, left) = room(&file);
+    match (medium, opened) {
         (Medium::File, Ok(pool)) => pool.close().unwrap(),
         (Medium::PersistentCache, Err(Error::Medium(MediumError::Unallocated { .. }))) => {}
         (_, opened) => panic!("{opened:?}"),
     }
-    let (has, left) = room(&file);
     // Blocks of the file's extent tree stay. One has up to 340 extents.
-    assert!(has - had <= 128 << 10, "{} of {missing} bytes are taken", has - had);
-    assert!(available - left <= 128 << 10, "{left} of {available} bytes are left");
+    assert!(has - had <= 128 << 10, "{sparse}: {} of {missing} bytes are taken", has - had);
+    assert!(available - left <= 128 << 10, "{sparse}: {left} of {available} bytes are left");
     // With room for the extents it gets all.
     filler.set_len(0).unwrap();
     Pool::open(&path, options).unwrap().close().unwrap();

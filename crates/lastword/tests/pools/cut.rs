@@ -5,9 +5,11 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
+use faults::{Call, Failing, Fault, Faults};
 use lastword::{
-    Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot, TxId,
+    Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot, System, TxId,
 };
 
 use super::names::{Counter, EMULATED, counted, options, with_suffix};
@@ -129,6 +131,48 @@ fn heap_cut_while_closing_is_not_closed_cleanly() {
         let Error::Poisoned { cause } = &closed else { panic!("{closed}") };
         assert!(matches!(**cause, Error::Medium(MediumError::Truncated { .. })), "{closed}");
     });
+}
+
+/// Another program cuts the heap's file between the last look at its length and the mark.
+///
+/// The mark is the last write of `close`, so a first run counts the writes.
+fn cut_before_mark<D: Design>(medium: Medium, left: u64) {
+    let mut nth = u64::MAX;
+    loop {
+        let faults = Faults::nth(nth, Fault::Cut(left), false);
+        let system = System::kernel().failing(Arc::clone(&faults));
+        let options = options(medium).background(false);
+        let counter = Counter::<D>::new(options.clone().system(system));
+        counter.add().unwrap();
+        let Counter { pool, dir: _dir, path, .. } = counter;
+        let closed = pool.close();
+        if nth == u64::MAX {
+            closed.unwrap();
+            nth = faults.calls() - 1;
+            continue;
+        }
+        assert_eq!(faults.failed(), [Call::Write]);
+        // `is_clean`: the pool has the mark, so the cut came after the look.
+        let closed = closed.unwrap_err();
+        let Error::Cut { file, closed: true } = &closed else { panic!("{closed}") };
+        assert!(file.is_clean && !file.is_log && closed.to_string().contains("cut"), "{closed}");
+        let opened = Pool::<D>::open_as(&path, options).map(drop).unwrap_err().to_string();
+        assert!(opened.contains("test.pool") && opened.contains("restore"), "{opened}");
+        return assert!(!lastword::check(&path).is_ok_and(|report| report.sound().is_ok()));
+    }
+}
+
+fn heap_cut_before_mark<D: Design>() {
+    for medium in [Medium::File, EMULATED, Medium::PersistentCache] {
+        for left in [0, 1 << 20] {
+            cut_before_mark::<D>(medium, left);
+        }
+    }
+}
+
+#[test]
+fn heap_cut_just_before_clean_mark_is_refused_at_open() {
+    every_durable!(heap_cut_before_mark());
 }
 
 /// Runs the command in backticks that begins so, as a user runs it from a message.

@@ -202,7 +202,7 @@ pub(super) fn reserve(file: &dyn Handle, bytes: u64, again: bool) -> rustix::io:
             }
             Err(Errno::INTR) if half < here => part = half,
             Err(Errno::INTR) if interruptions < ATTEMPTS_MAX => interruptions += 1,
-            Err(Errno::NOSPC) if again && half < here => part = half,
+            Err(Errno::NOSPC | Errno::DQUOT) if again && half < here => part = half,
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(false),
             Err(errno) => return Err(errno),
         }
@@ -326,6 +326,33 @@ mod tests {
         let listed = extents(&File::open(path).unwrap(), BYTES).ok_or("no FIEMAP in TMPDIR");
         if crate::suite::or_skip(listed, "extents").is_some() {
             failed_allocation_gives_blocks_back(&[]);
+        }
+    }
+
+    /// A file that has most of its blocks needs less room than the whole of it.
+    #[test]
+    fn reservation_without_room_goes_on_in_parts() {
+        for fault in [Fault::NoSpace, Fault::Quota] {
+            let mut refused = 0;
+            for nth in 4.. {
+                let (_dir, path) = sparse();
+                let listed = extents(&File::open(&path).unwrap(), BYTES);
+                if crate::suite::or_skip(listed.ok_or("no FIEMAP in TMPDIR"), "extents").is_none() {
+                    return;
+                }
+                let (system, faults) = failing(fault, nth, false);
+                let file = PoolFile::open_on(&system, &path).unwrap();
+                let again = file.allocate_again(Prewrite::No);
+                if faults.failed().is_empty() {
+                    break;
+                }
+                if faults.failed() == [Call::Allocate] {
+                    again.unwrap();
+                    assert!(allocated(&path) >= BYTES);
+                    refused += 1;
+                }
+            }
+            assert!(refused > 0, "{fault:?}");
         }
     }
 

@@ -39,6 +39,8 @@ use crate::dual_version::{Attempt, Entry, LOOKS, Owned};
 use crate::options::Durability;
 use crate::persist::{Event, Listener, Listeners, Registration};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
+#[cfg(test)]
+use crate::worker::panic_injection::{Point, point};
 use crate::{Error, Options};
 
 /// State of group commit in a pool that uses it.
@@ -225,6 +227,8 @@ impl Core {
             true => self.versions.continue_group(attempt.owned()),
             false => self.versions.begin_group(attempt.owned()),
         };
+        #[cfg(test)]
+        point(Point::Assigned);
         *members += 1;
         // A later member could reuse the chunks that this one frees for other objects, so the group
         // ends here.
@@ -278,6 +282,8 @@ impl Core {
     ) -> TxId {
         let seen = self.versions.roll_back_member(&self.store, attempt);
         self.put_back(groups, attempt, groups.place(number), at_once);
+        #[cfg(test)]
+        point(Point::Recorded);
         TxId(seen)
     }
 
@@ -293,6 +299,8 @@ impl Core {
         self.versions.changes(owned, !self.options.flush_diff, &mut log.batch);
         // Announced before the record's stamp is read: see `dual_version::transaction_table`.
         self.versions.group_commits(owned);
+        #[cfg(test)]
+        point(Point::GroupEnds);
         if injected(Mutant::GroupNotifiedFirst) {
             self.versions.group_is_shown(owned);
         }
@@ -302,6 +310,8 @@ impl Core {
             guard.disarm();
             return Err(self.workers.poison.put(error));
         }
+        #[cfg(test)]
+        point(Point::Recorded);
         let end = self.versions.show(&self.store, owned);
         self.finish(log.slot, owned, (end, LOOKS), &mut log.batch);
         self.versions.group_is_shown(owned);
@@ -484,3 +494,6 @@ impl Drop for NotifyOnDrop<'_> {
         self.core.notify_listeners(self.groups);
     }
 }
+
+#[cfg(test)]
+mod panics;
