@@ -139,26 +139,27 @@ fn cycles_end_in_a_stop() {
 
 #[test]
 fn damaged_tree_never_hangs_or_panics() {
-    let mut draw = random_below();
+    let mut below = random_below();
     let (mut refused, mut succeeded) = (0, 0);
     for round in 0..400 {
         let mut mock = Mock::forgiving(1 << 18);
         let tree = tree(&mut mock, 300 + round);
         let nodes = nodes(&mut mock, tree);
-        for _ in 0..=draw(3) {
-            let node = nodes[draw(nodes.len() as u64) as usize].0;
-            let other = nodes[draw(nodes.len() as u64) as usize].0;
-            let word = if draw(2) == 0 { draw(5) } else { draw(62) };
-            let value = [draw(256), other, draw(u64::MAX), draw(u64::MAX) & 0x1f1f_1f1f_1f1f_021f]
-                [draw(4) as usize];
+        for _ in 0..=below(3) {
+            let node = nodes[below(nodes.len() as u64) as usize].0;
+            let other = nodes[below(nodes.len() as u64) as usize].0;
+            let word = if below(2) == 0 { below(5) } else { below(62) };
+            let value =
+                [below(256), other, below(u64::MAX), below(u64::MAX) & 0x1f1f_1f1f_1f1f_021f]
+                    [below(4) as usize];
             poke(&mut mock, node, word, value);
         }
         let mut count = |done: bool| if done { succeeded += 1 } else { refused += 1 };
         for _ in 0..100 {
-            let key = 1000 + draw(700);
+            let key = 1000 + below(700);
             count(mock.transact(|tx| tree.get(tx, key)).is_ok());
             count(mock.transact(|tx| tree.insert(tx, key, 1)).is_ok());
-            count(mock.transact(|tx| tree.remove(tx, key + draw(20))).is_ok());
+            count(mock.transact(|tx| tree.remove(tx, key + below(20))).is_ok());
         }
         count(mock.transact(|tx| tree.range(tx, .., |_, _| ControlFlow::Continue(()))).is_ok());
         let checked = whole(&mut mock, |tx, from| tree.check(tx, from, 4));
@@ -294,21 +295,21 @@ fn every_kind_of_chained_map_damage_is_found() {
 
 #[test]
 fn damaged_chained_map_never_hangs_or_panics() {
-    let mut draw = random_below();
+    let mut below = random_below();
     let (mut refused, mut succeeded) = (0, 0);
     for _ in 0..400 {
         let mut mock = Mock::forgiving(1 << 15);
         let (map, chains) = chains(&mut mock);
         let objects: Vec<u64> = chains.into_iter().flatten().collect();
-        let mut any = |end| objects[draw(end) as usize];
+        let mut any = |end| objects[below(end) as usize];
         let (victims, others) = ([any(150), any(150), any(150)], [any(150), any(150), any(150)]);
         for (victim, other) in victims.into_iter().zip(others) {
-            let value = [victim, other, draw(30_000), draw(u64::MAX)][draw(4) as usize];
-            poke(&mut mock, victim, draw(2), value);
+            let value = [victim, other, below(30_000), below(u64::MAX)][below(4) as usize];
+            poke(&mut mock, victim, below(2), value);
         }
         let mut count = |done: bool| if done { succeeded += 1 } else { refused += 1 };
         for _ in 0..100 {
-            let key = draw(200) * draw(200);
+            let key = below(200) * below(200);
             count(mock.transact(|tx| map.get(tx, key)).is_ok());
             count(mock.transact(|tx| map.insert(tx, key, 1)).is_ok());
             count(mock.transact(|tx| map.remove(tx, key)).is_ok());

@@ -217,11 +217,11 @@ fn history(base: &Lists, done: Vec<Done>, last: Lists) -> (History, Vec<bool>) {
     let appends = base.iter().flat_map(|(&key, list)| list.iter().map(move |&value| (key, value)));
     let base = Transaction { appends: appends.collect(), ..Transaction::default() };
     let (mut transactions, mut acknowledged) = (vec![base], vec![true]);
-    for Done { transaction, acknowledged: told, answered } in done {
+    for Done { transaction, acknowledged: is_acknowledged, answered } in done {
         let committed = transaction.appends.iter().all(|(key, value)| last[key].contains(value));
         if answered || committed {
             transactions.push(transaction);
-            acknowledged.push(told);
+            acknowledged.push(is_acknowledged);
         }
     }
     (History { transactions, last }, acknowledged)
@@ -248,7 +248,7 @@ fn run<D: Design, S: Appends>(setup: Setup, seed: u64, seen: &mut Seen) {
             let there = there.unwrap_or_else(|damage| {
                 panic!("{setup:?} seed {seed} boot {number}: {damage}\n{history:?}\nleft {base:?}")
             });
-            let open = there.iter().zip(&acknowledged).filter(|(_, told)| !**told);
+            let open = there.iter().zip(&acknowledged).filter(|(_, acknowledged)| !**acknowledged);
             let kept = open.clone().filter(|(there, _)| **there).count() as u64;
             seen.kept += kept;
             seen.lost += open.count() as u64 - kept;

@@ -54,7 +54,7 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Open<'w, 'p, D: Design = Decoupled> {
-    begun: Begun<'w, D>,
+    guard: TxGuard<'w, D>,
     pool: &'p Pool<D>,
     conflicts: &'w mut u64,
     writes: &'w mut u64,
@@ -63,17 +63,17 @@ pub struct Open<'w, 'p, D: Design = Decoupled> {
 }
 
 /// A transaction, and the phase that its worker sees.
-struct Begun<'w, D: Design> {
+struct TxGuard<'w, D: Design> {
     tx: Tx<'w, D>,
     phase: &'w mut Phase,
     backoff: &'w mut Backoff,
 }
 
-impl<'w, D: Design> Begun<'w, D> {
+impl<'w, D: Design> TxGuard<'w, D> {
     #[inline]
-    fn new(tx: Tx<'w, D>, phase: &'w mut Phase, backoff: &'w mut Backoff) -> Begun<'w, D> {
+    fn new(tx: Tx<'w, D>, phase: &'w mut Phase, backoff: &'w mut Backoff) -> TxGuard<'w, D> {
         *phase = Phase::Open;
-        Begun { tx, phase, backoff }
+        TxGuard { tx, phase, backoff }
     }
 
     /// Ends the transaction, by a roll-back if `end` leaves it open. If that panics, the worker can
@@ -88,7 +88,7 @@ impl<'w, D: Design> Begun<'w, D> {
     }
 }
 
-impl<D: Design> Drop for Begun<'_, D> {
+impl<D: Design> Drop for TxGuard<'_, D> {
     /// Rolls back what the program has dropped, or a panic. Only a conflict counts for the next
     /// transaction: it would otherwise starve, and stop the pool, for losses of this one.
     fn drop(&mut self) {
@@ -127,8 +127,8 @@ impl<'p, D: Design> Worker<'p, D> {
         }
         let arena = arena(*number);
         let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
-        let begun = Begun::new(tx, phase, backoff);
-        Ok(Open { begun, pool, conflicts, writes, _place: place, _inside: inside })
+        let guard = TxGuard::new(tx, phase, backoff);
+        Ok(Open { guard, pool, conflicts, writes, _place: place, _inside: inside })
     }
 }
 
@@ -136,7 +136,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// Returns the transaction, for reads and writes.
     #[inline]
     pub fn tx(&mut self) -> &mut Tx<'w, D> {
-        &mut self.begun.tx
+        &mut self.guard.tx
     }
 
     /// Commits. `None` reports a conflict: this transaction had no effect; begin it again.
@@ -147,12 +147,12 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
         self.pool.own_process("commit")?;
-        let Open { mut begun, pool, conflicts, writes, _place: place, _inside: inside } = self;
-        let done = begun.end(|tx| conclude(tx, Ok(())));
+        let Open { mut guard, pool, conflicts, writes, _place: place, _inside: inside } = self;
+        let done = guard.end(|tx| conclude(tx, Ok(())));
         match done {
             Ok(((), id, words)) => {
-                begun.backoff.reset();
-                std::mem::forget(begun); // committed: skip the roll-back in `drop`
+                guard.backoff.reset();
+                std::mem::forget(guard); // committed: skip the roll-back in `drop`
                 *writes += words as u64;
                 drop((place, inside));
                 let ticket = Ticket::new(pool, id);
@@ -168,14 +168,14 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                     return Err(error);
                 }
                 *conflicts += 1;
-                begun.backoff.give_way();
+                guard.backoff.give_way();
                 // Drop `place` first: a callback that waits for the end of this body may begin a
                 // transaction.
                 drop((place, inside));
                 Ok(None)
             }
             Err(Some(error)) => {
-                begun.backoff.reset();
+                guard.backoff.reset();
                 drop((place, inside));
                 Err(pool.settle(error))
             }
@@ -188,14 +188,14 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// # Errors
     /// [`Error::Poisoned`], in sync mode: that ID could not be made durable.
     pub fn abort(self) -> Result<TxId, Error> {
-        let Open { mut begun, pool, conflicts, _place: place, _inside: inside, .. } = self;
-        if begun.tx.stopped() == Some(Stop::Conflict) {
+        let Open { mut guard, pool, conflicts, _place: place, _inside: inside, .. } = self;
+        if guard.tx.stopped() == Some(Stop::Conflict) {
             *conflicts += 1;
-            drop((begun, place, inside));
+            drop((guard, place, inside));
             return Ok(TxId::NONE);
         }
-        let seen = begun.end(Tx::roll_back);
-        begun.backoff.reset();
+        let seen = guard.end(Tx::roll_back);
+        guard.backoff.reset();
         drop((place, inside));
         if pool.durability == Durability::Sync && D::DURABLE {
             pool.wait_for(seen)?;

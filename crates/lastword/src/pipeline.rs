@@ -30,15 +30,15 @@ pub(crate) struct Pipeline {
 
 /// The heap image and the pipeline that feeds it, as a shadow sees them.
 #[derive(Clone, Copy)]
-pub struct Behind<'a> {
+pub struct PipelineView<'a> {
     pipeline: &'a Pipeline,
     clock: &'a AtomicU64,
 }
 
-impl<'a> Behind<'a> {
+impl<'a> PipelineView<'a> {
     #[inline(always)]
-    pub(crate) fn new(pipeline: &'a Pipeline, clock: &'a AtomicU64) -> Behind<'a> {
-        Behind { pipeline, clock }
+    pub(crate) fn new(pipeline: &'a Pipeline, clock: &'a AtomicU64) -> PipelineView<'a> {
+        PipelineView { pipeline, clock }
     }
 
     /// Returns the last reproduced transaction.

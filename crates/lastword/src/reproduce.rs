@@ -303,7 +303,7 @@ impl ShardQueue {
         if round.claimed == all {
             round.batch = None;
         }
-        Some(Claim { board: self, number, batch: Some(batch) })
+        Some(Claim { shard_queue: self, number, batch: Some(batch) })
     }
 
     fn leaves_one_out(&self) -> bool {
@@ -338,7 +338,7 @@ impl ShardQueue {
 
 /// A claim on a part of a batch.
 pub(crate) struct Claim<'b> {
-    board: &'b ShardQueue,
+    shard_queue: &'b ShardQueue,
     number: usize,
     /// `None` after the claim has ended.
     batch: Option<Arc<Vec<Queued>>>,
@@ -357,12 +357,12 @@ impl Claim<'_> {
         // Poison before the claim ends: the end wakes the leader, which then checks the poison.
         let panic = running.on_panic("reproduce");
         if injected(Mutant::PartEndsBeforeBarrier) {
-            lock(&self.board.round).at_work -= 1;
-            self.board.through.notify();
+            lock(&self.shard_queue.round).at_work -= 1;
+            self.shard_queue.through.notify();
         }
         let done = self.write_out();
         if injected(Mutant::PartEndsBeforeBarrier) {
-            lock(&self.board.round).at_work += 1;
+            lock(&self.shard_queue.round).at_work += 1;
         }
         panic.disarm();
         if injected(Mutant::FailedPartPoisonsLast) {
@@ -375,10 +375,10 @@ impl Claim<'_> {
     }
 
     fn write_out(&self) -> Result<(), medium::Error> {
-        let mut heap_image = lock(&self.board.parts[self.number]);
+        let mut heap_image = lock(&self.shard_queue.parts[self.number]);
         let batch = self.batch.as_ref().expect("the claim is open");
         batch.iter().try_for_each(|queued| heap_image.write_back(queued.writes()))?;
-        let is_last = self.number + 1 == self.board.parts.len();
+        let is_last = self.number + 1 == self.shard_queue.parts.len();
         if is_last && !self.is_first() && injected(Mutant::LastPartNotWrittenOut) {
             return Ok(());
         }
@@ -388,7 +388,7 @@ impl Claim<'_> {
 
     fn end(&mut self, failed: bool) {
         self.batch = None;
-        let mut round = lock(&self.board.round);
+        let mut round = lock(&self.shard_queue.round);
         round.at_work -= 1;
         if failed {
             (round.failed, round.batch) = (!injected(Mutant::FailedPartCountsAsDone), None);
@@ -396,8 +396,8 @@ impl Claim<'_> {
         let through = round.at_work == 0 && round.batch.is_none();
         drop(round);
         // After the unlock: the leader checks the round again. No thread waits for an only part.
-        if through && self.board.parts.len() > 1 && !injected(Mutant::LastPartNotNotified) {
-            self.board.through.notify();
+        if through && self.shard_queue.parts.len() > 1 && !injected(Mutant::LastPartNotNotified) {
+            self.shard_queue.through.notify();
         }
     }
 }

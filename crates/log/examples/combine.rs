@@ -31,8 +31,8 @@ impl Dice {
     }
 }
 
-/// Makes the runs of `count` transactions, `length` words each. `skew` draws the objects from a
-/// continuous Zipf law with an exponent near 1, instead of uniformly.
+/// Makes the runs of `count` transactions, `length` words each. `skew` chooses the objects by a
+/// continuous Zipf distribution with an exponent near 1, instead of uniformly.
 fn transactions(count: usize, length: usize, skew: bool) -> Vec<Vec<u64>> {
     let mut dice = Dice(7);
     let objects = HEAP_WORDS / length as u64;

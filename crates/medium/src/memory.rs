@@ -111,9 +111,9 @@ impl Memory {
     /// file.write_at(4096, &[42])?;
     /// let memory = Memory::copy_on_write(file.clone(), 4096, 4096)?;
     /// assert_eq!(memory.words()[0].swap(43, Relaxed), 42);
-    /// let mut home = [0];
-    /// file.read_at(4096, &mut home)?;
-    /// assert_eq!(home, [42]);
+    /// let mut in_file = [0];
+    /// file.read_at(4096, &mut in_file)?;
+    /// assert_eq!(in_file, [42]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

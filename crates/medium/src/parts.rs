@@ -50,9 +50,9 @@ impl Parts {
 }
 
 impl<H: HeapMedium + 'static> FromIterator<H> for Parts {
-    fn from_iter<I: IntoIterator<Item = H>>(homes: I) -> Parts {
+    fn from_iter<I: IntoIterator<Item = H>>(parts: I) -> Parts {
         Parts(
-            homes
+            parts
                 .into_iter()
                 .map(|heap_image| Box::new(heap_image) as Box<dyn HeapMedium>)
                 .collect(),

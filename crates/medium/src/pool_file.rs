@@ -522,10 +522,10 @@ mod tests {
             let write = file.write_at(offset, &[1]);
             let durable = file.write_durable_at(offset, &[1]);
             for result in [read, write, durable] {
-                let Err(Error::Truncated { found: told, expected: 8, .. }) = result else {
+                let Err(Error::Truncated { found: reported, expected: 8, .. }) = result else {
                     panic!("{result:?}");
                 };
-                assert_eq!(told, found);
+                assert_eq!(reported, found);
             }
         }
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);

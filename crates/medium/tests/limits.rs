@@ -116,17 +116,17 @@ fn queue_without_worker_falls_back_to_blocking_writes() {
     let before = logs.each_ref().map(FileLog::path);
     without_threads();
     for (log, before) in logs.iter().zip(before) {
-        for lap in 0..3_u64 {
+        for wrap in 0..3_u64 {
             for at in 0..log.depth() as u64 {
                 let mut group = Buffer::new(512);
-                group.words_mut().fill(lap << 32 | at);
+                group.words_mut().fill(wrap << 32 | at);
                 log.append(at * 8192, group, 512).unwrap();
             }
             for at in 0..log.depth() as u64 {
                 let group = log.acknowledge(true).unwrap().unwrap();
                 let mut found = [0; 512];
                 log.read(at * 8192, &mut found).unwrap();
-                assert!(group.words() == found && found == [lap << 32 | at; 512]);
+                assert!(group.words() == found && found == [wrap << 32 | at; 512]);
             }
         }
         assert!(log.acknowledge(true).unwrap().is_none());

@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn valid_log_is_scanned_to_its_end() {
-        for laps in [&[5, 0, 0, 0, 7, 0, 0, 0][..], &[0; 8], &[9; 600]] {
+        for input in [&[5, 0, 0, 0, 7, 0, 0, 0][..], &[0; 8], &[9; 600]] {
             for block_bytes in [64, 4096] {
-                let (words, sequence, last) = valid(&mut Input::new(laps), block_bytes);
+                let (words, sequence, last) = valid(&mut Input::new(input), block_bytes);
                 let log = Bare { words, block_bytes, read: Cell::new(0) };
                 let mut scan = Scan::new(&log, IDENTITY, sequence, TxId(last), HEAP_WORDS);
                 let first = scan.next_group().unwrap();

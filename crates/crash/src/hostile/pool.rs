@@ -110,8 +110,8 @@ pub fn examine(files: &Files, shadow: Shadow, repairs: bool) -> Report {
     assert!(report.opens() || report.severity() == Severity::Refused, "{:?}", report.findings);
     for finding in &report.findings {
         let problem = &finding.problem;
-        let told = [finding.to_string(), problem.affected(), problem.remedy().into()];
-        assert!(told.iter().all(|text| !text.is_empty()), "{problem:?}");
+        let texts = [finding.to_string(), problem.affected(), problem.remedy().into()];
+        assert!(texts.iter().all(|text| !text.is_empty()), "{problem:?}");
     }
     let info = lastword::inspect(&path);
     let said = |result: Option<&lastword::Error>| result.map(ToString::to_string);

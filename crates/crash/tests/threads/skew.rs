@@ -54,7 +54,7 @@ fn pair<D: Design, const PROTECTS: bool>(comes: Comes) -> Pair {
     let again = scope(|threads| {
         let [first_seen, second_seen] = &mut seen;
         let (go, wait) = mpsc::channel();
-        let (told, tries) = mpsc::channel();
+        let (ended, tries) = mpsc::channel();
         let second = {
             let (pool, client) = (&pool, &clients[1]);
             threads.spawn(move || {
@@ -64,13 +64,13 @@ fn pair<D: Design, const PROTECTS: bool>(comes: Comes) -> Pair {
                     let observed = append.observe(client, tx);
                     if observed.is_err() {
                         // Its first attempt has ended; the other need not wait for more.
-                        let _ = told.send(());
+                        let _ = ended.send(());
                     }
                     *second_seen = observed?.list;
                     Ok(())
                 });
                 drop(done.unwrap());
-                let _ = told.send(());
+                let _ = ended.send(());
                 worker.conflicts()
             })
         };

@@ -26,12 +26,12 @@ use crate::persist::{
     Background, Grouping, Listener, NAP, Notifiers, Others, Persist, Registration, RingRedo, Step,
     Steps, Waiting,
 };
-use crate::pipeline::{Behind, Pipeline};
+use crate::pipeline::{Pipeline, PipelineView};
 use crate::pool::Shape;
 use crate::recover;
 use crate::reproduce::Reproduce;
 use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
-use crate::storage::{Begun, Demand, Opened, Storage};
+use crate::storage::{Demand, Opened, ReadyPool, Storage};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Limit, Medium, Options};
@@ -82,7 +82,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         };
         ideal::check(options, opened.storage.medium)?;
         let name = if options.ideal_reproduce { ideal::NAME } else { Self::NAME };
-        let Begun { storage, words, last } = opened.begin(name, open, |now| {
+        let ReadyPool { storage, words, last } = opened.begin(name, open, |now| {
             (now.group, now.compress) = (group(options), options.compress);
         })?;
         Self::run(storage, words, last, options)
@@ -178,8 +178,8 @@ fn grouping(options: &Options, blocks: bool) -> Grouping {
 impl<T: Tm, S: ShadowMemory> Inner<T, S> {
     /// Returns the pipeline below the shadow.
     #[inline(always)]
-    fn behind(&self) -> Behind<'_> {
-        Behind::new(&self.pipeline, self.memory.clock())
+    fn pipeline_view(&self) -> PipelineView<'_> {
+        PipelineView::new(&self.pipeline, self.memory.clock())
     }
 }
 
@@ -267,15 +267,15 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     #[inline]
     fn peek(&self, index: usize) -> u64 {
-        self.inner.shadow.peek(index, self.inner.behind())
+        self.inner.shadow.peek(index, self.inner.pipeline_view())
     }
 
     fn observe(&self, index: usize) -> u64 {
-        self.inner.shadow.observe(index, self.inner.behind())
+        self.inner.shadow.observe(index, self.inner.pipeline_view())
     }
 
     fn poke(&self, index: usize, value: u64) {
-        self.inner.shadow.poke(index, value, self.inner.behind());
+        self.inner.shadow.poke(index, value, self.inner.pipeline_view());
     }
 
     fn local(&self, number: usize) -> Result<Local<T, S>, Error> {
@@ -309,7 +309,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         if !local.redo.has_room(wanted) {
             self.wait_for_room(&mut local.redo)?;
         }
-        self.inner.shadow.begin(&mut local.part, self.inner.behind())?;
+        self.inner.shadow.begin(&mut local.part, self.inner.pipeline_view())?;
         match read_only {
             false => self.inner.memory.begin(&mut local.attempt),
             true => self.inner.memory.begin_read(&mut local.attempt),
@@ -331,25 +331,25 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     #[inline(always)]
     fn read(&self, local: &mut Local<T, S>, at: At) -> Result<u64, Stop> {
-        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        let space = self.inner.shadow.space(&mut local.part, self.inner.pipeline_view());
         self.inner.memory.read(&mut local.attempt, space, at.index)
     }
 
     #[inline]
     fn read_run(&self, local: &mut Local<T, S>, at: At, out: &mut [u64]) -> Result<(), Stop> {
-        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        let space = self.inner.shadow.space(&mut local.part, self.inner.pipeline_view());
         self.inner.memory.read_run(&mut local.attempt, space, at.index, out)
     }
 
     #[inline(always)]
     fn write(&self, local: &mut Local<T, S>, at: At, value: u64) -> Result<(), Stop> {
-        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        let space = self.inner.shadow.space(&mut local.part, self.inner.pipeline_view());
         self.inner.memory.write(&mut local.attempt, space, at.index, value)
     }
 
     #[inline(always)]
     fn write_run(&self, local: &mut Local<T, S>, at: At, values: &[u64]) -> Result<(), Stop> {
-        let space = self.inner.shadow.space(&mut local.part, self.inner.behind());
+        let space = self.inner.shadow.space(&mut local.part, self.inner.pipeline_view());
         self.inner.memory.write_run(&mut local.attempt, space, at.index, values)
     }
 
@@ -371,7 +371,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     #[inline]
     fn commit(&self, local: &mut Local<T, S>) -> Result<TxId, Stop> {
         let Local { attempt, part, redo } = local;
-        let space = self.inner.shadow.space(part, self.inner.behind());
+        let space = self.inner.shadow.space(part, self.inner.pipeline_view());
         let id = self.inner.memory.commit(attempt, space, redo)?;
         self.inner.shadow.end(part);
         // In sync mode the caller waits next, and persists the record itself.
@@ -387,7 +387,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     fn roll_back(&self, local: &mut Local<T, S>) -> TxId {
         let Local { attempt, part, redo } = local;
-        let space = self.inner.shadow.space(part, self.inner.behind());
+        let space = self.inner.shadow.space(part, self.inner.pipeline_view());
         let seen = self.inner.memory.roll_back(attempt, space, redo);
         self.inner.shadow.end(part);
         if injected(Mutant::HoleNotRecorded) {

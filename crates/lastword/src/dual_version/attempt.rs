@@ -12,7 +12,7 @@ use super::copy_memory::Space;
 use super::link::EMPTY;
 use super::member::Member;
 use super::owned::Owned;
-use super::{Home, Versions, link_of};
+use super::{ObjectHeap, Versions, link_of};
 use crate::perform::Obstacle;
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -172,7 +172,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Rolls the attempt back. Returns the last transaction that it may have seen.
-    pub(crate) fn roll_back(&self, heap_image: &impl Home, attempt: &mut Attempt) -> u64 {
+    pub(crate) fn roll_back(&self, heap_image: &impl ObjectHeap, attempt: &mut Attempt) -> u64 {
         // Release: this attempt acquired the words that others applied when it locked the object. A
         // reader that finds no link must see them, too.
         fence(Ordering::Release);

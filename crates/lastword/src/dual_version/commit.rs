@@ -13,7 +13,7 @@ use super::link::Links;
 use super::owned::Owned;
 use super::transaction_table::{IDLE, TransactionTable, WorkerState};
 use super::write_back::Waiting;
-use super::{Home, link_of};
+use super::{ObjectHeap, link_of};
 use crate::Error;
 use crate::perform::{Obstacle, StarvationLock};
 use crate::sync::{AtomicU64, MODELED, Ordering, lock, spin_loop, thread, try_lock};
@@ -120,7 +120,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Returns the worker that holds the object, if it still has this link of a transaction that
     /// has not ended.
-    pub(crate) fn holder(&self, heap_image: &impl Home, object: u64, link: u64) -> Option<usize> {
+    pub(crate) fn holder(
+        &self,
+        heap_image: &impl ObjectHeap,
+        object: u64,
+        link: u64,
+    ) -> Option<usize> {
         let object = object as usize;
         // Acquire: shows the copy that the link leads to.
         if heap_image.words()[link_of(object)].load(Ordering::Acquire) != link {
@@ -148,7 +153,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Ends an attempt that has changed nothing.
     #[inline(always)]
-    pub(crate) fn leave(&self, heap_image: &impl Home, attempt: &mut Attempt) {
+    pub(crate) fn leave(&self, heap_image: &impl ObjectHeap, attempt: &mut Attempt) {
         self.table.entry(attempt.owned.number).end_reads();
         if let Some(worker) = attempt.met.take() {
             self.clean_up(heap_image, worker);
@@ -158,7 +163,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Helps a worker whose copy this reader has met, if the worker is idle. Otherwise every reader
     /// would follow its links for ever.
     #[cold]
-    fn clean_up(&self, heap_image: &impl Home, worker: usize) {
+    fn clean_up(&self, heap_image: &impl ObjectHeap, worker: usize) {
         let state = self.table.entry(worker);
         if state.has_unattended_queue() {
             self.help(heap_image, state, worker);
@@ -179,7 +184,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Second stage: shows all copies and returns their timestamp. The changes are durable by now.
     #[inline]
-    pub(crate) fn show(&self, heap_image: &impl Home, owned: &Owned) -> u64 {
+    pub(crate) fn show(&self, heap_image: &impl ObjectHeap, owned: &Owned) -> u64 {
         for entry in owned.entries.iter().filter(|entry| entry.fresh) {
             // No other transaction knows of a new object, so its link position is unlocked and
             // holds no link. A reader that follows this link has seen the end stored below, and
@@ -204,7 +209,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     pub(crate) fn finish(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         owned: &Owned,
         (end, most): (u64, u32),
         batch: &mut Vec<u64>,
@@ -276,7 +281,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     fn write_back(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         number: usize,
         state: &WorkerState<M>,
         queue: &mut Waiting,
@@ -305,7 +310,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Works on a worker's queue, unless another thread does.
-    fn help(&self, heap_image: &impl Home, state: &WorkerState<M>, number: usize) {
+    fn help(&self, heap_image: &impl ObjectHeap, state: &WorkerState<M>, number: usize) {
         // A thread that holds the lock does the same work, so this one does not wait for it.
         if let Some(mut queue) = try_lock(&state.queue) {
             let oldest = self.table.oldest();
@@ -314,7 +319,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Works on all queues. Returns whether all are empty.
-    pub(crate) fn help_all(&self, heap_image: &impl Home) -> bool {
+    pub(crate) fn help_all(&self, heap_image: &impl ObjectHeap) -> bool {
         let mut empty = true;
         for (number, state) in self.table.used().enumerate() {
             self.help(heap_image, state, number);
@@ -328,7 +333,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[cold]
     pub(super) fn give_way_or_help(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         object: usize,
         link: u64,
@@ -363,7 +368,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Returns whether an attempt can begin after the last one met an obstacle, and helps to remove
     /// the obstacle. Called while no attempt runs.
     #[cold]
-    pub(crate) fn ready(&self, heap_image: &impl Home, attempt: &mut Attempt) -> Ready {
+    pub(crate) fn ready(&self, heap_image: &impl ObjectHeap, attempt: &mut Attempt) -> Ready {
         match attempt.blocked {
             None => return Ready::Yes,
             Some(Blocked::Link { object, link }) => {
@@ -413,7 +418,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Returns a word as the next transaction would read it, for observers in tests.
-    pub(crate) fn observe(&self, heap_image: &impl Home, index: usize) -> u64 {
+    pub(crate) fn observe(&self, heap_image: &impl ObjectHeap, index: usize) -> u64 {
         let waits = |state: &WorkerState<M>| match state.is_empty() {
             true => None,
             false => lock(&state.queue).will_be(index),

@@ -23,7 +23,7 @@ use super::copy_memory::COPY_HEAD_WORDS;
 use super::end::{RUNNING, when};
 use super::link::EMPTY;
 use super::owned::{Entry, MASKS, Owned};
-use super::{Attempt, Home, Versions, link_of};
+use super::{Attempt, ObjectHeap, Versions, link_of};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// State that a transaction shares with earlier members of its group.
@@ -128,7 +128,11 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Rolls back one member. Returns the last transaction that it may have seen.
-    pub(crate) fn roll_back_member(&self, heap_image: &impl Home, attempt: &mut Attempt) -> u64 {
+    pub(crate) fn roll_back_member(
+        &self,
+        heap_image: &impl ObjectHeap,
+        attempt: &mut Attempt,
+    ) -> u64 {
         let (number, first) = (attempt.owned.number, attempt.member.first);
         // As in `roll_back`.
         fence(Ordering::Release);
@@ -164,7 +168,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     }
 
     /// Updates an object's link to its copy's new place.
-    pub(super) fn relink(&self, heap_image: &impl Home, entry: &Entry, number: usize) {
+    pub(super) fn relink(&self, heap_image: &impl ObjectHeap, entry: &Entry, number: usize) {
         let at = link_of(entry.object);
         // An exchange for its Release: a reader that follows the link sees the copy's head.
         let link = heap_image.words()[at].load(Ordering::Relaxed);

@@ -73,7 +73,7 @@ pub(crate) use write_back::store;
 use crate::perform::Heap;
 
 /// The heap that holds the objects.
-pub(crate) trait Home {
+pub(crate) trait ObjectHeap {
     /// Returns the words, for loads.
     fn words(&self) -> &Heap;
 

@@ -6,7 +6,7 @@ use super::copy_memory::{COPY_HEAD_WORDS, Copy};
 use super::end::when;
 use super::link::EMPTY;
 use super::write::extent_in_heap;
-use super::{Attempt, Home, Versions, header_of, link_of};
+use super::{Attempt, ObjectHeap, Versions, header_of, link_of};
 use crate::design::At;
 use crate::perform::Heap;
 use crate::sync::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use medium::mutants::{Mutant, injected, relax};
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Reads a word of the snapshot.
     #[inline(always)]
-    pub(crate) fn read(&self, heap_image: &impl Home, attempt: &mut Attempt, at: At) -> u64 {
+    pub(crate) fn read(&self, heap_image: &impl ObjectHeap, attempt: &mut Attempt, at: At) -> u64 {
         let words = heap_image.words();
         // Acquire: an empty link after a write-back shows the words that were written back.
         let acquire = relax(Ordering::Acquire, Mutant::LinkReadRelaxed);
@@ -33,7 +33,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     pub(crate) fn read_run(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         at: At,
         out: &mut [u64],
@@ -52,7 +52,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Returns the version of the object that the attempt reads until it writes it: 0 for the one
     /// in the heap.
     #[inline(always)]
-    pub(crate) fn look(&self, heap_image: &impl Home, attempt: &mut Attempt, object: usize) -> u64 {
+    pub(crate) fn look(
+        &self,
+        heap_image: &impl ObjectHeap,
+        attempt: &mut Attempt,
+        object: usize,
+    ) -> u64 {
         let words = heap_image.words();
         let link = words[link_of(object)].load(Ordering::Acquire);
         if link == EMPTY && !is_fresh(words, attempt, object) {
@@ -69,7 +74,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 
     /// Reads a word of the version.
     #[inline(always)]
-    pub(crate) fn read_seen(&self, heap_image: &impl Home, version: u64, at: At) -> u64 {
+    pub(crate) fn read_seen(&self, heap_image: &impl ObjectHeap, version: u64, at: At) -> u64 {
         if version != 0
             && let Some(word) = self.read_copied(version, at)
         {
@@ -82,7 +87,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     pub(crate) fn read_run_seen(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         version: u64,
         at: At,
         out: &mut [u64],

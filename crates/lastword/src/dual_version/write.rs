@@ -9,7 +9,7 @@ use super::copy_memory::{COPY_HEAD_WORDS, COPY_WORDS_MAX, Copy};
 use super::end::RUNNING;
 use super::link::EMPTY;
 use super::owned::{Entry, MASKS, Owned};
-use super::{Attempt, Home, Versions, header_of, link_of};
+use super::{Attempt, ObjectHeap, Versions, header_of, link_of};
 use crate::design::At;
 use crate::perform::{Heap, Obstacle};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -19,7 +19,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     pub(crate) fn write(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         at: At,
         value: u64,
@@ -31,7 +31,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     pub(crate) fn write_run(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         at: At,
         values: &[u64],
@@ -57,7 +57,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     pub(crate) fn protect(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         object: usize,
     ) -> Result<(), Stop> {
@@ -69,7 +69,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline(always)]
     fn own(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         object: usize,
         header: Option<u64>,
@@ -87,7 +87,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[inline]
     fn find_or_take(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         object: usize,
         header: Option<u64>,
@@ -114,7 +114,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     /// Locks an object and copies it. `extent` is the minimum length of the copy.
     fn take(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         object: usize,
         extent: usize,
@@ -177,7 +177,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
     #[cold]
     fn enlarge(
         &self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         attempt: &mut Attempt,
         number: usize,
         size: usize,

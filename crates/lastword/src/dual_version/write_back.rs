@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces};
 
-use super::Home;
+use super::ObjectHeap;
 use super::link::EMPTY;
 use crate::sync::{Ordering, fence_unless};
 
@@ -91,7 +91,7 @@ impl Waiting {
     /// other workers.
     pub(super) fn write_back(
         &mut self,
-        heap_image: &impl Home,
+        heap_image: &impl ObjectHeap,
         oldest: u64,
         beside: impl Fn() -> u64,
     ) {
@@ -145,7 +145,7 @@ impl Waiting {
 
 /// Stores the words of a batch in the heap.
 #[inline]
-pub(crate) fn store(heap_image: &impl Home, batch: &[u64]) {
+pub(crate) fn store(heap_image: &impl ObjectHeap, batch: &[u64]) {
     for piece in Pieces::new(batch) {
         let Piece::Run(index, words) = piece else { continue };
         for (value, index) in words.iter().zip(index as usize..) {
@@ -173,7 +173,7 @@ mod tests {
         links: AtomicU64,
     }
 
-    impl Home for Cut {
+    impl ObjectHeap for Cut {
         fn words(&self) -> &Heap {
             &self.words
         }

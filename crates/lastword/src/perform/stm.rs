@@ -151,7 +151,7 @@ impl Tm for Stm {
     fn begin(&self, attempt: &mut Attempt) {
         debug_assert!(attempt.written.entries.is_empty() && attempt.read_count == 0);
         // Acquire: a version up to this clock was released by a commit whose values must be
-        // visible, or its record is still taken. Pairs with the AcqRel addition in `draw`.
+        // visible, or its record is still taken. Pairs with the AcqRel addition in `assign`.
         attempt.snapshot = self.clock.load(Ordering::Acquire);
         attempt.tracks = 1;
     }

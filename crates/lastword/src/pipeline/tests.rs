@@ -25,7 +25,7 @@ struct Log {
     /// The contents of the log.
     image: Mutex<Vec<u64>>,
 }
-struct Home(Arc<AtomicBool>);
+struct HeapImage(Arc<AtomicBool>);
 
 fn fails(switch: &AtomicBool) -> Result<(), medium::Error> {
     match switch.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ impl LogMedium for Log {
     }
 }
 
-impl HeapMedium for Home {
+impl HeapMedium for HeapImage {
     fn write_back(&mut self, _: &[u64]) -> Result<(), medium::Error> {
         Ok(())
     }
@@ -102,7 +102,7 @@ struct World {
     writer: Writer,
     log: Arc<Log>,
     log_fails: Arc<AtomicBool>,
-    home_fails: Arc<AtomicBool>,
+    heap_fails: Arc<AtomicBool>,
 }
 
 fn superblocks() -> (tempfile::TempDir, Superblocks) {
@@ -146,15 +146,15 @@ fn world(depth: usize) -> World {
 /// Creates a pipeline with this grouping.
 fn world_of(depth: usize, grouping: Grouping) -> World {
     let (dir, superblocks) = superblocks();
-    let [log_fails, home_fails] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let [log_fails, heap_fails] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let (in_flight, image) = (Mutex::default(), Mutex::new(vec![0; 1 << 13]));
     let log = Arc::new(Log { fails: Arc::clone(&log_fails), depth, in_flight, image });
     let persist = Persist::new(Arc::clone(&log) as _, identity(), TxId(0), grouping);
     let slot = persist.register(1 << 14).unwrap();
-    let reproduce = Reproduce::new(Parts::whole(Home(Arc::clone(&home_fails))), superblocks);
+    let reproduce = Reproduce::new(Parts::whole(HeapImage(Arc::clone(&heap_fails))), superblocks);
     let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false, false);
     let (clock, writer) = (AtomicU64::new(0), Writer::default());
-    World { _dir: dir, pipeline, clock, slot, writer, log, log_fails, home_fails }
+    World { _dir: dir, pipeline, clock, slot, writer, log, log_fails, heap_fails }
 }
 
 impl World {
@@ -224,7 +224,7 @@ fn failed_heap_write_keeps_log_and_poisons() {
     let mut world = world(0);
     let id = world.commit();
     world.pipeline.wait(&world.clock, id).unwrap();
-    world.home_fails.store(true, Ordering::Relaxed);
+    world.heap_fails.store(true, Ordering::Relaxed);
     assert!(matches!(world.pipeline.reproduce_step(true), Err(Error::Poisoned { .. })));
     assert_eq!(world.pipeline.reproduce.reproduced(), TxId(0));
     assert_eq!(world.pipeline.persist.queue.tail.load(Ordering::Relaxed), 0, "nothing is recycled");

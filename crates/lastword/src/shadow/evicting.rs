@@ -32,7 +32,7 @@ use words::{Stop, TxId};
 use super::copied_pages::{Attempts, CopiedPages, Grace};
 use super::{ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
 use crate::perform::{Heap, Space};
-use crate::pipeline::Behind;
+use crate::pipeline::PipelineView;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, spin_loop, thread, try_lock};
 use crate::{Error, Options, Shadow};
 
@@ -120,16 +120,20 @@ impl ShadowMemory for Evicting {
     }
 
     #[inline]
-    fn begin(&self, part: &mut Attempts, behind: Behind<'_>) -> Result<(), Error> {
+    fn begin(&self, part: &mut Attempts, pipeline: PipelineView<'_>) -> Result<(), Error> {
         if self.copies.copied() > self.bound {
-            self.evict(behind)?;
+            self.evict(pipeline)?;
         }
         part.begin();
         Ok(())
     }
 
     #[inline(always)]
-    fn space<'a>(&'a self, _part: &'a mut Attempts, _behind: Behind<'a>) -> impl Space + 'a {
+    fn space<'a>(
+        &'a self,
+        _part: &'a mut Attempts,
+        _pipeline: PipelineView<'a>,
+    ) -> impl Space + 'a {
         Private(self)
     }
 
@@ -144,11 +148,11 @@ impl ShadowMemory for Evicting {
     }
 
     #[inline]
-    fn peek(&self, index: usize, _behind: Behind<'_>) -> u64 {
+    fn peek(&self, index: usize, _pipeline: PipelineView<'_>) -> u64 {
         self.memory.words()[index].load(Ordering::Relaxed)
     }
 
-    fn poke(&self, index: usize, value: u64, _behind: Behind<'_>) {
+    fn poke(&self, index: usize, value: u64, _pipeline: PipelineView<'_>) {
         let attempts = self.copies.attempts();
         attempts.begin();
         self.copies.open(index >> self.page_shift);
@@ -169,7 +173,7 @@ impl ShadowMemory for Evicting {
 impl Evicting {
     /// Drops copies until the count is within the bound, or attempts of other workers prevent it.
     #[cold]
-    fn evict(&self, behind: Behind<'_>) -> Result<(), Error> {
+    fn evict(&self, pipeline: PipelineView<'_>) -> Result<(), Error> {
         // Threads that wait here have not begun an attempt, so no thread waits for them.
         let evictor = match self.is_far_beyond() {
             true => Some(lock(&self.evictor)),
@@ -183,11 +187,11 @@ impl Evicting {
             if evictor.marked.is_empty() {
                 are_fresh = true;
                 let wanted = batch + self.copies.copied().saturating_sub(self.bound);
-                if !self.mark(&mut evictor, wanted, behind) {
+                if !self.mark(&mut evictor, wanted, pipeline) {
                     // No copy is reproduced.
                     self.page_waits.fetch_add(1, Ordering::Relaxed);
-                    behind.wait_reproduced(behind.committed())?;
-                    self.mark(&mut evictor, wanted, behind);
+                    pipeline.wait_reproduced(pipeline.committed())?;
+                    self.mark(&mut evictor, wanted, pipeline);
                 }
                 // After the marks: the grace period must include attempts that may have missed
                 // them.
@@ -196,13 +200,13 @@ impl Evicting {
             if !self.wait_for_others(&mut evictor) {
                 break;
             }
-            match self.drop_marked(&mut evictor, behind) {
+            match self.drop_marked(&mut evictor, pipeline) {
                 Ok(dropped) if are_fresh && !dropped => break,
                 Ok(_) => {}
                 Err(error) => {
                     // `poison` is called without a lock.
                     drop(evictor);
-                    return Err(behind.poison(error.into()));
+                    return Err(pipeline.poison(error.into()));
                 }
             }
         }
@@ -215,10 +219,10 @@ impl Evicting {
     }
 
     /// Marks up to `wanted` reproduced pages; returns whether any page is marked.
-    fn mark(&self, evictor: &mut Evictor, wanted: usize, behind: Behind<'_>) -> bool {
+    fn mark(&self, evictor: &mut Evictor, wanted: usize, pipeline: PipelineView<'_>) -> bool {
         let reproduced = match injected(Mutant::TouchingIgnored) {
             true => u64::MAX,
-            false => behind.reproduced(),
+            false => pipeline.reproduced(),
         };
         let mut newer = 0;
         for _ in 0..self.copies.len() {
@@ -233,7 +237,7 @@ impl Evicting {
             }
         }
         if newer > evictor.marked.len() {
-            behind.expedite();
+            pipeline.expedite();
         }
         !evictor.marked.is_empty()
     }
@@ -246,11 +250,11 @@ impl Evicting {
     fn drop_marked(
         &self,
         evictor: &mut Evictor,
-        behind: Behind<'_>,
+        pipeline: PipelineView<'_>,
     ) -> Result<bool, medium::Error> {
         let reproduced = match injected(Mutant::TouchingIgnored) {
             true => u64::MAX,
-            false => behind.reproduced(),
+            false => pipeline.reproduced(),
         };
         evictor.marked.retain(|page| self.copies.begin_drop(*page, reproduced));
         // Neighbours with one call: a separate call for each page costs four times as much.

@@ -20,7 +20,7 @@
 //!
 //! A thread that waits for reproduction may hold ownership records. Persist and reproduce steps
 //! need none, and a worker publishes the record of an assigned ID without waiting. So the wait ends
-//! when the medium has done its work. See `Behind::wait_reproduced`.
+//! when the medium has done its work. See `PipelineView::wait_reproduced`.
 //!
 //! (DudeTM, section 3.1: one shadow shared by all transactions, not one of each; 4.3.)
 
@@ -37,7 +37,7 @@ use medium::{Memory, PoolFile};
 use words::TxId;
 
 use crate::perform::{Heap, Space};
-use crate::pipeline::Behind;
+use crate::pipeline::PipelineView;
 use crate::sync::Ordering;
 use crate::{Error, Options, Shadow};
 
@@ -89,13 +89,14 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     /// # Errors
     /// When the pool cannot go on.
     #[inline(always)]
-    fn begin(&self, part: &mut Self::Part, behind: Behind<'_>) -> Result<(), Error> {
-        let _ = (part, behind);
+    fn begin(&self, part: &mut Self::Part, pipeline: PipelineView<'_>) -> Result<(), Error> {
+        let _ = (part, pipeline);
         Ok(())
     }
 
     /// Returns the words as an attempt sees them.
-    fn space<'a>(&'a self, part: &'a mut Self::Part, behind: Behind<'a>) -> impl Space + 'a;
+    fn space<'a>(&'a self, part: &'a mut Self::Part, pipeline: PipelineView<'a>)
+    -> impl Space + 'a;
 
     /// Returns the words for prefetch hints only.
     fn hints(&self) -> impl Space;
@@ -107,15 +108,15 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     }
 
     /// Returns a word without isolation. An unreadable word is 0, and the pool is poisoned.
-    fn peek(&self, index: usize, behind: Behind<'_>) -> u64;
+    fn peek(&self, index: usize, pipeline: PipelineView<'_>) -> u64;
 
     /// Returns a word without paging, for tests that observe the pool.
-    fn observe(&self, index: usize, behind: Behind<'_>) -> u64 {
-        self.peek(index, behind)
+    fn observe(&self, index: usize, pipeline: PipelineView<'_>) -> u64 {
+        self.peek(index, pipeline)
     }
 
     /// Changes a word without isolation or logging.
-    fn poke(&self, index: usize, value: u64, behind: Behind<'_>);
+    fn poke(&self, index: usize, value: u64, pipeline: PipelineView<'_>);
 
     /// Returns the error if the attempt was too large for this memory.
     fn too_large(&self, part: &Self::Part) -> Option<Error> {
@@ -202,7 +203,7 @@ impl ShadowMemory for ShadowHeap {
     fn part(&self) {}
 
     #[inline(always)]
-    fn space<'a>(&'a self, _part: &'a mut (), _behind: Behind<'a>) -> impl Space + 'a {
+    fn space<'a>(&'a self, _part: &'a mut (), _pipeline: PipelineView<'a>) -> impl Space + 'a {
         self.heap()
     }
 
@@ -212,11 +213,11 @@ impl ShadowMemory for ShadowHeap {
     }
 
     #[inline]
-    fn peek(&self, index: usize, _behind: Behind<'_>) -> u64 {
+    fn peek(&self, index: usize, _pipeline: PipelineView<'_>) -> u64 {
         self.heap()[index].load(Ordering::Relaxed)
     }
 
-    fn poke(&self, index: usize, value: u64, _behind: Behind<'_>) {
+    fn poke(&self, index: usize, value: u64, _pipeline: PipelineView<'_>) {
         self.heap()[index].store(value, Ordering::Relaxed);
     }
 }

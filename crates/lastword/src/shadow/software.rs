@@ -24,7 +24,7 @@ use words::{Stop, TxId};
 use super::table::{Moving, Table};
 use super::{PAGE_BYTES, ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
 use crate::perform::{Heap, Space};
-use crate::pipeline::Behind;
+use crate::pipeline::PipelineView;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, thread};
 use crate::{Error, Options, Shadow};
 
@@ -131,14 +131,14 @@ impl ShadowMemory for Software {
     }
 
     #[inline]
-    fn begin(&self, part: &mut Pins, _behind: Behind<'_>) -> Result<(), Error> {
+    fn begin(&self, part: &mut Pins, _pipeline: PipelineView<'_>) -> Result<(), Error> {
         part.too_large = false;
         Ok(())
     }
 
     #[inline(always)]
-    fn space<'a>(&'a self, part: &'a mut Pins, behind: Behind<'a>) -> impl Space + 'a {
-        Paged { shadow: self, pins: part, behind }
+    fn space<'a>(&'a self, part: &'a mut Pins, pipeline: PipelineView<'a>) -> impl Space + 'a {
+        Paged { shadow: self, pins: part, pipeline }
     }
 
     #[inline(always)]
@@ -154,29 +154,30 @@ impl ShadowMemory for Software {
         }
     }
 
-    fn peek(&self, index: usize, behind: Behind<'_>) -> u64 {
-        let value = self.look(index, Some(behind), |moving| self.read_in(index, moving, behind));
+    fn peek(&self, index: usize, pipeline: PipelineView<'_>) -> u64 {
+        let value =
+            self.look(index, Some(pipeline), |moving| self.read_in(index, moving, pipeline));
         // Outside of `look`, so that the page is free again: a callback notified of the failure may
         // read it.
         value.unwrap_or_else(|error| {
-            behind.poison(error);
+            pipeline.poison(error);
             0
         })
     }
 
-    fn observe(&self, index: usize, behind: Behind<'_>) -> u64 {
+    fn observe(&self, index: usize, pipeline: PipelineView<'_>) -> u64 {
         match &self.image {
             Some(image) => {
                 let word = |_: &Moving<'_>| Ok(image.words()[index].load(Ordering::Relaxed));
                 self.look(index, None, word).unwrap_or(0)
             }
-            None => self.peek(index, behind),
+            None => self.peek(index, pipeline),
         }
     }
 
-    fn poke(&self, index: usize, value: u64, behind: Behind<'_>) {
+    fn poke(&self, index: usize, value: u64, pipeline: PipelineView<'_>) {
         let mut pins = self.part();
-        let mut space = self.space(&mut pins, behind);
+        let mut space = self.space(&mut pins, pipeline);
         if space.open(index).is_ok() {
             space.store(index, value);
         }
@@ -217,14 +218,14 @@ impl Software {
 
     /// Returns a word, in memory or not. `absent` reads it from a page that is not in memory, and
     /// that no other thread pages in meanwhile. If another thread moves the page and waits for
-    /// reproduction, this helps with that; without `behind` it only waits, and changes nothing.
+    /// reproduction, this helps with that; without `pipeline` it only waits, and changes nothing.
     ///
     /// # Errors
     /// Those of `absent`.
     fn look(
         &self,
         index: usize,
-        behind: Option<Behind<'_>>,
+        pipeline: Option<PipelineView<'_>>,
         absent: impl FnOnce(&Moving<'_>) -> Result<u64, Error>,
     ) -> Result<u64, Error> {
         let page = index / PAGE_WORDS;
@@ -242,7 +243,7 @@ impl Software {
             {
                 return absent(&moving);
             }
-            match behind.map(|behind| self.wait_for_mover(page, behind)) {
+            match pipeline.map(|pipeline| self.wait_for_mover(page, pipeline)) {
                 None => thread::yield_now(),
                 Some(Ok(())) => (),
                 // The pool is poisoned.
@@ -256,7 +257,7 @@ impl Software {
         &self,
         index: usize,
         _moving: &Moving<'_>,
-        behind: Behind<'_>,
+        pipeline: PipelineView<'_>,
     ) -> Result<u64, Error> {
         let page = index / PAGE_WORDS;
         let place = self.table.place(page);
@@ -268,18 +269,23 @@ impl Software {
         }
         // Unlocked: this may wait for a medium, and other threads may read other pages meanwhile.
         let mut words = [0; PAGE_WORDS];
-        self.read_page(page, &mut words, behind)?;
+        self.read_page(page, &mut words, pipeline)?;
         let value = words[index % PAGE_WORDS];
         *lock(&self.last_read) = Some(Box::new(LastRead { page, place, words }));
         Ok(value)
     }
 
     /// Reads a page that this thread moves, after every write to it is reproduced.
-    fn read_page(&self, page: usize, out: &mut Page, behind: Behind<'_>) -> Result<(), Error> {
+    fn read_page(
+        &self,
+        page: usize,
+        out: &mut Page,
+        pipeline: PipelineView<'_>,
+    ) -> Result<(), Error> {
         let touching = self.table.touching(page);
-        if touching > behind.reproduced() && !injected(Mutant::TouchingIgnored) {
+        if touching > pipeline.reproduced() && !injected(Mutant::TouchingIgnored) {
             self.page_waits.fetch_add(1, Ordering::Relaxed);
-            behind.wait_reproduced(TxId(touching))?;
+            pipeline.wait_reproduced(TxId(touching))?;
         }
         let at = self.offset + page as u64 * PAGE_BYTES;
         Ok(self.file.read_at(at, out)?)
@@ -288,7 +294,12 @@ impl Software {
     /// Pins a page that was not in memory or was being moved; returns its frame.
     #[cold]
     #[inline(never)]
-    fn pin_hard(&self, page: usize, pins: &mut Pins, behind: Behind<'_>) -> Result<usize, Stop> {
+    fn pin_hard(
+        &self,
+        page: usize,
+        pins: &mut Pins,
+        pipeline: PipelineView<'_>,
+    ) -> Result<usize, Stop> {
         loop {
             if let Some(frame) = self.table.pin(page) {
                 self.table.mark_used(page);
@@ -296,19 +307,19 @@ impl Software {
             }
             match self.table.begin_move(page) {
                 Some(moving) if self.table.place(page).frame().is_none() => {
-                    return self.page_in(page, moving, pins, behind);
+                    return self.page_in(page, moving, pins, pipeline);
                 }
-                _ => self.wait_for_mover(page, behind)?,
+                _ => self.wait_for_mover(page, pipeline)?,
             }
         }
     }
 
     /// Waits for a thread that moves or reads the page. If that thread waits for reproduction,
     /// helps with it.
-    fn wait_for_mover(&self, page: usize, behind: Behind<'_>) -> Result<(), Stop> {
+    fn wait_for_mover(&self, page: usize, pipeline: PipelineView<'_>) -> Result<(), Stop> {
         let touching = self.table.touching(page);
-        if touching > behind.reproduced() {
-            return behind.wait_reproduced(TxId(touching)).map_err(|_| Stop::Conflict);
+        if touching > pipeline.reproduced() {
+            return pipeline.wait_reproduced(TxId(touching)).map_err(|_| Stop::Conflict);
         }
         thread::yield_now();
         Ok(())
@@ -320,7 +331,7 @@ impl Software {
         page: usize,
         moving: Moving<'_>,
         pins: &mut Pins,
-        behind: Behind<'_>,
+        pipeline: PipelineView<'_>,
     ) -> Result<usize, Stop> {
         let leave = |page: usize, frame: usize| {
             self.evictions.fetch_add(1, Ordering::Relaxed);
@@ -328,18 +339,18 @@ impl Software {
                 copy(self.frame(frame), &image.words()[PAGE_WORDS * page..]);
             }
         };
-        let Some(frame) = self.table.frame(behind.reproduced(), leave) else {
+        let Some(frame) = self.table.frame(pipeline.reproduced(), leave) else {
             return Err(self.no_frame(pins));
         };
         if frame.evicted.is_some_and(|(_, waits)| waits) {
-            behind.expedite();
+            pipeline.expedite();
         }
         let mut words = [0; PAGE_WORDS];
-        if let Err(error) = self.read_page(page, &mut words, behind) {
+        if let Err(error) = self.read_page(page, &mut words, pipeline) {
             // Free the page and the frame first: `poison` is called without a lock. The pool keeps
             // the error, and the next attempt returns it when it begins.
             drop((moving, frame));
-            behind.poison(error);
+            pipeline.poison(error);
             return Err(Stop::Conflict);
         }
         self.page_ins.fetch_add(1, Ordering::Relaxed);
@@ -375,7 +386,7 @@ fn copy(from: &Heap, to: &Heap) {
 struct Paged<'a> {
     shadow: &'a Software,
     pins: &'a mut Pins,
-    behind: Behind<'a>,
+    pipeline: PipelineView<'a>,
 }
 
 impl Paged<'_> {
@@ -400,7 +411,7 @@ impl Paged<'_> {
     #[inline(never)]
     fn load_run_hard(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
         let page = index / PAGE_WORDS;
-        let frame = self.shadow.pin_hard(page, self.pins, self.behind)?;
+        let frame = self.shadow.pin_hard(page, self.pins, self.pipeline)?;
         let words = &self.shadow.frame(frame)[index % PAGE_WORDS..];
         for (value, word) in out.iter_mut().zip(words) {
             *value = word.load(Ordering::Relaxed);
@@ -440,7 +451,7 @@ impl Space for Paged<'_> {
             return Ok(());
         }
         if self.shadow.table.pin(page).is_none() {
-            self.shadow.pin_hard(page, self.pins, self.behind)?;
+            self.shadow.pin_hard(page, self.pins, self.pipeline)?;
         }
         if injected(Mutant::WrittenNotPinned) {
             self.shadow.table.unpin(page);

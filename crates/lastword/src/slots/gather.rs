@@ -90,7 +90,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Place {
     outcome: Mutex<Option<(Outcome, Vec<u64>)>>,
-    bell: Condvar,
+    decided: Condvar,
     /// The batches it has taken as a leader; only this worker uses it.
     taken: Mutex<Vec<Member>>,
 }
@@ -187,7 +187,7 @@ impl Gather {
                 *batch = given_back;
                 return outcome;
             }
-            outcome = place.bell.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            outcome = place.decided.wait(outcome).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -197,7 +197,7 @@ impl Gather {
         // After the lock is released, so that the woken worker finds it free. A worker that has not
         // slept yet finds the outcome instead.
         if !injected(Mutant::OutcomeNotNotified) {
-            place.bell.notify_all();
+            place.decided.notify_all();
         }
     }
 }

@@ -50,7 +50,7 @@ use crate::metrics::Metrics;
 use crate::perform::{Obstacle, Redo as Recorder, Space, StarvationLock, Stm, Tm, Written};
 use crate::persist::Listener;
 use crate::pool::Shape;
-use crate::storage::{Begun, Opened, Storage};
+use crate::storage::{Opened, ReadyPool, Storage};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
 #[cfg(test)]
 use crate::worker::panic_injection;
@@ -211,7 +211,7 @@ impl Recorder for End<'_> {
 impl Redo {
     fn start(opened: Opened, options: &Options) -> Result<(Redo, Shape), Error> {
         let open = |storage: &Storage| Words::with_records(storage, options);
-        let Begun { storage, words: (words, memory), last } =
+        let ReadyPool { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of::<Self>(&storage, options);
         let store = SlotStore::new(storage, words);

@@ -47,7 +47,7 @@ use crate::perform::{
 };
 use crate::persist::Listener;
 use crate::pool::Shape;
-use crate::storage::{Begun, Opened, Storage};
+use crate::storage::{Opened, ReadyPool, Storage};
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(test)]
 use crate::worker::panic_injection;
@@ -312,7 +312,7 @@ pub(super) fn batch_of(written: &Written<'_, impl Space>, batch: &mut Vec<u64>) 
 impl Undo {
     fn start(opened: Opened, options: &Options) -> Result<(Undo, Shape), Error> {
         let open = |storage: &Storage| Words::with_records(storage, options);
-        let Begun { storage, words: (words, memory), last } =
+        let ReadyPool { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of::<Self>(&storage, options);
         let store = SlotStore::new(storage, words);

@@ -18,7 +18,7 @@ use crate::registry::{DesignInfo, Replay};
 use crate::superblock::{LogHead, Superblock, name, padded};
 
 /// A pool that is ready for transactions.
-pub(crate) struct Begun<W> {
+pub(crate) struct ReadyPool<W> {
     pub(crate) storage: Storage,
     /// The memory that transactions work on.
     pub(crate) words: W,
@@ -69,7 +69,7 @@ impl Opened {
         design: &'static str,
         open: impl Fn(&Storage) -> Result<W, Error>,
         mark: impl Fn(&mut Superblock),
-    ) -> Result<Begun<W>, Error> {
+    ) -> Result<ReadyPool<W>, Error> {
         let Opened { mut storage, action, log_head } = self;
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
@@ -117,6 +117,6 @@ impl Opened {
         {
             head.write(file, *counts)?;
         }
-        Ok(Begun { storage, words, last })
+        Ok(ReadyPool { storage, words, last })
     }
 }

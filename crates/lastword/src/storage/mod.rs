@@ -27,7 +27,7 @@ use medium::{
 use crate::superblock::{LogHead, PairedBlock, Superblock, Superblocks};
 use crate::{Error, Medium, Options};
 
-pub(crate) use begin::{Begun, replay};
+pub(crate) use begin::{ReadyPool, replay};
 pub(crate) use create::format;
 pub(crate) use open::{Demand, Found, MemoryDemand, Opened, heap, open_settled};
 pub(crate) use renew::if_lost;

@@ -361,10 +361,10 @@ mod tests {
         for path in PATHS {
             let (_dir, file) = suite::pool();
             let log = by(path)(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-            for lap in 1..=8 {
+            for wrap in 1..=8 {
                 let send = |at: usize| {
                     let mut group = Buffer::new(4096);
-                    group.words_mut().fill(lap * 100 + at as u64);
+                    group.words_mut().fill(wrap * 100 + at as u64);
                     log.append(at as u64 * 32768, group, 4096).unwrap();
                 };
                 // The thread ends with its writes in flight; some systems cancel them then.
@@ -374,7 +374,7 @@ mod tests {
                     let group = log.acknowledge(true).unwrap().unwrap();
                     let mut back = vec![0; 4096];
                     log.read(at as u64 * 32768, &mut back).unwrap();
-                    assert!(group.words() == back && back == [lap * 100 + at as u64; 4096]);
+                    assert!(group.words() == back && back == [wrap * 100 + at as u64; 4096]);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Objects with two versions: snapshots while the heap image changes, the reuse of copies' space,
 //! and the frontier up to which records may be forgotten.
 
-use super::dual_version::{Attempt, Home, LOOKS, Owned, Ready, Versions};
+use super::dual_version::{Attempt, LOOKS, ObjectHeap, Owned, Ready, Versions};
 use crate::around::Memory;
 use crate::design::At;
 use crate::explore::{explore, words};
@@ -24,7 +24,7 @@ const READER: usize = 1;
 
 struct Words(Box<[AtomicU64]>);
 
-impl Home for Words {
+impl ObjectHeap for Words {
     fn words(&self) -> &Heap {
         &self.0
     }

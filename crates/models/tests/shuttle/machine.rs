@@ -33,7 +33,7 @@ struct Stored {
     heap_image: Vec<u64>,
     superblock: Superblock,
     /// Groups sent to the log and not acknowledged: place and words.
-    flights: VecDeque<(usize, Vec<u64>)>,
+    in_flight: VecDeque<(usize, Vec<u64>)>,
     /// Words written back since the last barrier: part, place and word.
     unsynced: Vec<(usize, usize, u64)>,
 }
@@ -72,7 +72,7 @@ impl Machine {
             log: vec![0; LOG_BYTES as usize / 8],
             heap_image: vec![0; HEAP_WORDS],
             superblock,
-            flights: VecDeque::new(),
+            in_flight: VecDeque::new(),
             unsynced: Vec::new(),
         };
         let state = State {
@@ -104,7 +104,7 @@ impl Machine {
 
     /// Returns the heap image in parts; the part of a word is its index modulo `parts`.
     pub(crate) fn heap_parts(self: &Arc<Self>, parts: usize) -> Parts {
-        (0..parts).map(|part| Home { machine: Arc::clone(self), part, parts }).collect()
+        (0..parts).map(|part| HeapPart { machine: Arc::clone(self), part, parts }).collect()
     }
 
     /// Records that the program has reported this transaction durable.
@@ -141,7 +141,7 @@ impl State {
         // With equal probability, all, none or some of the words in flight become durable.
         let luck = self.dice.below(3);
         let mut lands = || luck == 1 || luck == 2 && self.dice.below(2) == 0;
-        for (at, words) in std::mem::take(&mut stored.flights) {
+        for (at, words) in std::mem::take(&mut stored.in_flight) {
             for (word, value) in stored.log[at..].iter_mut().zip(words) {
                 if lands() {
                     *word = value;
@@ -230,10 +230,10 @@ impl LogMedium for Log {
         let mut state = self.0.state();
         let state = state.moment();
         state.fails()?;
-        let flight = (at as usize / 8, group.words()[..words].to_vec());
-        state.stored.flights.push_back(flight);
+        let group_sent = (at as usize / 8, group.words()[..words].to_vec());
+        state.stored.in_flight.push_back(group_sent);
         assert!(
-            state.stored.flights.len() <= self.0.depth.max(1),
+            state.stored.in_flight.len() <= self.0.depth.max(1),
             "at most `depth` groups in flight"
         );
         if self.0.depth > 0 {
@@ -249,7 +249,7 @@ impl LogMedium for Log {
         }
         thread::yield_now(); // the device takes its time
         let mut state = self.0.state();
-        if state.stored.flights.is_empty() {
+        if state.stored.in_flight.is_empty() {
             return Ok(None);
         }
         state.moment().land()?;
@@ -265,19 +265,19 @@ impl State {
     /// Makes the oldest group in flight durable.
     fn land(&mut self) -> Result<(), real_medium::Error> {
         self.fails()?;
-        let (at, words) = self.stored.flights.pop_front().expect("a group is in flight");
+        let (at, words) = self.stored.in_flight.pop_front().expect("a group is in flight");
         self.stored.log[at..][..words.len()].copy_from_slice(&words);
         Ok(())
     }
 }
 
-struct Home {
+struct HeapPart {
     machine: Arc<Machine>,
     part: usize,
     parts: usize,
 }
 
-impl HeapMedium for Home {
+impl HeapMedium for HeapPart {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), real_medium::Error> {
         thread::yield_now(); // other parts at the same time
         let mut state = self.machine.state();

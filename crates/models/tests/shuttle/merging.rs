@@ -38,7 +38,7 @@ struct Pipeline {
     heap: Words,
     slots: Mutex<Vec<Arc<Slot<Words>>>>,
     sending: Mutex<Sending>,
-    flights: Mutex<VecDeque<Vec<Record>>>,
+    in_flight: Mutex<VecDeque<Vec<Record>>>,
     /// The durable records. The lock is held while groups are acknowledged.
     log: Mutex<Vec<Record>>,
     progress: Progress,
@@ -61,7 +61,7 @@ impl Pipeline {
         let sent = try_step(&self.sending, &self.progress, StepEnd::Unawaited, |sending, _| {
             Ok::<_, Error>(self.send(sending))
         })?;
-        if lock(&self.flights).is_empty() {
+        if lock(&self.in_flight).is_empty() {
             return Ok(Step::of_both(sent, Step::Nothing, StepEnd::Unawaited));
         }
         let acknowledged = try_step(&self.log, &self.progress, StepEnd::Awaited, |log, _| {
@@ -75,7 +75,7 @@ impl Pipeline {
         if now == sending.merged {
             return Step::Nothing;
         }
-        if lock(&self.flights).len() == DEPTH {
+        if lock(&self.in_flight).len() == DEPTH {
             self.met.saw(DEEP);
             return Step::Deep;
         }
@@ -97,13 +97,13 @@ impl Pipeline {
         }
         let records = Transactions::new(group.payload(), group.first().0);
         let records = records.map(|(id, runs)| (id.0, runs.to_vec())).collect();
-        lock(&self.flights).push_back(records);
+        lock(&self.in_flight).push_back(records);
         Step::Done
     }
 
     fn acknowledge(&self, log: &mut Vec<Record>) -> Step {
         thread::yield_now(); // the device takes its time
-        let Some(records) = lock(&self.flights).pop_front() else { return Step::Nothing };
+        let Some(records) = lock(&self.in_flight).pop_front() else { return Step::Nothing };
         log.extend(records);
         self.progress.advance(log.last().map_or(0, |record| record.0));
         Step::Done
@@ -194,7 +194,7 @@ fn run(seed: u64, met: &Outcomes) {
         heap: words(HEAP_WORDS),
         slots: Mutex::new(slots.clone()),
         sending: Mutex::default(),
-        flights: Mutex::default(),
+        in_flight: Mutex::default(),
         log: Mutex::default(),
         progress: Progress::new(0),
         notifiers: Notifiers::default(),

@@ -115,7 +115,7 @@ impl Opened {
         _: &'static str,
         open: impl Fn(&Storage) -> Result<W, Error>,
         mark: impl Fn(&mut Superblock),
-    ) -> Result<Begun<W>, Error> {
+    ) -> Result<ReadyPool<W>, Error> {
         let Opened { mut storage, action } = self;
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
@@ -131,11 +131,11 @@ impl Opened {
             now.log_sequence = 0;
             mark(now);
         })?;
-        Ok(Begun { storage, words, last })
+        Ok(ReadyPool { storage, words, last })
     }
 }
 
-pub(crate) struct Begun<W> {
+pub(crate) struct ReadyPool<W> {
     pub(crate) storage: Storage,
     pub(crate) words: W,
     pub(crate) last: TxId,

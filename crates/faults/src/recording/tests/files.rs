@@ -96,13 +96,13 @@ fn two_in_flight(asked: usize, wait: bool) -> BTreeSet<(Vec<u64>, [u8; 4])> {
         let queue = queue(&*file);
         submit(&*queue, 7, 0, &[1, 1]);
         submit(&*queue, 8, 2, &[2, 2]);
-        let told = (0..asked).filter_map(|_| queue.completion(wait));
-        let told = told.map(|(number, done)| {
+        let completed = (0..asked).filter_map(|_| queue.completion(wait));
+        let completed = completed.map(|(number, done)| {
             assert_eq!(done, Ok(1024));
             number
         });
-        let told = told.collect();
-        (told, left(recorder))
+        let completed = completed.collect();
+        (completed, left(recorder))
     })
 }
 
@@ -125,7 +125,7 @@ fn a6_completed_writes_are_durable_in_any_order() {
     assert_eq!(two_in_flight(1, true), one);
     let none = some_of(0).map(|left| (vec![], left));
     assert_eq!(two_in_flight(1, false), set(one.into_iter().chain(none)));
-    let both = [vec![7, 8], vec![8, 7]].map(|told| (told, [1, 1, 2, 2]));
+    let both = [vec![7, 8], vec![8, 7]].map(|completed| (completed, [1, 1, 2, 2]));
     assert_eq!(two_in_flight(2, true), set(both));
     assert_eq!(two_in_flight(3, true), two_in_flight(2, true), "nothing is left to wait for");
 }
@@ -169,9 +169,9 @@ fn a6_short_write_is_durable_up_to_its_length() {
         let file = durable_for_sure(recorder);
         let queue = queue(&*file);
         submit(&*queue, 0, 0, &[1, 1]);
-        let (_, told) = queue.completion(true).unwrap();
+        let (_, completed) = queue.completion(true).unwrap();
         recorder.set_model(Model::calm);
-        (told.ok(), left(recorder))
+        (completed.ok(), left(recorder))
     });
     let all = [0, 1].into_iter().flat_map(|a| [0, 1].map(|b| (None, [a, b])));
     let short = [0, 1].map(|b| (Some(512), [1, b]));

@@ -65,12 +65,12 @@ use super::store::{SlotStore, Words};
 use super::truncation::Truncation;
 use super::workers::Workers;
 use crate::design::{At, Design};
-use crate::dual_version::{Attempt, Home, Versions};
+use crate::dual_version::{Attempt, ObjectHeap, Versions};
 use crate::metrics::Metrics;
 use crate::perform::{Heap, Obstacle, StarvationLock};
 use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
-use crate::storage::{Begun, Opened, Storage};
+use crate::storage::{Opened, ReadyPool, Storage};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 #[cfg(test)]
 use crate::worker::panic_injection::{self, Point};
@@ -117,7 +117,7 @@ pub struct Local {
     committing: bool,
 }
 
-impl Home for SlotStore {
+impl ObjectHeap for SlotStore {
     #[inline(always)]
     fn words(&self) -> &Heap {
         self.heap()
@@ -144,7 +144,7 @@ impl Snapshot {
             });
         }
         let name = if options.unlogged { UNLOGGED } else { Self::NAME };
-        let Begun { storage, words, last } =
+        let ReadyPool { storage, words, last } =
             opened.begin(name, |storage| Words::open(storage, options), |_| ())?;
         let shape = Shape::of::<Self>(&storage, options);
         let generation = storage.superblocks.current().generation;
