@@ -31,16 +31,19 @@
 //! - Only a certain loss counts. A renamed file still has a name, and a failing call proves
 //!   nothing.
 
+mod findings;
+
 use std::path::PathBuf;
 
 use medium::mutants::{Mutant, injected};
 use medium::{LostName, PoolFile};
 use words::TxId;
 
+use self::findings::Findings;
 use crate::design::Design;
 use crate::error::{CutFile, LostFile};
 use crate::storage::Storage;
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Medium};
 
 /// IDs between two checks by tickets, where a commit costs a disk write.
@@ -58,10 +61,7 @@ pub(crate) struct FileCheck {
     reads_log: bool,
     /// The ID of the last check.
     checked: AtomicU64,
-    /// Whether the last check found a loss.
-    lost: AtomicBool,
-    /// The first cut found.
-    cut: Mutex<Option<CutFile>>,
+    findings: Findings<CutFile>,
 }
 
 impl FileCheck {
@@ -88,10 +88,10 @@ impl FileCheck {
     /// [`Error::NameLost`], [`Error::Cut`].
     #[inline]
     pub(crate) fn check_sometimes(&self, id: TxId) -> Result<(), Error> {
-        // Relaxed: no other memory depends on these values. Two threads may check at the same time,
-        // and a thread that sees a loss late returns the result of an earlier check.
-        let is_lost = self.lost.load(Ordering::Relaxed);
-        if !is_lost && id.0 < self.checked.load(Ordering::Relaxed).saturating_add(self.ids) {
+        // Relaxed: no other memory depends on this value. Two threads may check at the same time.
+        if !self.findings.is_lost()
+            && id.0 < self.checked.load(Ordering::Relaxed).saturating_add(self.ids)
+        {
             return Ok(());
         }
         self.check(id)
@@ -159,19 +159,8 @@ impl FileCheck {
                 CutFile { path, expected, found, is_log, is_needed, is_clean: false }
             }));
         }
-        // Locked after the system calls, which may wait for a disk while other threads check. Each
-        // thread adds its cuts before it returns, so once one has returned with a cut, every later
-        // check returns it too.
-        let mut cut = lock(&self.cut);
-        for seen in seen {
-            // A cut of the heap replaces a cut of the log.
-            if cut.as_ref().is_none_or(|cut| cut.is_log && !seen.is_log) {
-                *cut = Some(seen);
-            }
-        }
-        // Stored under the lock: a thread that looked before a cut must not overwrite the finding
-        // of a thread that looked after it. A lost name differs, since a name can come back.
-        self.lost.store(!lost.is_empty() || cut.is_some(), Ordering::Relaxed);
-        (lost, cut.clone())
+        // A cut of the heap replaces a cut of the log.
+        let cut = self.findings.add(!lost.is_empty(), seen, |old, new| old.is_log && !new.is_log);
+        (lost, cut)
     }
 }

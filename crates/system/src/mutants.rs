@@ -160,6 +160,7 @@ pub enum Mutant {
     WakerNotReplaced,
     ForgottenListenerCounts,
     PoisonFlagBeforeCause,
+    FindingStoredAfterUnlock,
     TailStoredRelaxed,
     TailReadRelaxed,
     ReproducedStoredRelaxed,

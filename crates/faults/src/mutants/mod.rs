@@ -284,6 +284,7 @@ registry! {
     WakerNotReplaced 247 "waker-not-replaced",
     ForgottenListenerCounts 248 "forgotten-listener-counts",
     PoisonFlagBeforeCause 249 "poison-flag-before-cause",
+    FindingStoredAfterUnlock 321 "finding-stored-after-unlock",
     TailStoredRelaxed 12 "tail-stored-relaxed",
     TailReadRelaxed 12 "tail-read-relaxed",
     ReproducedStoredRelaxed 250 "reproduced-stored-relaxed",

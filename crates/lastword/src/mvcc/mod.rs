@@ -47,6 +47,8 @@ use crate::poison::Poison;
 use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{Mutex, Ordering, lock, spin_loop, thread};
+#[cfg(test)]
+use crate::worker::panics::{Point, point};
 use crate::{Error, Options};
 use running::Running;
 use versions::{Store, Version, Versions, WORDS_MAX};
@@ -350,6 +352,8 @@ impl Design for Mvcc {
 
     #[inline]
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
+        #[cfg(test)]
+        point(Point::Begun);
         let all = local.writes.all();
         if all.is_empty() {
             self.end(local);
@@ -364,7 +368,11 @@ impl Design for Mvcc {
             return Err(Stop::Conflict);
         }
         let time = self.running.next_time();
+        #[cfg(test)]
+        point(Point::Assigned);
         self.publish(local, time);
+        #[cfg(test)]
+        point(Point::Recorded);
         // Ended before the search, so that its own start does not hold versions back.
         self.end(local);
         if local.store.is_due() {
@@ -374,6 +382,8 @@ impl Design for Mvcc {
     }
 
     fn roll_back(&self, local: &mut Local) -> TxId {
+        #[cfg(test)]
+        [Point::Begun, Point::Assigned, Point::Recorded].into_iter().for_each(point);
         for write in local.writes.all() {
             local.store.discard(&self.versions, write.copy);
         }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use words::Ptr;
 
-use crate::design::{Decoupled, Design, Snapshot, Undo, Volatile};
+use crate::design::{Decoupled, Design, Mvcc, Snapshot, Undo, Volatile};
 use crate::perform::{Redo, Space, StarvationLock, Stm, Tm, Written};
 use crate::sync::AtomicU64;
 use crate::{Error, Medium, Objects, Options, Pool, Stop, TxId, Worker, slots};
@@ -236,6 +236,8 @@ const POINTS: [Point; 3] = [Point::Begun, Point::Assigned, Point::Recorded];
 fn panicked_end_of_volatile_transaction_ends_the_others() {
     let pool =
         || Pool::<Volatile<Panicking>>::create_as("", Options::new().bytes(1 << 20)).unwrap();
+    each_panic(pool, &POINTS, |_, _, _, _| ());
+    let pool = || Pool::<Mvcc>::create_as("", Options::new().bytes(1 << 20)).unwrap();
     each_panic(pool, &POINTS, |_, _, _, _| ());
 }
 

@@ -27,6 +27,9 @@ mod copied_pages;
 #[path = "../../../lastword/src/dual_version/mod.rs"]
 mod dual_version;
 mod explore;
+mod finding;
+#[path = "../../../lastword/src/names/findings.rs"]
+mod findings;
 #[path = "../../../lastword/src/slots/gather.rs"]
 mod gather;
 mod gathering;
@@ -127,6 +130,7 @@ const MODELS: &[(&str, fn())] = &[
         "publication::commit_is_claimed_with_its_record",
         publication::commit_is_claimed_with_its_record,
     ),
+    ("finding::cut_stays_found", finding::cut_stays_found),
     ("notifying::listener_is_notified_once", notifying::listener_is_notified_once),
     ("notifying::failure_notifies_all_listeners", notifying::failure_notifies_all_listeners),
     (

@@ -1,8 +1,8 @@
 //! The mutants that loom must detect.
 
 use crate::{
-    acknowledging, claims, gathering, helping, isolation, notifying, ordering, paging, publication,
-    recycling, sleeping, snapshots, waiting, wraps,
+    acknowledging, claims, finding, gathering, helping, isolation, notifying, ordering, paging,
+    publication, recycling, sleeping, snapshots, waiting, wraps,
 };
 use models::trials::Trial;
 
@@ -42,6 +42,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     notifying::failure_notifies_all_listeners, "notified once":
         FailureServesDurableAlone, FailureNotNotified;
     notifying::failure_notifies_all_listeners, "the cause is kept before": PoisonFlagBeforeCause;
+    finding::cut_stays_found, "a cut that was found is hidden": FindingStoredAfterUnlock;
     notifying::failure_outside_of_steps_wakes_all, "deadlock":
         FailureEndsNoStep, FailureStoredAfterEnd;
     notifying::waker_of_last_poll_is_called, "deadlock": WakerNotReplaced;
