@@ -11,11 +11,15 @@ use crate::layout::{HEAD, LINE_PAYLOAD, LINE_WORDS, Layout};
 use crate::state::{State, Status};
 
 /// Offsets of the words in a head that are changed alone.
+pub(crate) const HEAD_UNITS: u64 = 8;
 pub(crate) const HEAD_BEFORE: u64 = 16;
 pub(crate) const HEAD_STATE: u64 = 24;
 pub(crate) const HEAD_NEXT: u64 = 32;
 pub(crate) const HEAD_PREVIOUS: u64 = 40;
+pub(crate) const HEAD_BIN_NEXT: u64 = 24;
+pub(crate) const HEAD_BIN_PREVIOUS: u64 = 32;
 pub(crate) const HEAD_BLOCKS: u64 = 24;
+pub(crate) const HEAD_STRING: u64 = 24;
 pub(crate) const HEAD_PREPARED: u64 = 32;
 
 /// The first word of an array's head.
@@ -36,14 +40,17 @@ pub(crate) struct Head {
 pub(crate) enum Run {
     /// The allocator's own, at the heap's start.
     First,
-    /// Slots of one class. A slab on the list of its class has its neighbours there, else 0.
+    /// Slots of one class. A slab on the list of its class has its neighbors there, else 0.
     Slab { class: usize, state: State, next: u64, previous: u64 },
     /// An array of blocks; `fresh` when their memory was never used before.
     Array { blocks: u64, prepared: u64, fresh: bool },
     /// A byte string of `bytes` bytes.
     String { bytes: u64 },
-    /// Free, with its neighbours in its bin, or 0.
+    /// Free, with its neighbors in its bin, or 0.
     Free { next: u64, previous: u64 },
+    /// Neither used nor free yet, until the transaction that has freed it gives it back. Never
+    /// committed.
+    Detached,
 }
 
 /// An impossible word: its offset in bytes in the head's object, and a possible value.
@@ -51,6 +58,11 @@ pub(crate) enum Run {
 pub(crate) struct BadWord {
     pub(crate) offset: u64,
     pub(crate) expected: u64,
+}
+
+impl Run {
+    /// A free run in no bin.
+    pub(crate) const NO_LINKS: Run = Run::Free { next: 0, previous: 0 };
 }
 
 impl Head {
@@ -74,6 +86,7 @@ impl Head {
             Run::Free { next, previous } => [3, units, before, next, previous, 0],
             Run::First => [4, units, before, 0, 0, 0],
             Run::String { bytes } => [5, units, before, bytes, 0, 0],
+            Run::Detached => [6, units, before, 0, 0, 0],
         }
     }
 
@@ -151,6 +164,7 @@ impl Head {
                 }
                 Run::String { bytes: fourth }
             }
+            (6, None) => Run::Detached,
             _ => return bad(0, 3),
         };
         let head = Head { units, before, kind };
@@ -172,6 +186,17 @@ pub(crate) const fn own_header(object: u64, bytes: u64) -> u64 {
 pub(crate) const fn slab_header(object: u64, class: usize) -> u64 {
     let position = Slot { class, number: 0, pieces: 0 }.encode();
     header::encode(object, Description { kind: Kind::Slab, bytes: LINE_PAYLOAD, position })
+}
+
+/// Returns whether a header word is that of the head of a slab of this class.
+#[inline(always)]
+pub(crate) const fn is_slab(header: u64, object: u64, class: usize) -> bool {
+    header == slab_header(object, class)
+}
+
+/// Returns whether a header word is that of a head.
+pub(crate) fn is_header(header: u64, object: u64) -> bool {
+    header == own_header(object, LINE_PAYLOAD) || class_in(header, object).is_some()
 }
 
 /// Returns the class in the header word of a head, or `None` for a head that is no slab's.

@@ -410,7 +410,7 @@ impl Layout {
         self.offset(unit) + self.first_object() + index * self.block_stride()
     }
 
-    /// Returns the distance of neighbouring blocks: [`words::block_stride`] of the first.
+    /// Returns the distance of neighboring blocks: [`words::block_stride`] of the first.
     #[inline(always)]
     pub(crate) const fn block_stride(self) -> u64 {
         BLOCK_BYTES + self.header_bytes()

@@ -7,7 +7,7 @@
 //! ```text
 //!   allocate ->  the arena's own slab -> slots that others freed in it -> a partly used slab
 //!                -> a new slab -> slabs that other arenas own -> a larger class
-//!   retire   ->  the slab of the object -> when empty: a free run, merged with its neighbours
+//!   retire   ->  the slab of the object -> when empty: a free run, merged with its neighbors
 //! ```
 //!
 //! * The heap is divided into *units*. A *run* is a number of neighboring units: a *slab* with slots
@@ -73,15 +73,17 @@ use crate::layout::Layout;
 
 mod blocks;
 mod check;
-mod chunks;
 mod classes;
 mod head;
 pub mod header;
 mod layout;
 mod objects;
+mod pages;
 mod permits;
 mod runs;
+mod slabs;
 mod state;
+mod strings;
 mod survey;
 #[cfg(test)]
 mod test_heap;
