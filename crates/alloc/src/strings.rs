@@ -11,7 +11,7 @@
 use words::{OBJECT_BYTES_MAX, PIECE_BYTES, PIECE_STRIDE, Stop, Words};
 
 use crate::Heap;
-use crate::classes::{pieces, string_bytes, string_class};
+use crate::classes::{SLOT_BYTES, pieces, string_bytes, string_class};
 use crate::head::{HEAD_STRING, Head, Run};
 use crate::header::{Description, Kind, Slot, decode, encode};
 use crate::objects::{Detached, Taken};
@@ -234,4 +234,24 @@ pub(crate) const fn piece_header(object: u64, index: u64, bytes: u64) -> u64 {
     let left = bytes - index * PIECE_BYTES;
     let bytes = if left < PIECE_BYTES { left } else { PIECE_BYTES };
     encode(object, Description { kind: Kind::Piece, bytes, position: index })
+}
+
+/// Returns the length of the string in a slot of this class with this label, from its last piece.
+pub(crate) fn string_length(
+    label: u64,
+    object: u64,
+    class: usize,
+    word: &mut impl FnMut(u64) -> u64,
+) -> Option<u64> {
+    let found = decode(label, object).filter(|found| found.kind == Kind::SlotString)?;
+    let count = Slot::decode(found.position).pieces;
+    let last = object + count.checked_sub(1)? * PIECE_STRIDE;
+    if count * PIECE_STRIDE > SLOT_BYTES[class] + PIECE_STRIDE {
+        return None;
+    }
+    let piece = decode(word(last - 8), last).filter(|piece| {
+        piece.kind == Kind::Piece && piece.position == count - 1 && piece.bytes <= PIECE_BYTES
+    })?;
+    let bytes = (count - 1) * PIECE_BYTES + piece.bytes;
+    (string_bytes(bytes) <= SLOT_BYTES[class]).then_some(bytes)
 }
