@@ -106,12 +106,7 @@ impl Heap {
     }
 
     /// Writes a header, in layouts whose objects have one.
-    pub(crate) fn label<W: Words>(
-        &self,
-        tx: &mut W,
-        object: u64,
-        header: u64,
-    ) -> Result<(), Stop> {
+    pub(crate) fn label<W: Words>(&self, tx: &mut W, object: u64, header: u64) -> Result<(), Stop> {
         if self.layout.has_headers() {
             tx.write(self.header_at(object), header)?;
         }

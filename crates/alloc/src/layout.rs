@@ -344,7 +344,8 @@ impl Layout {
         let all = if self.has_headers() { usize::MAX } else { 0 };
         let bins = (0..BINS).step_by(BINS_PER_OBJECT as usize).take(all);
         let bins = bins.map(move |bin| (self.bin(bin).0, 8 * BINS_PER_OBJECT));
-        let lists = (0..self.classes()).take(all).map(move |class| (self.list(class), LINE_PAYLOAD));
+        let lists =
+            (0..self.classes()).take(all).map(move |class| (self.list(class), LINE_PAYLOAD));
         let arenas = (0..ARENAS).take(all).map(move |arena| (self.arena(arena), ARENA_PAYLOAD));
         few.into_iter().chain(bins).chain(lists).chain(arenas)
     }
@@ -374,7 +375,8 @@ impl Layout {
     /// Returns the number of units of a new slab in a heap of `heap_units` units.
     pub(crate) const fn slab_units(self, class: usize, heap_units: u64) -> u64 {
         let slot = self.slot_bytes(class);
-        let wanted = if SLAB_SLOTS_MIN * slot > SLAB_BYTES { SLAB_SLOTS_MIN * slot } else { SLAB_BYTES };
+        let wanted =
+            if SLAB_SLOTS_MIN * slot > SLAB_BYTES { SLAB_SLOTS_MIN * slot } else { SLAB_BYTES };
         let share = heap_units * self.unit_bytes() / SLAB_SHARE;
         let bytes = if wanted < share { wanted } else { share };
         let slots = bytes.saturating_sub(HEAD_LINE) / slot;
@@ -498,7 +500,9 @@ impl Layout {
                 let here = slot.class == class && slot.number == number;
                 (here && (1..=all).contains(&live.bytes)).then_some(live.bytes)
             }
-            Layout::LineIsolated => (label != self.free_label(object, class, number)).then_some(all),
+            Layout::LineIsolated => {
+                (label != self.free_label(object, class, number)).then_some(all)
+            }
         }
     }
 }

@@ -188,9 +188,7 @@ impl Heap {
                 Some(Kind::Reserved | Kind::Block) => {
                     self.detach_array(tx, object, bytes).map(Some)
                 }
-                Some(Kind::SlotString) => {
-                    self.detach_slot_string(tx, arena, object, bytes)
-                }
+                Some(Kind::SlotString) => self.detach_slot_string(tx, arena, object, bytes),
                 Some(Kind::RunString) => self.detach_run_string(tx, object, bytes).map(Some),
                 _ => Err(Stop::BadPointer),
             };
@@ -205,7 +203,12 @@ impl Heap {
     /// Returns the slot of a live object of `bytes` bytes, or `None` when it may be an array or a
     /// byte string.
     #[inline(always)]
-    pub(crate) fn slot_at<W: Words>(self, tx: &mut W, object: u64, bytes: u64) -> Result<Option<Slot>, Stop> {
+    pub(crate) fn slot_at<W: Words>(
+        self,
+        tx: &mut W,
+        object: u64,
+        bytes: u64,
+    ) -> Result<Option<Slot>, Stop> {
         match self.layout {
             Layout::Ordinary => match decode(tx.read(self.header_at(object))?, object) {
                 Some(Description { kind: Kind::Object, bytes: live, position })

@@ -59,11 +59,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Stop::Full`] when no free run is so long. Otherwise as [`Words::write`].
-    pub(crate) fn take_units<W: Words>(
-        &self,
-        tx: &mut W,
-        units: u64,
-    ) -> Result<(u64, bool), Stop> {
+    pub(crate) fn take_units<W: Words>(&self, tx: &mut W, units: u64) -> Result<(u64, bool), Stop> {
         let pages = self.lock_pages(tx)?;
         match self.find(tx, &pages, units)? {
             Some((unit, head)) => self.take_from(tx, &pages, unit, head, units),

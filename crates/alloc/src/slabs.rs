@@ -235,8 +235,7 @@ impl Heap {
         for _ in 0..SLOTS_MAX {
             let number = at.checked_sub(1).ok_or(Stop::BadPointer)?;
             let object = self.checked_slot(slab.unit, slab.class, number)?;
-            if tx.read(self.label_at(object))?
-                != self.layout.free_label(object, slab.class, number)
+            if tx.read(self.label_at(object))? != self.layout.free_label(object, slab.class, number)
             {
                 return Err(Stop::BadPointer);
             }

@@ -178,7 +178,8 @@ impl Heap {
                 && slot.pieces == pieces(bytes)
                 && string_bytes(bytes) <= layout.slot_bytes(slot.class);
             let last = object + (pieces(bytes) - 1) * PIECE_STRIDE;
-            if fits && tx.read(self.header_at(last))? == piece_header(last, pieces(bytes) - 1, bytes)
+            if fits
+                && tx.read(self.header_at(last))? == piece_header(last, pieces(bytes) - 1, bytes)
             {
                 return Ok(Place::Slot(slot));
             }
