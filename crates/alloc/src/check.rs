@@ -25,8 +25,8 @@ use crate::head::{
 };
 use crate::header::Kind;
 use crate::layout::{
-    BIN_MAP, BINS, FRONTIER, LINE_PAYLOAD, LINE_WORDS, Layout, NEVER_USED, PAGES_PAYLOAD,
-    ROOT_USER, VERSION,
+    BIN_MAP, BINS, FRONTIER, LINE_PAYLOAD, LINE_WORDS, LIST_PARTIAL, LIST_SPARSE, Layout,
+    NEVER_USED, PAGES_PAYLOAD, ROOT_USER, VERSION,
 };
 use crate::pages::bin_of;
 use crate::state::{State, Status};
@@ -106,8 +106,8 @@ struct Check<F> {
     lost_owner: bool,
     /// Free runs that no bin has reached yet: first unit to length.
     free_runs: BTreeMap<u64, u64>,
-    /// Slabs that no list has reached yet: first unit to class.
-    listed: BTreeMap<u64, usize>,
+    /// Slabs that no list has reached yet: first unit to class and list.
+    listed: BTreeMap<u64, (usize, Status)>,
     /// Parts between an impossible head and the next head: first unit to end.
     unknown: BTreeMap<u64, u64>,
     /// Damage may hide other damage.
@@ -358,8 +358,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             }
             (_, Some(owned)) => return self.lose_owner(owned.pair, unit),
             (status, None) => {
-                if status == Status::Listed {
-                    self.listed.insert(unit, class);
+                if status != Status::Full {
+                    self.listed.insert(unit, (class, status));
                 }
                 (head, [(state_at, head.first), (state_at, head.second), (0, 0)], head.count)
             }
@@ -537,30 +537,13 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     fn lists(&mut self) -> Result<(), Enough> {
         let mut complete = true;
         for class in 0..self.layout.classes() {
-            let (mut at, mut previous) = (self.layout.list(class), 0);
-            if self.layout.has_headers() {
-                for offset in (at + 8..at + LINE_PAYLOAD).step_by(8) {
-                    self.expect(Wrong::Reserved, offset, 0)?;
-                }
+            let object = self.layout.list(class);
+            let reserved = object + LIST_SPARSE + 8..object + LINE_PAYLOAD;
+            for offset in reserved.step_by(8) {
+                self.expect(Wrong::Reserved, offset, 0)?;
             }
-            loop {
-                let unit = self.read(at);
-                if unit == 0 {
-                    break;
-                }
-                if self.listed.get(&unit) != Some(&class) {
-                    complete = false;
-                    if !self.is_unknown(unit) {
-                        let (wrong, found) = (Wrong::SlabList, unit);
-                        self.found(Damage { wrong, offset: at, expected: 0, found })?;
-                    }
-                    break;
-                }
-                self.listed.remove(&unit);
-                let head = self.heap.head(unit);
-                self.expect(Wrong::SlabList, head + HEAD_PREVIOUS, previous)?;
-                (at, previous) = (head + HEAD_NEXT, unit);
-            }
+            complete &= self.list(object + LIST_PARTIAL, (class, Status::Partial))?;
+            complete &= self.list(object + LIST_SPARSE, (class, Status::Sparse))?;
         }
         self.hidden |= !complete;
         for unit in std::mem::take(&mut self.listed).into_keys() {
@@ -571,6 +554,28 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             }
         }
         Ok(())
+    }
+
+    /// Walks one list; returns whether it did not end at damage.
+    fn list(&mut self, list: u64, kind: (usize, Status)) -> Result<bool, Enough> {
+        let (mut at, mut previous) = (list, 0);
+        loop {
+            let unit = self.read(at);
+            if unit == 0 {
+                return Ok(true);
+            }
+            if self.listed.get(&unit) != Some(&kind) {
+                if !self.is_unknown(unit) {
+                    let (wrong, found) = (Wrong::SlabList, unit);
+                    self.found(Damage { wrong, offset: at, expected: 0, found })?;
+                }
+                return Ok(false);
+            }
+            self.listed.remove(&unit);
+            let head = self.heap.head(unit);
+            self.expect(Wrong::SlabList, head + HEAD_PREVIOUS, previous)?;
+            (at, previous) = (head + HEAD_NEXT, unit);
+        }
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Head {
 pub(crate) enum Run {
     /// The allocator's own, at the heap's start.
     First,
-    /// Slots of one class. A slab on the list of its class has its neighbors there, else 0.
+    /// Slots of one class. A slab on a list of its class has its neighbors there, else 0.
     Slab { class: usize, state: State, next: u64, previous: u64 },
     /// An array of blocks; `fresh` when their memory was never used before.
     Array { blocks: u64, prepared: u64, fresh: bool },
@@ -119,12 +119,13 @@ impl Head {
                     let ends = state.first <= slots && state.second <= slots;
                     let counts = match state.status {
                         Status::Owned => state.second == 0 && state.carved == 0,
+                        Status::Full => state.carved == slots && state.count == 0,
                         _ => state.count <= state.carved,
                     };
                     ends && counts && state.carved <= slots && state.count <= slots
                 });
                 let Some(state) = state else { return bad(3, State::OWNED.encode()) };
-                let listed = state.status == Status::Listed;
+                let listed = matches!(state.status, Status::Partial | Status::Sparse);
                 if !linked(fifth) || !listed && fifth != 0 {
                     return bad(4, 0);
                 }

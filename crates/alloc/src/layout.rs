@@ -28,7 +28,8 @@
 //!     3072  | bins 252 to 295, and zeros            |
 //!     4096  | link, header                          | of the list of size class 0
 //!     4112  | first partly used slab, or 0          |
-//!     4120  | 0, 0, 0, 0, 0                         |
+//!     4120  | first slab with few free slots, or 0  |
+//!     4128  | 0, 0, 0, 0                            |
 //!      ...  | lists of classes 1 to 62, each 64 more|
 //!     8128  | unused                                |
 //!     8192  | watches: 16 words of 0, each 512 more |
@@ -59,8 +60,8 @@
 //!      ...  | slots        | 272 apart      | 1024 apart     |              |
 //! ```
 //! `before` is the length of the free run that ends where this run begins, or 0. Two free runs never
-//! touch, and no free run touches the frontier. `next` and `previous` link the partly used slabs of
-//! a class, or the free runs of a bin. The slab's state is one word, in the arena while an arena
+//! touch, and no free run touches the frontier. `next` and `previous` link the slabs of one of a
+//! class's two lists, or the free runs of a bin. The slab's state is one word, in the arena while an arena
 //! owns the slab.
 //!
 //! Bin b < 8 holds the free runs of b units. From 8 on each power of two has eight bins: a run of u
@@ -148,6 +149,10 @@ pub(crate) const NEVER_USED: u64 = 8;
 pub(crate) const BIN_MAP: u64 = 16;
 /// Payload of the page object.
 pub(crate) const PAGES_PAYLOAD: u64 = 64;
+
+/// Offsets in the object with the lists of a class.
+pub(crate) const LIST_PARTIAL: u64 = 0;
+pub(crate) const LIST_SPARSE: u64 = 8;
 
 /// Number of bins of free runs.
 pub(crate) const BINS: usize = 296;
@@ -314,7 +319,7 @@ impl Layout {
         }
     }
 
-    /// Returns the heap offset of the object with the list of partly used slabs of a class.
+    /// Returns the heap offset of the object with the lists of partly used slabs of a class.
     #[inline]
     pub(crate) const fn list(self, class: usize) -> u64 {
         match self {

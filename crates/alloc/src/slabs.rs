@@ -1,21 +1,24 @@
 //! Slabs: the memory of slots, owned by arenas one at a time for each class.
 //!
 //! ```text
-//!             refill                                 a free by another worker
-//!   list of   -------------->  owned by an arena  <------------------------- (collected at refill)
-//!   its class
-//!      ^  \                          |  no free slot is left
-//!      |   \ last slot freed         v
-//!      |    '------> free run      quiet: no or few free slots
-//!      '--------------------------- |  enough slots are free again
+//!                   refill
+//!   partial list  ---------->  owned by an arena: others free slots in the slab's head
+//!     ^     |                      |  the arena finds no free slot, and none that others freed
+//!     |     | the last object      v
+//!     |     | is freed            full
+//!     |     v                      |  a slot is freed
+//!     |   free run                 v
+//!     '-------------------------- sparse list
+//!        a sixteenth is free
 //! ```
 //!
 //! An arena alone allocates from the slab that it owns, so the good case needs no shared word. A
 //! worker frees a slot of another arena's slab, or of a slab without owner, in the slab's own head.
 //! When an arena has no free slot it first collects what others freed in its slab.
 //!
-//! A slab without owner is on the list of its class once a sixteenth of its slots is free. With
-//! fewer, a list would change at every second free, and each of its changes is seen by all workers.
+//! A slab with fewer free slots than a sixteenth would serve an arena for a few allocations only, and
+//! each change of a list is seen by all workers. Such slabs wait on a list of their own, which
+//! serves when there is no free run for a new slab.
 //!
 //! *Shortage.* Arenas whose workers are gone still own slabs. When no memory is left, an allocation
 //! takes all slabs from all arenas (`rescue`) and puts them on the lists. A bitmap names the arenas
@@ -27,14 +30,14 @@
 use words::{Addr, Stop, Words};
 
 use crate::head::{HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE, Head, Run, is_slab};
-use crate::layout::Layout;
+use crate::layout::{LIST_PARTIAL, LIST_SPARSE, Layout};
 use crate::objects::{Detached, Taken};
 use crate::pages::{PAGES_LOCK, arena_lock, slab_lock};
 use crate::state::{SLOTS_MAX, State, Status};
 use crate::{ARENAS, Heap};
 
-/// A slab without owner has this share of its slots free before it is listed.
-const LISTED_SHARE: u64 = 16;
+/// A slab is on the partial list when this share of its slots is free.
+const PARTIAL_SHARE: u64 = 16;
 
 /// A slab whose head was read.
 #[derive(Clone, Copy)]
@@ -63,23 +66,13 @@ impl Heap {
         arena: usize,
         class: usize,
     ) -> Result<(Taken, usize), Stop> {
-        if let Some(taken) = self.take_used(tx, arena, class)? {
+        if let Some(taken) = self.take_more(tx, arena, class)? {
             return Ok((taken, class));
         }
-        match self.new_slab(tx, arena, class) {
-            Ok(taken) => return Ok((taken, class)),
-            Err(Stop::Full) => {}
-            Err(stop) => return Err(stop),
-        }
-        if self.rescue(tx)? {
-            if let Some(taken) = self.take_used(tx, arena, class)? {
-                return Ok((taken, class));
-            }
-            match self.new_slab(tx, arena, class) {
-                Ok(taken) => return Ok((taken, class)),
-                Err(Stop::Full) => {}
-                Err(stop) => return Err(stop),
-            }
+        if self.rescue(tx)?
+            && let Some(taken) = self.take_more(tx, arena, class)?
+        {
+            return Ok((taken, class));
         }
         let slot_bytes = self.layout.slot_bytes(class);
         let strings = self.layout.is_string_class(class);
@@ -89,10 +82,13 @@ impl Heap {
             if !fits {
                 break;
             }
-            let taken = match self.take_slot(tx, arena, larger)? {
-                Some(taken) => Some(taken),
-                None => self.take_used(tx, arena, larger)?,
-            };
+            let mut taken = self.take_slot(tx, arena, larger)?;
+            for list in [Status::Partial, Status::Sparse] {
+                taken = match taken {
+                    None => self.take_used(tx, arena, larger, list)?,
+                    taken => taken,
+                };
+            }
             if let Some(taken) = taken {
                 return Ok((taken, larger));
             }
@@ -100,13 +96,31 @@ impl Heap {
         Err(Stop::Full)
     }
 
-    /// Takes a slot that others freed in the arena's slab, or one of a partly used slab, which the
+    /// Takes a slot of the class that the arena's slab does not have.
+    fn take_more<W: Words>(
+        self,
+        tx: &mut W,
+        arena: usize,
+        class: usize,
+    ) -> Result<Option<Taken>, Stop> {
+        if let Some(taken) = self.take_used(tx, arena, class, Status::Partial)? {
+            return Ok(Some(taken));
+        }
+        match self.new_slab(tx, arena, class) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(Stop::Full) => self.take_used(tx, arena, class, Status::Sparse),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Takes a slot that others freed in the arena's slab, or one of a slab on the list, which the
     /// arena then owns. The arena's slab has no free slot.
     fn take_used<W: Words>(
         self,
         tx: &mut W,
         arena: usize,
         class: usize,
+        list: Status,
     ) -> Result<Option<Taken>, Stop> {
         let pair = self.pair(tx, arena, class)?;
         let unit = tx.read(pair)?;
@@ -124,17 +138,20 @@ impl Heap {
                 tx.write(self.state_at(unit), State::OWNED.encode())?;
                 return self.take_slot(tx, arena, class);
             }
-            let full = State { status: Status::Quiet, ..mine };
+            let full = State { status: Status::Full, ..mine };
             tx.write(self.state_at(unit), full.encode())?;
             tx.write_words(pair, &[0, 0])?;
         }
         tx.lock(PAGES_LOCK)?;
-        let first = tx.read(self.list_at(class))?;
+        let first = tx.read(self.list_at(class, list))?;
         if first == 0 {
             return Ok(None);
         }
         tx.lock(slab_lock(first))?;
         let slab = self.read_slab(tx, first, class)?;
+        if slab.state.status != list {
+            return Err(Stop::BadPointer);
+        }
         self.unlink_slab(tx, &slab)?;
         let state = State { status: Status::Owned, ..slab.state };
         self.own(tx, arena, class, first, state)?;
@@ -218,7 +235,7 @@ impl Heap {
         if slab.state.status != Status::Owned || count > state.carved || state.carved > slots {
             return Err(Stop::BadPointer);
         }
-        let state = State { count, status: Status::Quiet, ..state };
+        let state = State { count, status: Status::Full, ..state };
         if count == state.carved {
             let run = self.detach_run(tx, unit, slab.units)?;
             return self.give_units(tx, run.unit, run.units);
@@ -269,45 +286,55 @@ impl Heap {
         match state.status {
             Status::Owned => {}
             _ if count > state.carved => return Err(Stop::BadPointer),
-            status if count == state.carved => {
-                if status == Status::Listed {
-                    tx.lock(PAGES_LOCK)?;
-                    self.unlink_slab(tx, &slab)?;
-                }
+            _ if count == state.carved => {
+                self.unlink_slab(tx, &slab)?;
                 return self.detach_run(tx, unit, slab.units).map(|run| (link, Some(run)));
             }
-            Status::Quiet if LISTED_SHARE * (slots - state.carved + count) >= slots => {
-                tx.lock(PAGES_LOCK)?;
+            status if status != self.list_of(&slab) => {
+                self.unlink_slab(tx, &slab)?;
                 return self.link_slab(tx, &slab).map(|()| (link, None));
             }
-            Status::Quiet | Status::Listed => {}
+            _ => {}
         }
         tx.write(self.state_at(unit), state.encode()).map(|()| (link, None))
     }
 
-    /// Puts a slab on the list of its class, first.
+    /// Returns the list that a slab with a free slot belongs on.
+    fn list_of(&self, slab: &Slab) -> Status {
+        let slots = slab.slots(self.layout);
+        let free = slots - slab.state.carved + slab.state.count;
+        if PARTIAL_SHARE * free >= slots { Status::Partial } else { Status::Sparse }
+    }
+
+    /// Puts a slab with a free slot on a list of its class, first.
     fn link_slab<W: Words>(self, tx: &mut W, slab: &Slab) -> Result<(), Stop> {
-        let at = self.list_at(slab.class);
+        tx.lock(PAGES_LOCK)?;
+        let status = self.list_of(slab);
+        let at = self.list_at(slab.class, status);
         let next = tx.read(at)?;
         if next != 0 {
             let neighbor = self.slab_word(tx, next, slab.class, HEAD_PREVIOUS)?;
             tx.write(neighbor, slab.unit)?;
         }
-        let state = State { status: Status::Listed, ..slab.state };
-        let words = [state.encode(), next, 0];
+        let words = [State { status, ..slab.state }.encode(), next, 0];
         tx.write_words(self.state_at(slab.unit), &words)?;
         tx.write(at, slab.unit)
     }
 
-    /// Takes a slab off the list of its class. Its state stays, for the caller to change.
+    /// Takes a slab off the list that its status names, if it names one. Its state stays, for the
+    /// caller to change.
     fn unlink_slab<W: Words>(self, tx: &mut W, slab: &Slab) -> Result<(), Stop> {
-        let Slab { unit, class, next, previous, .. } = *slab;
+        let Slab { unit, class, state, next, previous, .. } = *slab;
+        if !matches!(state.status, Status::Partial | Status::Sparse) {
+            return Ok(());
+        }
+        tx.lock(PAGES_LOCK)?;
         if next != 0 {
             let neighbor = self.slab_word(tx, next, class, HEAD_PREVIOUS)?;
             tx.write(neighbor, previous)?;
         }
         let at = match previous {
-            0 => self.list_at(class),
+            0 => self.list_at(class, state.status),
             previous => self.slab_word(tx, previous, class, HEAD_NEXT)?,
         };
         tx.write(at, next)?;
@@ -362,8 +389,9 @@ impl Heap {
         self.addr(self.head(unit), HEAD_STATE)
     }
 
-    const fn list_at(&self, class: usize) -> Addr {
-        self.addr(self.layout.list(class), 0)
+    const fn list_at(&self, class: usize, list: Status) -> Addr {
+        let offset = if matches!(list, Status::Sparse) { LIST_SPARSE } else { LIST_PARTIAL };
+        self.addr(self.layout.list(class), offset)
     }
 
     const fn owners_at(&self) -> Addr {

@@ -22,13 +22,15 @@ const STATUS: u32 = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Status {
-    /// No arena owns it, and it has too few free slots to be worth a place on the list.
-    Quiet = 0,
+    /// No arena owns it, and it has no free slot.
+    Full = 0,
     /// On the list of partly used slabs of its class.
-    Listed = 1,
+    Partial = 1,
     /// An arena owns it and allocates from it. The head then holds only slots that other workers
     /// freed.
     Owned = 2,
+    /// On the list of slabs of its class with few free slots, which serves when memory is short.
+    Sparse = 3,
 }
 
 /// The state of a slab. In an arena its status is [`Status::Owned`] too.
@@ -56,14 +58,15 @@ impl State {
             | (self.status as u64) << STATUS
     }
 
-    /// Decodes a word. Every word with a known status has a state; its numbers are checked where
+    /// Decodes a word. Every word below 2^50 has a state; its numbers are checked where
     /// they are used.
     #[inline(always)]
     pub(crate) const fn decode(word: u64) -> Option<State> {
         let status = match word >> STATUS {
-            0 => Status::Quiet,
-            1 => Status::Listed,
+            0 => Status::Full,
+            1 => Status::Partial,
             2 => Status::Owned,
+            3 => Status::Sparse,
             _ => return None,
         };
         Some(State {
@@ -82,11 +85,10 @@ mod tests {
 
     #[test]
     fn state_round_trips() {
-        for status in [Status::Quiet, Status::Listed, Status::Owned] {
+        for status in [Status::Full, Status::Partial, Status::Owned, Status::Sparse] {
             let state = State { first: 1, second: SLOTS_MAX, carved: 77, count: 12, status };
             assert_eq!(State::decode(state.encode()), Some(state));
         }
-        assert_eq!(State::decode(3 << STATUS), None);
         assert_eq!(State::decode(1 << 50), None);
     }
 }
