@@ -7,8 +7,8 @@
 //!
 //! A block of 256 bytes has its header in another cache line than most of its words. A program that
 //! writes one word here and one there would miss twice for each write. The head of an array holds
-//! for all of its blocks the facts that their headers hold. Of several arrays in 64 KiB the index
-//! knows the one that was used last.
+//! for all of its blocks the facts that their headers hold. The index knows the parts of 64 KiB that
+//! are within one array: writes to other memory do not look for an array.
 //!
 //! Invariants:
 //! - A begin is a hint: 0 or a wrong one does no harm, and it is never made durable. Its user
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use words::BLOCK_STRIDE;
 
 use crate::Heap;
-use crate::head::{ARRAY, HEAD_BLOCKS, HEAD_PREPARED, own_header};
+use crate::head::{ARRAY, HEAD_BLOCKS, HEAD_PREPARED, HEAD_UNITS, own_header};
 use crate::header::{Kind, decode};
 use crate::layout::{self, CHUNK_BYTES, HEAD, LINE_PAYLOAD, Layout, WATCHES};
 
@@ -126,18 +126,22 @@ impl Runs {
         self.changes[watch as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes the array of the live block with this header at this heap offset: the header has the
-    /// block's number.
+    /// Notes the array of the live block with this header at this heap offset, for the 64 KiB around
+    /// it, if the array has all of them. `load` reads the word at a heap offset.
     #[cold]
-    pub fn learn(&self, object: u64, header: u64) {
+    pub fn learn(&self, object: u64, header: u64, load: impl Fn(u64) -> u64) {
         let Some(block) = decode(header, object).filter(|found| found.kind == Kind::Block) else {
             return;
         };
         let first = object.checked_sub(block.position * BLOCK_STRIDE);
-        let begin = first.filter(|&first| Runs::may_begin_with(first));
-        let begin = begin.and_then(|first| u32::try_from(first / LAYOUT.unit_bytes()).ok());
+        let Some(first) = first.filter(|&first| Runs::may_begin_with(first)) else { return };
+        let begin = first / LAYOUT.unit_bytes();
+        let begins_before = LAYOUT.offset(begin) <= object / CHUNK_BYTES * CHUNK_BYTES;
+        let units = load(LAYOUT.offset(begin) + HEAD + HEAD_UNITS);
+        let end = begin.saturating_add(units).saturating_mul(LAYOUT.unit_bytes());
+        let is_whole = begins_before && end >= (object / CHUNK_BYTES + 1) * CHUNK_BYTES;
         let hint = self.begins.get((object / CHUNK_BYTES) as usize);
-        if let (Some(begin), Some(hint)) = (begin, hint) {
+        if let (true, Ok(begin), Some(hint)) = (is_whole, u32::try_from(begin), hint) {
             hint.store(begin, Ordering::Relaxed);
         }
     }
