@@ -190,8 +190,17 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         let owners = self.read(offset);
         for arena in 0..ARENAS {
             let mut owns = false;
+            for object in self.layout.arena_objects(arena) {
+                // Zero until the arena first owned a slab of these classes.
+                let words = std::array::from_fn(|i| self.read(object - 8 + 8 * i as u64));
+                if words != [0; 1 + LINE_WORDS] {
+                    let own = own_header(object, LINE_PAYLOAD);
+                    self.expect(Wrong::OwnHeader, object - 8, own)?;
+                }
+            }
             for class in 0..self.layout.classes() {
-                let pair = self.layout.arena(arena) + 16 * class as u64;
+                let (object, offset_in) = self.layout.pair(arena, class);
+                let pair = object + offset_in;
                 let (unit, state) = (self.read(pair), self.read(pair + 8));
                 if unit == 0 {
                     if state != 0 {

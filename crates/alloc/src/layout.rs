@@ -3,10 +3,10 @@
 //! # Durable format: heap, version 2
 //! The heap is cut into units of 1 KiB, numbered from 0; its size is a multiple of 64 KiB. Every
 //! word is little-endian; offsets are in bytes from the heap's first byte, without tag. Each object
-//! has its header before it (see the object header). The first run, of 80 units:
+//! has its header before it (see the object header). The first run, of 112 units:
 //! ```text
 //!        0  | link, header                          | of the run's head
-//!       16  | 4 (first run), 80 (units), 0, 0, 0, 0 |
+//!       16  | 4 (first run), 112 (units), 0, 0, 0, 0|
 //!       64  | link, header                          | of the root object
 //!       80  | magic: "lw-heap\n"                    |
 //!       88  | version: 2                            |
@@ -34,15 +34,20 @@
 //!     8128  | unused                                |
 //!     8192  | watches: 16 words of 0, each 512 more |
 //!    16384  | arena 0                               |
-//!      ...  | arenas 1 to 63, 1024 bytes each       |
-//!    81920  | unit 80                               |
+//!      ...  | arenas 1 to 63, 1536 bytes each       |
+//!   114688  | unit 112                              |
 //! ```
-//! A run is named by its first unit. An arena has a pair of words for each of the 63 size classes:
+//! A run is named by its first unit. An arena has a pair of words for each of the 63 size classes,
+//! in objects of three pairs. Such an object has its header once the arena owned a slab of its
+//! classes, and before that it is zero:
 //! ```text
 //!     +  0  | link, header                          |
 //!     + 16  | slab that it owns, or 0               | class 0: slots of 32 bytes
 //!     + 24  | the slab's state                      |
-//!      ...  | classes 1 to 62                       |
+//!     + 32  | the same                              | class 1: slots of 48 bytes
+//!     + 48  | the same                              | class 2: slots of 64 bytes
+//!      ...  | 20 more objects                       | classes 3 to 62
+//!     +1344 | unused                                |
 //! ```
 //! Every other unit below the frontier belongs to one run, which starts with a head:
 //! ```text
@@ -80,7 +85,7 @@
 //!   at multiples of 64 bytes: an object shares no line with another one.
 //! - Two words of a slot mark it free, both on the line that freeing it writes anyway.
 //! - The words that two arenas write are on separate pages, as are the root and the page object.
-//!   Arenas, bins and lists have no headers.
+//!   Arenas, bins and lists have no headers, and an arena's pairs are one after the other.
 //! - Watches do not exist: no transaction relies on them, and arenas would share their lines.
 //! ```text
 //!        0  | link, header                          | of the run's head
@@ -130,7 +135,7 @@ use crate::{ARENAS, Heap};
 /// A heap's size is a multiple of this many bytes.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Size of the smallest usable heap: the first run, and 48 KiB of others.
+/// Size of the smallest usable heap: the first run, and 16 KiB of others.
 pub const HEAP_BYTES_MIN: u64 = 2 * CHUNK_BYTES;
 
 /// Size of the smallest usable [line-isolated](Heap::line_isolated) heap: the first run and one
@@ -178,8 +183,9 @@ const WATCH_STRIDE: u64 = 512;
 
 const ARENA_FIRST: u64 = (16 << 10) + HEADER_BYTES;
 /// Distance of arenas: a multiple of the largest stripe that a design locks.
-const ARENA_STRIDE: u64 = 1024;
-pub(crate) const ARENA_PAYLOAD: u64 = 16 * CLASSES as u64;
+const ARENA_STRIDE: u64 = 1536;
+/// Pairs of words in one object of an arena: a design that isolates objects copies few words.
+pub(crate) const PAIRS: usize = 3;
 
 /// The largest unit that a simulated machine isolates or tracks, which is its page.
 const PAGE: u64 = 4096;
@@ -209,9 +215,10 @@ const _: () = assert!(BIN_MAP + 8 * BINS.div_ceil(64) as u64 <= PAGES_PAYLOAD);
 const _: () = assert!(ORDINARY.bin(BINS - 1).0 < ORDINARY.list(0));
 const _: () = assert!(ORDINARY.list(CLASSES) <= WATCH_FIRST);
 const _: () = assert!(WATCH_FIRST + WATCHES * WATCH_STRIDE <= ARENA_FIRST - HEADER_BYTES);
-const _: () = assert!(ARENA_PAYLOAD + HEADER_BYTES == ARENA_STRIDE);
-const _: () = assert!(ORDINARY.arena(ARENAS) - HEADER_BYTES == 80 << 10);
-const _: () = assert!(ORDINARY.own_units() << 10 == 80 << 10);
+const _: () = assert!(16 * PAIRS as u64 == LINE_PAYLOAD);
+const _: () = assert!(64 * CLASSES.div_ceil(PAIRS) as u64 <= ARENA_STRIDE);
+const _: () = assert!(ORDINARY.arena(ARENAS) - HEADER_BYTES == 112 << 10);
+const _: () = assert!(ORDINARY.own_units() == 112);
 const _: () = assert!(HEAP_BYTES_MIN > ORDINARY.own_units() * ORDINARY.unit_bytes());
 
 const _: () = assert!(LINE_ISOLATED.arena(ARENAS) == LINE_ISOLATED.own_units() * CHUNK_BYTES);
@@ -274,7 +281,7 @@ impl Layout {
     /// Returns the number of units of the first run, the allocator's own.
     pub(crate) const fn own_units(self) -> u64 {
         match self {
-            Layout::Ordinary => 80,
+            Layout::Ordinary => 112,
             Layout::LineIsolated => 1 + ARENAS as u64 * PAGE / CHUNK_BYTES,
         }
     }
@@ -328,7 +335,24 @@ impl Layout {
         }
     }
 
-    /// Returns the heap offset of the arena's pairs of words.
+    /// Returns the place of the arena's pair of words for a class: the heap offset of its object, and
+    /// its offset in there.
+    #[inline(always)]
+    pub(crate) const fn pair(self, arena: usize, class: usize) -> (u64, u64) {
+        let object = self.arena(arena);
+        match self {
+            Layout::Ordinary => (object + 64 * (class / PAIRS) as u64, 16 * (class % PAIRS) as u64),
+            Layout::LineIsolated => (object, 16 * class as u64),
+        }
+    }
+
+    /// Returns the objects of an arena, each with its header.
+    pub(crate) fn arena_objects(self, arena: usize) -> impl Iterator<Item = u64> {
+        let all = if self.has_headers() { usize::MAX } else { 0 };
+        (0..CLASSES).step_by(PAIRS).take(all).map(move |class| self.pair(arena, class).0)
+    }
+
+    /// Returns the heap offset of an arena's first pair of words.
     #[inline(always)]
     pub(crate) const fn arena(self, index: usize) -> u64 {
         match self {
@@ -337,9 +361,8 @@ impl Layout {
         }
     }
 
-    /// Returns the allocator's own objects in the first run that have a header, with their payload:
-    /// all in an ordinary heap. Headers on the arenas' pages would make formatting a line-isolated
-    /// heap write all those pages, more than some machines hold of a transaction.
+    /// Returns the allocator's own objects in the first run that a new heap has, with their payload:
+    /// without those of the arenas, and in a line-isolated heap without bins and lists.
     pub(crate) fn own_objects(self) -> impl Iterator<Item = (u64, u64)> {
         let few = [
             (self.root(), LINE_PAYLOAD),
@@ -351,8 +374,7 @@ impl Layout {
         let bins = bins.map(move |bin| (self.bin(bin).0, 8 * BINS_PER_OBJECT));
         let lists =
             (0..self.classes()).take(all).map(move |class| (self.list(class), LINE_PAYLOAD));
-        let arenas = (0..ARENAS).take(all).map(move |arena| (self.arena(arena), ARENA_PAYLOAD));
-        few.into_iter().chain(bins).chain(lists).chain(arenas)
+        few.into_iter().chain(bins).chain(lists)
     }
 
     /// Returns the bytes in front of a program's object that belong to it.
@@ -513,7 +535,7 @@ impl Layout {
 }
 
 impl Heap {
-    /// Formats a heap of zeros as an empty heap, in one transaction of about 150 words; of 14 words
+    /// Formats a heap of zeros as an empty heap, in one transaction of about 80 words; of 15 words
     /// on four cache lines when it is [line-isolated](Heap::line_isolated).
     ///
     /// # Errors

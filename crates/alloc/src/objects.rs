@@ -368,6 +368,7 @@ impl Heap {
     ) -> Result<Addr, Stop> {
         assert!(arena < ARENAS, "a heap has {ARENAS} arenas");
         tx.lock(arena_lock(arena))?;
-        Ok(self.addr(self.layout.arena(arena), 16 * class as u64))
+        let (object, offset) = self.layout.pair(arena, class);
+        Ok(self.addr(object, offset))
     }
 }

@@ -29,8 +29,8 @@
 
 use words::{Addr, Stop, Words};
 
-use crate::head::{HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE, Head, Run, is_slab};
-use crate::layout::{LIST_PARTIAL, LIST_SPARSE, Layout};
+use crate::head::{HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE, Head, Run, is_slab, own_header};
+use crate::layout::{LINE_PAYLOAD, LIST_PARTIAL, LIST_SPARSE, Layout};
 use crate::objects::{Detached, Taken};
 use crate::pages::{PAGES_LOCK, arena_lock, slab_lock};
 use crate::state::{SLOTS_MAX, State, Status};
@@ -179,6 +179,10 @@ impl Heap {
         state: State,
     ) -> Result<(), Stop> {
         let pair = self.pair(tx, arena, class)?;
+        let (object, _) = self.layout.pair(arena, class);
+        if self.layout.has_headers() && tx.read(self.header_at(object))? == 0 {
+            tx.write(self.header_at(object), own_header(object, LINE_PAYLOAD))?;
+        }
         tx.write_words(pair, &[unit, state.encode()])?;
         tx.write(self.state_at(unit), State::OWNED.encode())?;
         tx.lock(PAGES_LOCK)?;
@@ -200,7 +204,7 @@ impl Heap {
         tx.write(self.owners_at(), 0)?;
         for arena in (0..ARENAS).filter(|arena| owners & 1 << arena != 0) {
             tx.lock(arena_lock(arena))?;
-            tx.protect(self.addr(self.layout.arena(arena), 0))?;
+            self.lock_arena(tx, arena)?;
             for class in 0..self.layout.classes() {
                 self.take_away(tx, arena, class)?;
             }
@@ -208,9 +212,22 @@ impl Heap {
         Ok(true)
     }
 
+    /// Excludes changes of an arena by its worker, which then do not commit beside this transaction.
+    fn lock_arena<W: Words>(self, tx: &mut W, arena: usize) -> Result<(), Stop> {
+        for object in self.layout.arena_objects(arena) {
+            match tx.read(self.header_at(object))? {
+                // A design cannot lock an object without a header.
+                0 => tx.write(self.header_at(object), own_header(object, LINE_PAYLOAD))?,
+                _ => tx.protect(self.addr(object, 0))?,
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the slab of a class from an arena.
     fn take_away<W: Words>(self, tx: &mut W, arena: usize, class: usize) -> Result<(), Stop> {
-        let pair = self.addr(self.layout.arena(arena), 16 * class as u64);
+        let (object, offset) = self.layout.pair(arena, class);
+        let pair = self.addr(object, offset);
         let unit = tx.read(pair)?;
         if unit == 0 {
             return Ok(());

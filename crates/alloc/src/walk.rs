@@ -68,7 +68,8 @@ impl Heap {
         let (layout, is_heap) = (self.layout, self.has_room());
         for index in 0..if is_heap { ARENAS } else { 0 } {
             for class in 0..layout.classes() {
-                let pair = layout.arena(index) + 16 * class as u64;
+                let (object, offset) = layout.pair(index, class);
+                let pair = object + offset;
                 let (unit, state) = (word(pair), word(pair + 8));
                 if let Some(state) = State::decode(state).filter(|_| unit != 0) {
                     carved.insert(unit, state.carved);
