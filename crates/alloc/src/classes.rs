@@ -5,8 +5,9 @@
 //! - *String* classes hold a byte string of more than 1 KiB: up to 33 pieces of 1008 bytes, each
 //!   with a header, so 1024 apart. See [`words::PIECE_BYTES`].
 //!
-//! Sizes are multiples of 16 and grow by 16 bytes up to 224, and then by at most a seventh. String
-//! classes grow by a tenth: a byte string occupies its length plus at most 12 % and 32 bytes.
+//! Sizes are multiples of 16 and grow by 16 bytes up to 192, and then by at most a sixth. String
+//! classes grow by a tenth: a byte string occupies its length plus at most 12 % and 32 bytes. All sizes
+//! of format 1 are among them, so a slab of that format is one of this format.
 //!
 //! In the line-isolated layout, objects have no headers and start at cache lines. A slot there
 //! takes as many whole lines as the object needs: a class for each multiple of 64 up to 1024.
@@ -33,8 +34,8 @@ pub(crate) const SLOT_STRING_BYTES_MAX: u64 = 32 << 10;
 
 /// Slot size of each class in bytes, headers included.
 pub(crate) const SLOT_BYTES: [u64; CLASSES] = [
-    32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 256, 288, 320, 352, 384, 432, 480,
-    528, 592, 656, 736, 832, 928, 1040, // objects; strings from here on
+    32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256, 288, 320, 352, 384, 432, 480, 512,
+    576, 640, 704, 768, 848, 944, 1040, // objects; strings from here on
     1152, 1264, 1392, 1536, 1680, 1856, 2048, 2240, 2480, 2720, 3008, 3296, 3632, 4000, 4416, 4848,
     5344, 5888, 6480, 7136, 7856, 8656, 9536, 10496, 11552, 12720, 14000, 15424, 16976, 18704,
     20592, 22672, 24960, 27488, 30272, 33328,

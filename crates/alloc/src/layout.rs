@@ -3,10 +3,10 @@
 //! # Durable format: heap, version 2
 //! The heap is cut into units of 1 KiB, numbered from 0; its size is a multiple of 64 KiB. Every
 //! word is little-endian; offsets are in bytes from the heap's first byte, without tag. Each object
-//! has its header before it (see the object header). The first run, of 112 units:
+//! has its header before it (see the object header). The first run, of 64 units:
 //! ```text
 //!        0  | link, header                          | of the run's head
-//!       16  | 4 (first run), 112 (units), 0, 0, 0, 0|
+//!       16  | 4 (first run), 64 (units), 0, 0, 0, 0 |
 //!       64  | link, header                          | of the root object
 //!       80  | magic: "lw-heap\n"                    |
 //!       88  | version: 2                            |
@@ -34,8 +34,8 @@
 //!     8128  | unused                                |
 //!     8192  | watches: 16 words of 0, each 512 more |
 //!    16384  | arena 0                               |
-//!      ...  | arenas 1 to 63, 1536 bytes each       |
-//!   114688  | unit 112                              |
+//!      ...  | arenas 1 to 31, 1536 bytes each       |
+//!    65536  | unit 64                               |
 //! ```
 //! A run is named by its first unit. An arena has a pair of words for each of the 63 size classes,
 //! in objects of three pairs. Such an object has its header once the arena owned a slab of its
@@ -89,7 +89,7 @@
 //! - Watches do not exist: no transaction relies on them, and arenas would share their lines.
 //! ```text
 //!        0  | link, header                          | of the run's head
-//!       16  | 4 (first run), 5 (units), 0, 0, 0, 0  |
+//!       16  | 4 (first run), 3 (units), 0, 0, 0, 0  |
 //!       64  | unused                                |
 //!     4096  | link, header                          | of the root object
 //!     4112  | magic: "lw-line\n"                    |
@@ -112,8 +112,8 @@
 //!      ...  | each 16 bytes more                    | up to class 15: 1024
 //!    65792  | unused                                |
 //!    69952  | arena 1, 320 bytes into its page      | each 320 more than the one before, up to
-//!      ...  | arenas 2 to 63, a page each           | 2240, and from the page's beginning again
-//!   327680  | unit 5                                |
+//!      ...  | arenas 2 to 31, a page each           | 2240, and from the page's beginning again
+//!   196608  | unit 3                                |
 //! ```
 //! Every other run has a head as above. A slab's first slot, an array's first block and a string's
 //! first piece start at +64. Blocks are 256 apart, pieces 1024. A free slot:
@@ -135,12 +135,12 @@ use crate::{ARENAS, Heap};
 /// A heap's size is a multiple of this many bytes.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Size of the smallest usable heap: the first run, and 16 KiB of others.
+/// Size of the smallest usable heap: the first run, and 64 KiB of others.
 pub const HEAP_BYTES_MIN: u64 = 2 * CHUNK_BYTES;
 
 /// Size of the smallest usable [line-isolated](Heap::line_isolated) heap: the first run and one
 /// more.
-pub const LINE_ISOLATED_BYTES_MIN: u64 = 6 * CHUNK_BYTES;
+pub const LINE_ISOLATED_BYTES_MIN: u64 = 4 * CHUNK_BYTES;
 
 pub(crate) const VERSION: u64 = 2;
 
@@ -217,8 +217,8 @@ const _: () = assert!(ORDINARY.list(CLASSES) <= WATCH_FIRST);
 const _: () = assert!(WATCH_FIRST + WATCHES * WATCH_STRIDE <= ARENA_FIRST - HEADER_BYTES);
 const _: () = assert!(16 * PAIRS as u64 == LINE_PAYLOAD);
 const _: () = assert!(64 * CLASSES.div_ceil(PAIRS) as u64 <= ARENA_STRIDE);
-const _: () = assert!(ORDINARY.arena(ARENAS) - HEADER_BYTES == 112 << 10);
-const _: () = assert!(ORDINARY.own_units() == 112);
+const _: () = assert!(ORDINARY.arena(ARENAS) - HEADER_BYTES == 64 << 10);
+const _: () = assert!(ORDINARY.own_units() == 64);
 const _: () = assert!(HEAP_BYTES_MIN > ORDINARY.own_units() * ORDINARY.unit_bytes());
 
 const _: () = assert!(LINE_ISOLATED.arena(ARENAS) == LINE_ISOLATED.own_units() * CHUNK_BYTES);
@@ -281,7 +281,7 @@ impl Layout {
     /// Returns the number of units of the first run, the allocator's own.
     pub(crate) const fn own_units(self) -> u64 {
         match self {
-            Layout::Ordinary => 112,
+            Layout::Ordinary => 64,
             Layout::LineIsolated => 1 + ARENAS as u64 * PAGE / CHUNK_BYTES,
         }
     }

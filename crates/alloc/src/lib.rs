@@ -98,7 +98,7 @@ pub use survey::{ClassUsage, Damage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
 
 /// Number of arenas of a heap, of which each worker leases one.
-pub const ARENAS: usize = 64;
+pub const ARENAS: usize = 32;
 
 /// The geometry of a heap, which is not stored in the heap itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

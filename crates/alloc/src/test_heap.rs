@@ -24,7 +24,7 @@ pub(crate) struct TestHeap {
 }
 
 impl TestHeap {
-    /// Makes a formatted heap of a pool, with `chunks` - 1 chunks of 64 KiB behind the first 128 KiB.
+    /// Makes a formatted heap of a pool, with `chunks` - 1 chunks of 64 KiB behind the first run.
     pub(crate) fn new(chunks: u64) -> TestHeap {
         TestHeap::laid_out(Layout::Ordinary, chunks)
     }

@@ -438,7 +438,7 @@ fn scaled(count: u64, options: &Options, least: u64) -> u64 {
 }
 
 /// Returns the heap for `bytes` of objects with their headers. It adds the slabs that arenas have
-/// begun, one of each of the few sizes for each of 64 arenas, and the allocator's own memory.
+/// begun, one of each of the few sizes for each of 32 arenas, and the allocator's own memory.
 fn with_slack(bytes: u64) -> u64 {
     bytes + bytes / 16 + (24 << 20)
 }

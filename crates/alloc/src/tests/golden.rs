@@ -18,7 +18,7 @@ fn build() -> TestHeap {
     let mut heap = TestHeap::new(CHUNKS);
     let objects = [40, 48, 33].map(|bytes| heap.run(|tx| tx.allocate(bytes)).unwrap());
     heap.run(|tx| tx.write(Addr::new(objects[0], 8), 0x0123_4567_89ab_cdef)).unwrap();
-    heap.arena = 63;
+    heap.arena = 31;
     heap.run(|tx| tx.allocate(1024)).unwrap();
     free(&mut heap, objects[1], 48).unwrap();
     let runs = [5, 1].map(|blocks| heap.run(|tx| tx.reserve_blocks(blocks)).unwrap());

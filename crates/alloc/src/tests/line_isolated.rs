@@ -24,7 +24,7 @@ fn is_shared(line: u64) -> bool {
 
 #[test]
 fn arenas_never_share_an_object_line() {
-    let arenas = [0, 1, 2, 63];
+    let arenas = [0, 1, 2, 31];
     let mut heap = heap(150);
     // The owner of each line, by allocated objects and by the allocator's writes.
     let mut owners: BTreeMap<u64, usize> = BTreeMap::new();
@@ -155,7 +155,7 @@ fn program_writes_slots_and_prepared_blocks_only() {
     }
     let layout = heap.layout();
     let head = object / CHUNK_BYTES * CHUNK_BYTES + 16;
-    let own = [layout.root(), layout.pages(), layout.arena(0), layout.arena(60), 0, 16];
+    let own = [layout.root(), layout.pages(), layout.arena(0), layout.arena(30), 0, 16];
     for own in own.map(|own| TAG_BITS | own).into_iter().chain([head, head + 16]) {
         assert!(!write(&mut heap, own, 0), "at {own:#x}");
     }
