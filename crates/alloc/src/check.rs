@@ -73,7 +73,8 @@ impl Heap {
             damage: Vec::new(),
             most,
             owned: BTreeMap::new(),
-            lost_owner: false,
+            ownerless: Vec::new(),
+            lost_owners: 0,
             free_runs: BTreeMap::new(),
             listed: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -102,8 +103,10 @@ struct Check<F> {
     most: usize,
     /// The arenas' slabs that the pass has not met yet, by their first units.
     owned: BTreeMap<u64, Owned>,
-    /// An arena leads to no slab: one slab may lack its owner.
-    lost_owner: bool,
+    /// Slabs that belong to an arena by their state, and to none by the arenas: the damage.
+    ownerless: Vec<Damage>,
+    /// Damage of arenas that lead to no slab: each may be the owner of one of those.
+    lost_owners: usize,
     /// Free runs that no bin has reached yet: first unit to length.
     free_runs: BTreeMap<u64, u64>,
     /// Slabs that no list has reached yet: first unit to class and list.
@@ -216,7 +219,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                     None => {
                         let (wrong, offset) = (Wrong::State, pair + 8);
                         let expected = State::OWNED.encode();
-                        self.lost_owner = true;
+                        self.lost_owners += 1;
                         self.found(Damage { wrong, offset, expected, found: state })?;
                     }
                     Some(owned) if possible && !self.owned.contains_key(&unit) => {
@@ -234,7 +237,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     }
 
     fn lose_owner(&mut self, offset: u64, found: u64) -> Result<(), Enough> {
-        (self.lost_owner, self.hidden) = (true, true);
+        (self.lost_owners, self.hidden) = (self.lost_owners + 1, true);
         self.found(Damage { wrong: Wrong::Owner, offset, expected: 0, found })
     }
 
@@ -276,7 +279,9 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 self.lose_owner(owned.pair, unit)?;
             }
         }
-        Ok(())
+        // An arena whose pair is damaged explains one slab without owner.
+        let more = std::mem::take(&mut self.ownerless);
+        more.into_iter().skip(self.lost_owners).try_for_each(|damage| self.found(damage))
     }
 
     fn run(&mut self, unit: u64, head: Head) -> Result<(), Enough> {
@@ -320,7 +325,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 let found = words[offset as usize / 8];
                 let (wrong, offset) = match words[0] {
                     // The head is a slab's, and only its header does not say so.
-                    1 if class.is_none() => (Wrong::OwnHeader, object - 8),
+                    1 if class.is_none() && unit != 0 => (Wrong::OwnHeader, object - 8),
                     _ => (Wrong::RunHead, object + offset),
                 };
                 let found = if wrong == Wrong::OwnHeader { self.read(offset) } else { found };
@@ -359,10 +364,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             }
             (Status::Owned, None) => {
                 self.hidden = true;
-                if !self.lost_owner {
-                    let (wrong, found) = (Wrong::Ownerless, head.encode());
-                    self.found(Damage { wrong, offset: state_at, expected: 0, found })?;
-                }
+                let (wrong, found) = (Wrong::Ownerless, head.encode());
+                self.ownerless.push(Damage { wrong, offset: state_at, expected: 0, found });
                 return Ok(());
             }
             (_, Some(owned)) => return self.lose_owner(owned.pair, unit),

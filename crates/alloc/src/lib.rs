@@ -89,6 +89,7 @@ mod survey;
 mod test_heap;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod walk;
 
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN};

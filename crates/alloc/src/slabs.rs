@@ -129,7 +129,10 @@ impl Heap {
             let slab = self.read_slab(tx, unit, class)?;
             let mine = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
             let count = mine.count + slab.state.count;
-            if slab.state.status != Status::Owned || count > slab.slots(self.layout) {
+            if slab.state.status != Status::Owned
+                || mine.carved != slab.slots(self.layout)
+                || count > mine.carved
+            {
                 return Err(Stop::BadPointer);
             }
             if slab.state.first != 0 {

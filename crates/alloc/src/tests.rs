@@ -6,7 +6,6 @@ use crate::layout::Layout;
 use crate::test_heap::{LAYOUTS, TestHeap};
 
 mod blocks;
-#[cfg(any())]
 mod damage;
 mod golden;
 mod line_isolated;

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use words::BLOCK_BYTES;
 
+use crate::Heap;
 use crate::head::Run;
 use crate::header::{Kind, decode};
 use crate::layout::{FRONTIER, ROOT_USER};
 use crate::state::State;
 use crate::strings::string_length;
-use crate::{ARENAS, Heap};
 
 /// A live object, a byte string, or a prepared block of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub struct Walk<F> {
     word: F,
     /// The unit after the last run.
     frontier: u64,
-    /// Slots that were used, of each slab that an arena owns: the others were never allocated.
-    carved: BTreeMap<u64, u64>,
+    /// The state of each slab that an arena owns.
+    owned: BTreeMap<u64, State>,
     /// The unit whose head is read next.
     unit: u64,
     place: Place,
@@ -64,21 +64,11 @@ impl Heap {
     /// The heap should have passed [`check`](Heap::check); in another the walk ends where it cannot
     /// go on.
     pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
-        let mut carved = BTreeMap::new();
         let (layout, is_heap) = (self.layout, self.has_room());
-        for index in 0..if is_heap { ARENAS } else { 0 } {
-            for class in 0..layout.classes() {
-                let (object, offset) = layout.pair(index, class);
-                let pair = object + offset;
-                let (unit, state) = (word(pair), word(pair + 8));
-                if let Some(state) = State::decode(state).filter(|_| unit != 0) {
-                    carved.insert(unit, state.carved);
-                }
-            }
-        }
+        let owned = if is_heap { self.owned(&mut word) } else { BTreeMap::new() };
         let used = if is_heap { word(layout.pages() + FRONTIER) } else { 0 };
         let frontier = used.min(self.units());
-        Walk { heap: *self, word, frontier, carved, unit: 0, place: Place::Head }
+        Walk { heap: *self, word, frontier, owned, unit: 0, place: Place::Head }
     }
 
     /// Returns the program's root in a heap in which no transaction runs; `word` as for
@@ -98,7 +88,8 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         let head = self.heap.head_below(unit, self.frontier, &mut self.word)?;
         self.place = match head.kind {
             Run::Slab { class, state, .. } => {
-                let carved = self.carved.get(&unit).map_or(state.carved, |&carved| carved);
+                // Later slots were never allocated.
+                let carved = self.owned.get(&unit).unwrap_or(&state).carved;
                 let end = carved.min(self.heap.layout.slots(head.units, class));
                 Place::Slab { unit, class, number: 0, end }
             }

@@ -207,6 +207,12 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
     let usage = heap.check().unwrap();
     assert_eq!((usage.objects, usage.object_bytes), (objects, object_bytes));
     assert_eq!((usage.arrays, usage.blocks, usage.blocks_prepared), (runs, blocks_all, ready));
+    let now = heap.heap.usage_now(|offset| heap.word(offset));
+    assert_eq!(
+        (now.free_bytes, now.largest_free_bytes),
+        (usage.free_bytes, usage.largest_free_bytes)
+    );
+    assert_eq!((now.objects, &now.classes), (usage.objects, &usage.classes));
     walk_finds(heap, live);
 }
 
