@@ -63,56 +63,20 @@ pub(crate) struct BadWord {
 impl Run {
     /// A free run in no bin.
     pub(crate) const NO_LINKS: Run = Run::Free { next: 0, previous: 0 };
-}
 
-impl Head {
-    /// Returns the header word of such a head at the heap offset of its object.
-    pub(crate) const fn header(self, object: u64) -> u64 {
-        match self.kind {
-            Run::Slab { class, .. } => slab_header(object, class),
-            _ => own_header(object, LINE_PAYLOAD),
-        }
-    }
-
-    pub(crate) const fn encode(self) -> [u64; LINE_WORDS] {
-        let Head { units, before, kind } = self;
-        match kind {
-            Run::Slab { state, next, previous, .. } => {
-                [1, units, before, state.encode(), next, previous]
-            }
-            Run::Array { blocks, prepared, fresh } => {
-                [ARRAY, units, before, blocks, prepared, fresh as u64]
-            }
-            Run::Free { next, previous } => [3, units, before, next, previous, 0],
-            Run::First => [4, units, before, 0, 0, 0],
-            Run::String { bytes } => [5, units, before, bytes, 0, 0],
-            Run::Detached => [6, units, before, 0, 0, 0],
-        }
-    }
-
-    /// Decodes the head of the run that begins with `unit`, of a slab of this class if its header
-    /// says so. Every word must be possible in a heap of this layout whose frontier is `frontier`.
-    pub(crate) fn decode(
+    /// Decodes the words of a head that depend on the kind; the others are possible.
+    fn decode(
         layout: Layout,
         words: [u64; LINE_WORDS],
         class: Option<usize>,
         unit: u64,
         frontier: u64,
-    ) -> Result<Head, BadWord> {
+    ) -> Result<Run, BadWord> {
         let bad = |word: u64, expected| Err(BadWord { offset: 8 * word, expected });
-        let [kind, units, before, fourth, fifth, sixth] = words;
-        if unit >= frontier || units == 0 || units > frontier - unit {
-            return bad(1, frontier.saturating_sub(unit));
-        }
+        let [kind, units, _, fourth, fifth, sixth] = words;
         let is_first = unit == 0;
-        if is_first && (kind != 4 || before != 0) {
-            return if kind != 4 { bad(0, 4) } else { bad(2, 0) };
-        }
-        if before > unit.saturating_sub(layout.own_units()) || kind == 3 && before != 0 {
-            return bad(2, 0);
-        }
         let linked = |number: u64| number == 0 || layout.own_units() <= number && number < frontier;
-        let kind = match (kind, class) {
+        Ok(match (kind, class) {
             (1, Some(class)) => {
                 let slots = layout.slots(units, class);
                 let state = State::decode(fourth).filter(|state| {
@@ -167,7 +131,57 @@ impl Head {
             }
             (6, None) => Run::Detached,
             _ => return bad(0, 3),
-        };
+        })
+    }
+}
+
+impl Head {
+    /// Returns the header word of such a head at the heap offset of its object.
+    pub(crate) const fn header(self, object: u64) -> u64 {
+        match self.kind {
+            Run::Slab { class, .. } => slab_header(object, class),
+            _ => own_header(object, LINE_PAYLOAD),
+        }
+    }
+
+    pub(crate) const fn encode(self) -> [u64; LINE_WORDS] {
+        let Head { units, before, kind } = self;
+        match kind {
+            Run::Slab { state, next, previous, .. } => {
+                [1, units, before, state.encode(), next, previous]
+            }
+            Run::Array { blocks, prepared, fresh } => {
+                [ARRAY, units, before, blocks, prepared, fresh as u64]
+            }
+            Run::Free { next, previous } => [3, units, before, next, previous, 0],
+            Run::First => [4, units, before, 0, 0, 0],
+            Run::String { bytes } => [5, units, before, bytes, 0, 0],
+            Run::Detached => [6, units, before, 0, 0, 0],
+        }
+    }
+
+    /// Decodes the head of the run that begins with `unit`, of a slab of this class if its header
+    /// says so. Every word must be possible in a heap of this layout whose frontier is `frontier`.
+    pub(crate) fn decode(
+        layout: Layout,
+        words: [u64; LINE_WORDS],
+        class: Option<usize>,
+        unit: u64,
+        frontier: u64,
+    ) -> Result<Head, BadWord> {
+        let bad = |word: u64, expected| Err(BadWord { offset: 8 * word, expected });
+        let [kind, units, before, ..] = words;
+        if unit >= frontier || units == 0 || units > frontier - unit {
+            return bad(1, frontier.saturating_sub(unit));
+        }
+        let is_first = unit == 0;
+        if is_first && (kind != 4 || before != 0) {
+            return if kind != 4 { bad(0, 4) } else { bad(2, 0) };
+        }
+        if before > unit.saturating_sub(layout.own_units()) || kind == 3 && before != 0 {
+            return bad(2, 0);
+        }
+        let kind = Run::decode(layout, words, class, unit, frontier)?;
         let head = Head { units, before, kind };
         let whole = head.encode();
         match (0..LINE_WORDS).find(|&i| words[i] != whole[i]) {
