@@ -74,6 +74,7 @@ use crate::layout::Layout;
 mod blocks;
 mod check;
 mod classes;
+mod convert;
 mod head;
 pub mod header;
 mod layout;

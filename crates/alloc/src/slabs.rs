@@ -39,6 +39,11 @@ use crate::{ARENAS, Heap};
 /// A slab is on the partial list when this share of its slots is free.
 const PARTIAL_SHARE: u64 = 16;
 
+/// Returns the list of a slab with so many free slots of all.
+pub(crate) const fn list_of(free: u64, slots: u64) -> Status {
+    if PARTIAL_SHARE * free >= slots { Status::Partial } else { Status::Sparse }
+}
+
 /// A slab whose head was read.
 #[derive(Clone, Copy)]
 struct Slab {
@@ -322,8 +327,7 @@ impl Heap {
     /// Returns the list that a slab with a free slot belongs on.
     fn list_of(&self, slab: &Slab) -> Status {
         let slots = slab.slots(self.layout);
-        let free = slots - slab.state.carved + slab.state.count;
-        if PARTIAL_SHARE * free >= slots { Status::Partial } else { Status::Sparse }
+        list_of(slots - slab.state.carved + slab.state.count, slots)
     }
 
     /// Puts a slab with a free slot on a list of its class, first.

@@ -6,6 +6,7 @@ use crate::layout::Layout;
 use crate::test_heap::{LAYOUTS, TestHeap};
 
 mod blocks;
+mod convert;
 mod damage;
 mod golden;
 mod line_isolated;
@@ -199,9 +200,9 @@ fn free_unallocated_memory(mut heap: TestHeap) {
     let kept = heap.run(|tx| tx.allocate(100)).unwrap();
     let object = heap.run(|tx| tx.allocate(100)).unwrap();
     let tag = u64::from(crate::test_heap::TAG) << 48;
-    let unused = tag | layout.offset(layout.own_units()) + (128 << 10);
+    let unused = tag | (layout.offset(layout.own_units()) + (128 << 10));
     let slab = object - layout.slot_bytes(layout.class_of(100).unwrap()) - layout.first_object();
-    let end = tag | 8 * heap.words.len() as u64;
+    let end = tag | (8 * heap.words.len() as u64);
     let other_tag = object ^ 1 << 50;
     let wild = [
         (Addr::new(object, 0), 0, "no bytes"),
