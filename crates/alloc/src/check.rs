@@ -1,28 +1,36 @@
 //! The check of a whole heap: every byte must belong to exactly one object.
 //!
-//! One pass visits the chunks in order. Two sets hold the facts that come in another order: the
-//! cursors (at most one for each arena and class), and one bit for each 16 bytes of heap. The pass
-//! sets a bit at each free slot, and the walk of the free lists clears it. The heap's size bounds
-//! time and memory, whatever its content.
+//! One pass visits the runs in order, and each slab with its lists of free slots. The bins and the
+//! lists of partly used slabs are walked after it, each against the set that the pass found: a step
+//! removes an entry, so every walk ends. The heap's size bounds time and memory, whatever its
+//! content.
 //!
 //! After damage the pass continues where it can separate later damage from consequences of the
 //! first, so that each finding is damage and none is an echo of another:
-//! - After an impossible head of a chunk, at the next chunk that has a head. The part between is
-//!   *unknown*: cursors, free lists and the list of free runs may lead there.
-//! - A slab with an impossible cursor is known up to its first slot without a valid label.
-//! - A free list ends where it leads to damage. Free slots on no list are reported only when no
-//!   list ended so.
+//! - After an impossible head, at the next intact one. The part between is *unknown*: arenas, bins
+//!   and lists may lead there.
+//! - A slab with an impossible state, or without a known owner, is known by its head only.
+//! - A bin or list ends where it leads to damage. Entries that none reaches are reported only when
+//!   no walk of their kind ended so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use words::PIECE_STRIDE;
 
 use crate::blocks::block_header;
-use crate::classes::CLASSES_MAX;
-use crate::head::{BadWord, HEAD_CLASS, HEAD_NEXT, Head, own_header};
-use crate::header::{Kind, decode};
-use crate::layout::{
-    ARENA_PAYLOAD, CHUNK_BYTES, FIRST_FREE, FRONTIER, HEAD, LINE_PAYLOAD, LINE_WORDS, Layout,
-    ROOT_USER, VERSION,
+use crate::classes::pieces;
+use crate::head::{
+    BadWord, HEAD_BEFORE, HEAD_BIN_NEXT, HEAD_BIN_PREVIOUS, HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE,
+    Head, Run, class_in, own_header,
 };
+use crate::header::Kind;
+use crate::layout::{
+    BIN_MAP, BINS, FRONTIER, LINE_PAYLOAD, LINE_WORDS, LIST_PARTIAL, LIST_SPARSE, Layout,
+    NEVER_USED, PAGES_PAYLOAD, ROOT_USER, VERSION,
+};
+use crate::pages::bin_of;
+use crate::state::{State, Status};
+use crate::strings::{first_header, piece_header, string_length};
 use crate::survey::{Damage, Survey, Usage, Wrong};
 use crate::{ARENAS, Heap};
 
@@ -32,7 +40,7 @@ struct Enough;
 impl Heap {
     /// Checks a heap in which no transaction runs, and counts its objects. `word` is called only
     /// for words inside the heap, by their offset in bytes. The walk is in address order, except
-    /// for the free lists.
+    /// for bins and lists.
     ///
     /// # Errors
     /// The first [`Damage`] it meets; [`survey`](Heap::survey) finds more.
@@ -50,9 +58,9 @@ impl Heap {
     }
 
     fn walk(&self, word: impl FnMut(u64) -> u64, most: usize) -> Survey {
-        let usage = Usage { chunks: self.chunks(), ..Usage::default() };
+        let usage = Usage { heap_bytes: self.bytes, ..Usage::default() };
         if !self.has_room() {
-            let expected = (self.layout.own_chunks() + 1) * CHUNK_BYTES;
+            let expected = (self.layout.own_units() + 1) * self.layout.unit_bytes();
             let found = self.bytes;
             let damage = vec![Damage { wrong: Wrong::Size, offset: 0, expected, found }];
             return Survey { usage, damage, complete: false };
@@ -64,46 +72,25 @@ impl Heap {
             usage,
             damage: Vec::new(),
             most,
-            cursors: BTreeMap::new(),
-            lost_cursors: [0; CLASSES_MAX],
-            free: Bits::default(),
-            unknown: Unknown::default(),
+            owned: BTreeMap::new(),
+            ownerless: Vec::new(),
+            lost_owners: 0,
+            free_runs: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            hidden: false,
         };
-        let complete = check.all().is_ok() && !check.unknown.hides();
+        let complete = check.all().is_ok() && check.unknown.is_empty() && !check.hidden;
         Survey { usage: check.usage, damage: check.damage, complete }
     }
 }
 
-/// The parts of the heap that damage makes impossible to judge.
-#[derive(Default)]
-struct Unknown {
-    /// Parts between an impossible head and the next head: first chunk to end.
-    chunks: BTreeMap<u64, u64>,
-    /// Slots with a wrong header.
-    slots: BTreeSet<u64>,
-    /// Slabs from one slot on: that slot to the chunk's end.
-    tails: BTreeMap<u64, u64>,
-    /// A free list ended at damage.
-    lists: bool,
-    /// A cursor is impossible, and slots without headers do not show its true position.
-    cursors: bool,
-}
-
-impl Unknown {
-    /// Returns whether damage may be hidden. A slot with a wrong header hides only its own.
-    fn hides(&self) -> bool {
-        !self.chunks.is_empty() || !self.tails.is_empty() || self.lists || self.cursors
-    }
-
-    fn has_chunk(&self, chunk: u64) -> bool {
-        self.chunks.range(..=chunk).next_back().is_some_and(|(_, &end)| chunk < end)
-    }
-
-    fn has_slot(&self, object: u64) -> bool {
-        let chunk = object / CHUNK_BYTES;
-        let in_tail = self.tails.get(&chunk).is_some_and(|&first| object >= first);
-        in_tail || self.slots.contains(&object) || self.has_chunk(chunk)
-    }
+/// A slab that an arena owns: the class, the offset of the arena's pair, and the state there.
+#[derive(Clone, Copy)]
+struct Owned {
+    class: usize,
+    pair: u64,
+    state: State,
 }
 
 struct Check<F> {
@@ -114,63 +101,29 @@ struct Check<F> {
     damage: Vec<Damage>,
     /// Number of findings that ends the walk.
     most: usize,
-    /// Slab's chunk to its cursor, the cursor's class, and the cursor's own place.
-    cursors: BTreeMap<u64, (u64, usize, u64)>,
-    /// Per class, the number of impossible cursors. Each leaves one slab partly used, up to an
-    /// unknown slot.
-    lost_cursors: [usize; CLASSES_MAX],
-    /// Free slots that no free list has reached yet.
-    free: Bits,
-    unknown: Unknown,
-}
-
-/// One bit for each 16 bytes of the heap.
-#[derive(Default)]
-struct Bits {
-    bits: Vec<u64>,
-    set: u64,
-}
-
-impl Bits {
-    fn set(&mut self, object: u64) {
-        let index = (object / 1024) as usize;
-        if self.bits.len() <= index {
-            self.bits.resize(index + 1, 0);
-        }
-        self.bits[index] |= 1 << (object / 16 % 64);
-        self.set += 1;
-    }
-
-    fn has(&self, object: u64) -> bool {
-        let bits = self.bits.get((object / 1024) as usize);
-        object.is_multiple_of(16) && bits.is_some_and(|bits| bits & 1 << (object / 16 % 64) != 0)
-    }
-
-    /// Clears a bit; returns whether it was set.
-    fn take(&mut self, object: u64) -> bool {
-        let mask = 1 << (object / 16 % 64);
-        match self.bits.get_mut((object / 1024) as usize) {
-            Some(bits) if *bits & mask != 0 && object.is_multiple_of(16) => {
-                *bits &= !mask;
-                self.set -= 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn first(&self) -> Option<u64> {
-        let index = self.bits.iter().position(|&bits| bits != 0)?;
-        Some(index as u64 * 1024 + u64::from(self.bits[index].trailing_zeros()) * 16)
-    }
+    /// The arenas' slabs that the pass has not met yet, by their first units.
+    owned: BTreeMap<u64, Owned>,
+    /// Slabs that belong to an arena by their state, and to none by the arenas: the damage.
+    ownerless: Vec<Damage>,
+    /// Damage of arenas that lead to no slab: each may be the owner of one of those.
+    lost_owners: usize,
+    /// Free runs that no bin has reached yet: first unit to length.
+    free_runs: BTreeMap<u64, u64>,
+    /// Slabs that no list has reached yet: first unit to class and list.
+    listed: BTreeMap<u64, (usize, Status)>,
+    /// Parts between an impossible head and the next head: first unit to end.
+    unknown: BTreeMap<u64, u64>,
+    /// Damage may hide other damage.
+    hidden: bool,
 }
 
 impl<F: FnMut(u64) -> u64> Check<F> {
     fn all(&mut self) -> Result<(), Enough> {
-        let frontier = self.first_chunk()?;
+        let frontier = self.first_run()?;
         self.arenas(frontier)?;
-        self.chunks(frontier)?;
-        self.free_lists()
+        self.runs(frontier)?;
+        self.bins()?;
+        self.lists()
     }
 
     fn read(&mut self, offset: u64) -> u64 {
@@ -191,269 +144,456 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(found == expected)
     }
 
-    /// Checks the root object and the chunks object; returns the frontier.
-    fn first_chunk(&mut self) -> Result<u64, Enough> {
-        let (root, chunks) = (self.layout.root(), self.layout.chunks_object());
-        let magic = self.expect(Wrong::Magic, root, self.layout.magic())?;
+    fn is_unknown(&self, unit: u64) -> bool {
+        self.unknown.range(..=unit).next_back().is_some_and(|(_, &end)| unit < end)
+    }
+
+    /// Checks the allocator's own objects in the first run; returns the frontier.
+    fn first_run(&mut self) -> Result<u64, Enough> {
+        let (layout, units) = (self.layout, self.heap.units());
+        let (root, pages, owners) = (layout.root(), layout.pages(), layout.owners());
+        let magic = self.expect(Wrong::Magic, root, layout.magic())?;
         let version = self.expect(Wrong::Version, root + 8, VERSION)?;
         let mut headers = true;
-        for object in [root, chunks] {
-            let own = own_header(object, LINE_PAYLOAD);
+        for (object, payload) in layout.own_objects() {
+            let own = own_header(object, payload);
             headers &= self.expect(Wrong::OwnHeader, object - 8, own)?;
         }
         if !version || (!magic && !headers) {
             return Err(Enough); // no heap, or another program's: no other word means anything
         }
-        for offset in (root + ROOT_USER + 8..root + LINE_PAYLOAD).step_by(8) {
+        let map_end = BIN_MAP + 8 * BINS.div_ceil(64) as u64;
+        let reserved = [
+            root + ROOT_USER + 8..root + LINE_PAYLOAD,
+            pages + map_end..pages + PAGES_PAYLOAD,
+            owners + 8..owners + LINE_PAYLOAD,
+        ];
+        for offset in reserved.into_iter().flat_map(|words| words.step_by(8)) {
             self.expect(Wrong::Reserved, offset, 0)?;
         }
-        for offset in (chunks + FIRST_FREE + 8..chunks + LINE_PAYLOAD).step_by(8) {
-            self.expect(Wrong::Reserved, offset, 0)?;
-        }
-        let offset = chunks + FRONTIER;
-        let (chunks, found) = (self.heap.chunks(), self.read(offset));
-        if found < self.layout.own_chunks() || found > chunks {
-            self.found(Damage { wrong: Wrong::Frontier, offset, expected: chunks, found })?;
-            // The arenas' check works with an unknown frontier; that of the chunks does not.
-            self.arenas(chunks)?;
+        let offset = pages + FRONTIER;
+        let frontier = self.read(offset);
+        if frontier < layout.own_units() || frontier > units {
+            let (wrong, expected, found) = (Wrong::Frontier, units, frontier);
+            self.found(Damage { wrong, offset, expected, found })?;
             return Err(Enough);
         }
-        self.usage.chunks_free = chunks - found;
-        Ok(found)
+        let (offset, used) = (pages + NEVER_USED, self.read(pages + NEVER_USED));
+        if used < frontier || used > units {
+            let (wrong, expected, found) = (Wrong::Frontier, frontier, used);
+            self.found(Damage { wrong, offset, expected, found })?;
+        }
+        self.usage.add_free((units - frontier) * layout.unit_bytes());
+        Ok(frontier)
     }
 
-    /// Checks the arenas' headers and cursors.
+    /// Reads which slab each arena owns.
     fn arenas(&mut self, frontier: u64) -> Result<(), Enough> {
-        for index in 0..ARENAS {
-            let object = self.layout.arena(index);
-            if index < self.layout.arenas_with_header() {
-                self.expect(Wrong::OwnHeader, object - 8, own_header(object, ARENA_PAYLOAD))?;
+        let offset = self.layout.owners();
+        let owners = self.read(offset);
+        for arena in 0..ARENAS {
+            let mut owns = false;
+            for object in self.layout.arena_objects(arena) {
+                // Zero until the arena first owned a slab of these classes.
+                let words = std::array::from_fn(|i| self.read(object - 8 + 8 * i as u64));
+                if words != [0; 1 + LINE_WORDS] {
+                    let own = own_header(object, LINE_PAYLOAD);
+                    self.expect(Wrong::OwnHeader, object - 8, own)?;
+                }
             }
             for class in 0..self.layout.classes() {
-                let offset = object + 16 * class as u64 + 8;
-                let cursor = self.read(offset);
-                if cursor == 0 {
+                let (object, offset_in) = self.layout.pair(arena, class);
+                let pair = object + offset_in;
+                let (unit, state) = (self.read(pair), self.read(pair + 8));
+                if unit == 0 {
+                    if state != 0 {
+                        let (wrong, offset) = (Wrong::Owner, pair + 8);
+                        self.found(Damage { wrong, offset, expected: 0, found: state })?;
+                    }
                     continue;
                 }
-                let chunk = cursor / CHUNK_BYTES;
-                let possible = self.layout.is_slot(cursor, class)
-                    && (self.layout.own_chunks()..frontier).contains(&chunk);
-                let mut place = (cursor, class, offset);
-                if possible {
-                    let Some(other) = self.cursors.insert(chunk, place) else { continue };
-                    // Two cursors in one slab: the wrong one is of another class, or the later.
-                    let of_slab = |place: (u64, usize, u64), slab| place.1 as u64 == slab;
-                    let slab = self.read(chunk * CHUNK_BYTES + HEAD + HEAD_CLASS);
-                    if of_slab(other, slab) || !of_slab(place, slab) {
-                        self.cursors.insert(chunk, other);
-                    } else {
-                        place = other;
+                owns = true;
+                let possible = (self.layout.own_units()..frontier).contains(&unit);
+                let owned = State::decode(state).map(|state| Owned { class, pair, state });
+                match owned.filter(|owned| owned.state.status == Status::Owned) {
+                    None => {
+                        let (wrong, offset) = (Wrong::State, pair + 8);
+                        let expected = State::OWNED.encode();
+                        self.lost_owners += 1;
+                        self.found(Damage { wrong, offset, expected, found: state })?;
                     }
+                    Some(owned) if possible && !self.owned.contains_key(&unit) => {
+                        self.owned.insert(unit, owned);
+                    }
+                    Some(_) => self.lose_owner(pair, unit)?,
                 }
-                self.lost_cursor(place.2, place.0, place.1)?;
+            }
+            if owns && owners & 1 << arena == 0 {
+                let (wrong, expected) = (Wrong::Owners, owners | 1 << arena);
+                self.found(Damage { wrong, offset, expected, found: owners })?;
             }
         }
         Ok(())
     }
 
-    fn lost_cursor(&mut self, offset: u64, found: u64, class: usize) -> Result<(), Enough> {
-        self.lost_cursors[class] += 1;
-        self.unknown.cursors |= !self.layout.has_headers();
-        self.found(Damage { wrong: Wrong::Cursor, offset, expected: 0, found })
+    fn lose_owner(&mut self, offset: u64, found: u64) -> Result<(), Enough> {
+        (self.lost_owners, self.hidden) = (self.lost_owners + 1, true);
+        self.found(Damage { wrong: Wrong::Owner, offset, expected: 0, found })
     }
 
-    /// Checks every chunk below the frontier.
-    fn chunks(&mut self, frontier: u64) -> Result<(), Enough> {
-        let mut chunk = 0;
-        // The word that leads to the next free run; `None` when its place is unknown.
-        let mut link = Some(self.layout.chunks_object() + FIRST_FREE);
-        while chunk < frontier {
-            let Some(head) = self.head(chunk, frontier)? else {
-                let end = self.next_head(chunk + 1, frontier);
-                self.unknown.chunks.insert(chunk, end);
-                let next = link.map(|link| self.read(link));
-                if next.is_some_and(|next| (chunk..end).contains(&next)) {
-                    link = None;
-                }
-                chunk = end;
+    /// Checks every run below the frontier.
+    fn runs(&mut self, frontier: u64) -> Result<(), Enough> {
+        let mut unit = 0;
+        // The length of the free run before; `None` after an unknown part.
+        let mut before = Some(0);
+        while unit < frontier {
+            let Some(head) = self.head(unit, frontier)? else {
+                let end = self.next_head(unit + 1, frontier);
+                self.unknown.insert(unit, end);
+                (unit, before) = (end, None);
                 continue;
             };
-            chunk += match head {
-                Head::First { chunks } => chunks,
-                Head::Slab { class } => {
-                    self.slab(chunk, class as usize)?;
-                    1
+            let head_at = self.heap.head(unit);
+            let is_free = matches!(head.kind, Run::Free { .. });
+            match before {
+                Some(length) if is_free && length != 0 => {
+                    let (wrong, offset) = (Wrong::Unmerged, head_at);
+                    self.found(Damage { wrong, offset, expected: 0, found: 3 })?;
                 }
-                Head::Run { chunks, blocks, prepared, .. } => {
-                    self.run(chunk, blocks, prepared)?;
-                    chunks
+                Some(length) => {
+                    self.expect(Wrong::Before, head_at + HEAD_BEFORE, length)?;
                 }
-                Head::Free { chunks, .. } => {
-                    if let Some(link) = link {
-                        self.expect(Wrong::FreeRuns, link, chunk)?;
-                    }
-                    link = Some(chunk * CHUNK_BYTES + HEAD + HEAD_NEXT);
-                    self.usage.chunks_free += chunks;
-                    chunks
-                }
-            };
+                None => {}
+            }
+            self.run(unit, head)?;
+            before = Some(if is_free { head.units } else { 0 });
+            unit += head.units;
         }
-        if let Some(link) = link {
-            self.expect(Wrong::FreeRuns, link, 0)?;
+        if before.is_some_and(|before| before != 0) {
+            let (wrong, offset) = (Wrong::Unmerged, self.layout.pages() + FRONTIER);
+            let expected = frontier - before.unwrap_or(0);
+            self.found(Damage { wrong, offset, expected, found: frontier })?;
         }
-        for (chunk, (found, _, offset)) in std::mem::take(&mut self.cursors) {
-            if !self.unknown.has_chunk(chunk) {
-                self.found(Damage { wrong: Wrong::Cursor, offset, expected: 0, found })?;
+        for (unit, owned) in std::mem::take(&mut self.owned) {
+            if !self.is_unknown(unit) {
+                self.lose_owner(owned.pair, unit)?;
             }
         }
-        Ok(())
+        // An arena whose pair is damaged explains one slab without owner.
+        let more = std::mem::take(&mut self.ownerless);
+        more.into_iter().skip(self.lost_owners).try_for_each(|damage| self.found(damage))
     }
 
-    /// Reads the head of a chunk; `None` when it is impossible.
-    fn head(&mut self, chunk: u64, frontier: u64) -> Result<Option<Head>, Enough> {
-        let object = chunk * CHUNK_BYTES + HEAD;
-        let words = self.head_words(chunk);
-        match Head::decode(self.layout, words, chunk, frontier) {
-            Ok(mut head) => {
-                if !self.expect(Wrong::OwnHeader, object - 8, head.header(chunk))? {
-                    // Two words give a slab's class: believe the header, which has a check.
-                    let slab = decode(self.read(object - 8), object);
-                    let slab = slab.filter(|slab| slab.kind == Kind::Slab);
-                    if let (Some(slab), Head::Slab { .. }) = (slab, head)
-                        && usize::from(slab.class) < self.layout.classes()
-                    {
-                        head = Head::Slab { class: slab.class.into() };
-                    }
+    fn run(&mut self, unit: u64, head: Head) -> Result<(), Enough> {
+        match head.kind {
+            Run::First => Ok(()),
+            Run::Slab { class, state, .. } => self.slab(unit, head.units, class, state),
+            Run::Array { blocks, prepared, .. } => self.array(unit, blocks, prepared),
+            Run::String { bytes } => {
+                self.usage.long_strings += 1;
+                self.usage.objects += 1;
+                self.usage.object_bytes += bytes;
+                let object = self.layout.offset(unit) + self.layout.first_object();
+                if !self.layout.has_headers() {
+                    return Ok(());
                 }
+                self.expect(Wrong::Object, object - 8, first_header(object, bytes))?;
+                self.pieces(object, bytes)
+            }
+            Run::Free { .. } => {
+                self.free_runs.insert(unit, head.units);
+                self.usage.add_free(head.units * self.layout.unit_bytes());
+                Ok(())
+            }
+            Run::Detached => {
+                let (wrong, offset) = (Wrong::RunHead, self.heap.head(unit));
+                self.found(Damage { wrong, offset, expected: 3, found: 6 })
+            }
+        }
+    }
+
+    /// Reads the head of a run; `None` when it is impossible.
+    fn head(&mut self, unit: u64, frontier: u64) -> Result<Option<Head>, Enough> {
+        let object = self.heap.head(unit);
+        let (words, class) = self.head_words(unit);
+        match Head::decode(self.layout, words, class, unit, frontier) {
+            Ok(head) => {
+                self.expect(Wrong::OwnHeader, object - 8, head.header(object))?;
                 Ok(Some(head))
             }
             Err(BadWord { offset, expected }) => {
                 let found = words[offset as usize / 8];
-                let (wrong, offset) = (Wrong::ChunkHead, object + offset);
+                let (wrong, offset) = match words[0] {
+                    // The head is a slab's, and only its header does not say so.
+                    1 if class.is_none() && unit != 0 => (Wrong::OwnHeader, object - 8),
+                    _ => (Wrong::RunHead, object + offset),
+                };
+                let found = if wrong == Wrong::OwnHeader { self.read(offset) } else { found };
                 self.found(Damage { wrong, offset, expected, found })?;
                 Ok(None)
             }
         }
     }
 
-    fn head_words(&mut self, chunk: u64) -> [u64; LINE_WORDS] {
-        std::array::from_fn(|i| self.read(chunk * CHUNK_BYTES + HEAD + 8 * i as u64))
+    /// Returns the words of a head, and its class by its header.
+    fn head_words(&mut self, unit: u64) -> ([u64; LINE_WORDS], Option<usize>) {
+        let object = self.heap.head(unit);
+        let class = class_in(self.read(object - 8), object);
+        let words = std::array::from_fn(|i| self.read(object + 8 * i as u64));
+        (words, class.filter(|&class| class < self.layout.classes()))
     }
 
-    /// Returns the next chunk with an intact head, header word included; the frontier without one.
-    /// Data in the chunks of a run pass for a head as rarely as for a header.
-    fn next_head(&mut self, mut chunk: u64, frontier: u64) -> u64 {
-        while chunk < frontier {
-            let header = self.read(chunk * CHUNK_BYTES + HEAD - 8);
-            match Head::decode(self.layout, self.head_words(chunk), chunk, frontier) {
-                Ok(head) if head.header(chunk) == header => break,
-                _ => chunk += 1,
-            }
+    /// Returns the next unit with an intact head, header word included; the frontier without one.
+    /// Data in the units of a run pass for a head as rarely as for a header.
+    fn next_head(&mut self, mut unit: u64, frontier: u64) -> u64 {
+        while unit < frontier && self.heap.head_below(unit, frontier, &mut self.word).is_none() {
+            unit += 1;
         }
-        chunk
+        unit
     }
 
-    fn slab(&mut self, chunk: u64, class: usize) -> Result<(), Enough> {
-        let first = chunk * CHUNK_BYTES + self.layout.first_slot();
-        let mut end = (chunk + 1) * CHUNK_BYTES;
-        let mut is_full = true;
-        if let Some((cursor, of, offset)) = self.cursors.remove(&chunk) {
-            if of == class {
-                (end, is_full) = (cursor, false);
-            } else {
-                self.lost_cursor(offset, cursor, of)?;
-                self.unknown.tails.insert(chunk, first);
+    fn slab(&mut self, unit: u64, units: u64, class: usize, head: State) -> Result<(), Enough> {
+        let slots = self.layout.slots(units, class);
+        let state_at = self.heap.head(unit) + HEAD_STATE;
+        let owned = self.owned.remove(&unit);
+        let (state, lists, count) = match (head.status, owned) {
+            (Status::Owned, Some(owned)) if owned.class == class => {
+                let Owned { state, pair, .. } = owned;
+                let lists = [(pair + 8, state.first), (pair + 8, state.second)];
+                (state, [lists[0], lists[1], (state_at, head.first)], state.count + head.count)
+            }
+            (Status::Owned, None) => {
+                self.hidden = true;
+                let (wrong, found) = (Wrong::Ownerless, head.encode());
+                self.ownerless.push(Damage { wrong, offset: state_at, expected: 0, found });
                 return Ok(());
             }
-        }
-        let mut object = first;
-        while object != 0 && object < end {
-            if !self.slot(object, class) {
-                if is_full && self.lost_cursors[class] > 0 {
-                    // The lost cursor may have stood here: no slot was allocated from here on.
-                    self.lost_cursors[class] -= 1;
-                    self.unknown.tails.insert(chunk, object);
-                    return Ok(());
+            (_, Some(owned)) => return self.lose_owner(owned.pair, unit),
+            (status, None) => {
+                if status != Status::Full {
+                    self.listed.insert(unit, (class, status));
                 }
-                self.unknown.slots.insert(object);
-                let (offset, found) = self.label(object);
-                let (wrong, expected) = (Wrong::Object, self.layout.free_label(object, class));
-                self.found(Damage { wrong, offset, expected, found })?;
+                (head, [(state_at, head.first), (state_at, head.second), (0, 0)], head.count)
             }
-            object = self.layout.next_slot(object, class);
+        };
+        let offset = lists[0].0;
+        let is_empty = head.status != Status::Owned && count == state.carved;
+        if count > state.carved || state.carved > slots || is_empty {
+            self.hidden = true;
+            let (wrong, found) = (Wrong::State, self.read(offset));
+            return self.found(Damage { wrong, offset, expected: slots, found });
+        }
+        let mut free = Free { unit, class, slots: vec![false; state.carved as usize] };
+        let (mut live, mut wrong) = (0, false);
+        for number in 0..state.carved {
+            match self.slot(&mut free, number)? {
+                Some(true) => live += 1,
+                Some(false) => {}
+                None => wrong = true,
+            }
+        }
+        self.usage.add_slab(self.layout.slot_bytes(class), slots, live);
+        let complete = self.free_lists(&mut free, lists, wrong)?;
+        if complete && !wrong && live + count != state.carved {
+            let (wrong, found) = (Wrong::State, self.read(offset));
+            self.found(Damage { wrong, offset, expected: state.carved - live, found })?;
         }
         Ok(())
     }
 
-    /// Returns the word that labels a slot, and its place.
-    fn label(&mut self, object: u64) -> (u64, u64) {
-        let offset = object.wrapping_add(self.layout.label());
-        (offset, self.read(offset))
-    }
-
-    /// Counts a slot; returns whether its label is valid.
-    fn slot(&mut self, object: u64, class: usize) -> bool {
-        let (_, label) = self.label(object);
-        if label == self.layout.free_label(object, class) {
-            self.usage.slots_free += 1;
-            self.free.set(object);
-            return true;
+    /// Counts a slot; returns whether it is live, or `None` when its label is wrong.
+    fn slot(&mut self, free: &mut Free, number: u64) -> Result<Option<bool>, Enough> {
+        let (layout, class) = (self.layout, free.class);
+        let object = layout.slot(free.unit, class, number);
+        let offset = object.wrapping_add(layout.label());
+        let label = self.read(offset);
+        let free_label = layout.free_label(object, class, number);
+        if label == free_label {
+            free.slots[number as usize] = true;
+            return Ok(Some(false));
         }
-        let Some(bytes) = self.layout.live_bytes(label, object, class) else { return false };
+        let bytes = match layout.live_bytes(label, object, class, number) {
+            Some(_) if layout.is_string_class(class) => {
+                let length = string_length(label, object, class, &mut self.word);
+                if length.is_none() {
+                    let (wrong, offset) = (Wrong::Piece, object + PIECE_STRIDE - 8);
+                    let found = self.read(offset);
+                    self.found(Damage { wrong, offset, expected: 0, found })?;
+                }
+                length
+            }
+            Some(bytes) => Some(bytes),
+            None => {
+                let (wrong, expected) = (Wrong::Object, free_label);
+                self.found(Damage { wrong, offset, expected, found: label })?;
+                return Ok(None);
+            }
+        };
         self.usage.objects += 1;
-        self.usage.object_bytes += bytes;
-        true
+        self.usage.object_bytes += bytes.unwrap_or(0);
+        if let Some(bytes) = bytes.filter(|_| layout.is_string_class(class)) {
+            self.pieces(object, bytes)?;
+        }
+        Ok(Some(true))
     }
 
-    fn run(&mut self, chunk: u64, blocks: u64, prepared: u64) -> Result<(), Enough> {
-        self.usage.runs += 1;
+    /// Checks the headers of a string's later pieces.
+    fn pieces(&mut self, object: u64, bytes: u64) -> Result<(), Enough> {
+        for index in 1..pieces(bytes) {
+            let piece = object + index * PIECE_STRIDE;
+            self.expect(Wrong::Piece, piece - 8, piece_header(piece, index, bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Walks a slab's lists, each given by the place of its first number and that number. Each step
+    /// clears an entry or ends its list, so all walks end. Returns whether none ended at damage.
+    fn free_lists(
+        &mut self,
+        free: &mut Free,
+        lists: [(u64, u64); 3],
+        has_wrong_slot: bool,
+    ) -> Result<bool, Enough> {
+        let mut complete = true;
+        for (mut at, mut next) in lists {
+            while next != 0 {
+                let taken = free.slots.get_mut(next as usize - 1).map(std::mem::take);
+                if taken != Some(true) {
+                    complete = false;
+                    if !has_wrong_slot {
+                        let (wrong, found) = (Wrong::FreeList, next);
+                        self.found(Damage { wrong, offset: at, expected: 0, found })?;
+                    }
+                    break;
+                }
+                at = self.layout.slot(free.unit, free.class, next - 1);
+                next = self.read(at);
+            }
+        }
+        self.hidden |= !complete;
+        for number in 0..free.slots.len() {
+            if complete && free.slots[number] {
+                let object = self.layout.slot(free.unit, free.class, number as u64);
+                let offset = object.wrapping_add(self.layout.label());
+                let (wrong, found) = (Wrong::Lost, self.read(offset));
+                self.found(Damage { wrong, offset, expected: 0, found })?;
+            }
+        }
+        Ok(complete)
+    }
+
+    fn array(&mut self, unit: u64, blocks: u64, prepared: u64) -> Result<(), Enough> {
+        self.usage.arrays += 1;
         self.usage.blocks += blocks;
         self.usage.blocks_prepared += prepared;
         if !self.layout.has_headers() {
             return Ok(());
         }
         for index in 0..prepared {
-            let object = self.layout.block(chunk, index);
-            self.expect(Wrong::Block, object - 8, block_header(object, Kind::Block))?;
+            let object = self.layout.block(unit, index);
+            self.expect(Wrong::Block, object - 8, block_header(object, Kind::Block, index))?;
         }
         if prepared == 0 {
-            let object = self.layout.block(chunk, 0);
-            self.expect(Wrong::Block, object - 8, block_header(object, Kind::Reserved))?;
+            let object = self.layout.block(unit, 0);
+            self.expect(Wrong::Block, object - 8, block_header(object, Kind::Reserved, 0))?;
         }
         Ok(())
     }
 
-    /// Walks every free list. Each step clears a bit or ends its list, so all walks end.
-    fn free_lists(&mut self) -> Result<(), Enough> {
-        for index in 0..ARENAS {
-            for class in 0..self.layout.classes() {
-                let mut at = self.layout.arena(index) + 16 * class as u64;
-                loop {
-                    let object = self.read(at);
-                    if object == 0 {
-                        break;
-                    }
-                    let is_free = self.free.has(object)
-                        && self.label(object).1 == self.layout.free_label(object, class);
-                    if !is_free || !self.free.take(object) {
-                        self.unknown.lists = true;
-                        if !self.unknown.has_slot(object) {
-                            let (wrong, found) = (Wrong::FreeList, object);
-                            self.found(Damage { wrong, offset: at, expected: 0, found })?;
-                        }
-                        break;
-                    }
-                    at = object;
+    /// Walks the bins of free runs.
+    fn bins(&mut self) -> Result<(), Enough> {
+        let mut complete = true;
+        for bin in 0..BINS {
+            let (object, offset) = self.layout.bin(bin);
+            let first = self.read(object + offset);
+            let map_at = self.layout.pages() + BIN_MAP + 8 * (bin / 64) as u64;
+            let map = self.read(map_at);
+            if (map >> (bin % 64) & 1 == 1) != (first != 0) {
+                let (wrong, expected) = (Wrong::BinMap, map ^ 1 << (bin % 64));
+                self.found(Damage { wrong, offset: map_at, expected, found: map })?;
+            }
+            let (mut at, mut previous) = (object + offset, 0);
+            loop {
+                let unit = self.read(at);
+                if unit == 0 {
+                    break;
                 }
+                let units = self.free_runs.get(&unit).copied();
+                if units.is_none_or(|units| bin_of(units) != bin) {
+                    complete = false;
+                    if !self.is_unknown(unit) {
+                        let (wrong, found) = (Wrong::Bin, unit);
+                        self.found(Damage { wrong, offset: at, expected: 0, found })?;
+                    }
+                    break;
+                }
+                self.free_runs.remove(&unit);
+                let head = self.heap.head(unit);
+                if !self.is_unknown(previous) {
+                    self.expect(Wrong::Bin, head + HEAD_BIN_PREVIOUS, previous)?;
+                }
+                (at, previous) = (head + HEAD_BIN_NEXT, unit);
             }
         }
-        if !self.unknown.lists {
-            while let Some(object) = self.free.first() {
-                self.free.take(object);
-                let (offset, found) = self.label(object);
-                self.found(Damage { wrong: Wrong::Lost, offset, expected: 0, found })?;
+        self.hidden |= !complete;
+        for unit in std::mem::take(&mut self.free_runs).into_keys() {
+            if complete && self.unknown.is_empty() {
+                let (wrong, offset) = (Wrong::LostRun, self.heap.head(unit));
+                self.found(Damage { wrong, offset, expected: 0, found: 3 })?;
             }
         }
         Ok(())
     }
+
+    /// Walks the lists of partly used slabs.
+    fn lists(&mut self) -> Result<(), Enough> {
+        let mut complete = true;
+        for class in 0..self.layout.classes() {
+            let object = self.layout.list(class);
+            let reserved = object + LIST_SPARSE + 8..object + LINE_PAYLOAD;
+            for offset in reserved.step_by(8) {
+                self.expect(Wrong::Reserved, offset, 0)?;
+            }
+            complete &= self.list(object + LIST_PARTIAL, (class, Status::Partial))?;
+            complete &= self.list(object + LIST_SPARSE, (class, Status::Sparse))?;
+        }
+        self.hidden |= !complete;
+        for unit in std::mem::take(&mut self.listed).into_keys() {
+            if complete && self.unknown.is_empty() {
+                let (wrong, offset) = (Wrong::LostSlab, self.heap.head(unit) + HEAD_STATE);
+                let found = self.read(offset);
+                self.found(Damage { wrong, offset, expected: 0, found })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks one list; returns whether it did not end at damage.
+    fn list(&mut self, list: u64, kind: (usize, Status)) -> Result<bool, Enough> {
+        let (mut at, mut previous) = (list, 0);
+        loop {
+            let unit = self.read(at);
+            if unit == 0 {
+                return Ok(true);
+            }
+            if self.listed.get(&unit) != Some(&kind) {
+                if !self.is_unknown(unit) {
+                    let (wrong, found) = (Wrong::SlabList, unit);
+                    self.found(Damage { wrong, offset: at, expected: 0, found })?;
+                }
+                return Ok(false);
+            }
+            self.listed.remove(&unit);
+            let head = self.heap.head(unit);
+            self.expect(Wrong::SlabList, head + HEAD_PREVIOUS, previous)?;
+            (at, previous) = (head + HEAD_NEXT, unit);
+        }
+    }
+}
+
+/// The free slots of a slab that no list has reached yet.
+struct Free {
+    unit: u64,
+    class: usize,
+    slots: Vec<bool>,
 }

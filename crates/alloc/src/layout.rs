@@ -1,158 +1,202 @@
 //! The layout of the heap, in one form for pools and one for simulated machines.
 //!
-//! # Durable format: heap, version 1
-//! The heap is cut into chunks of 64 KiB. Every word is little-endian; offsets are in bytes from
-//! the heap's first byte, without tag; chunks are numbered from 0. Each object has its header
-//! before it (see the object header). The first chunk:
+//! # Durable format: heap, version 2
+//! The heap is cut into units of 1 KiB, numbered from 0; its size is a multiple of 64 KiB. Every
+//! word is little-endian; offsets are in bytes from the heap's first byte, without tag. Each object
+//! has its header before it (see the object header). The first run, of 64 units:
 //! ```text
-//!        0  | link, header                          | of the chunk's head
-//!       16  | 4 (first chunk)                       |
-//!       24  | 1 (chunk)                             |
-//!       32  | 0, 0, 0, 0                            |
+//!        0  | link, header                          | of the run's head
+//!       16  | 4 (first run), 64 (units), 0, 0, 0, 0 |
 //!       64  | link, header                          | of the root object
 //!       80  | magic: "lw-heap\n"                    |
-//!       88  | version: 1                            |
+//!       88  | version: 2                            |
 //!       96  | the program's root, unchecked         |
 //!      104  | 0, 0, 0                               |
-//!      128  | link, header                          | of the chunks object
-//!      144  | frontier: first never-used chunk      |
-//!      152  | first free run: its chunk, or 0       |
-//!      160  | 0, 0, 0, 0                            |
-//!      192  | unused                                |
-//!      256  | arena 0                               |
-//!      ...  | arenas 1 to 127, 256 bytes each       |
-//!    33024  | unused                                |
+//!      128  | link, header                          | of the page object
+//!      144  | frontier: unit after the last run     |
+//!      152  | first unit that was never used        |
+//!      160  | bitmap: bins that hold a run          | 5 words
+//!      200  | 0                                     |
+//!      208  | unused                                |
+//!      512  | link, header                          | of the owners object
+//!      528  | bitmap: arenas that own a slab        |
+//!      536  | 0, 0, 0, 0, 0                         |
+//!      576  | unused                                |
+//!     1024  | link, header                          | of the first bins object
+//!     1040  | bins 0 to 125: first free run, or 0   |
+//!     2048  | bins 126 to 251, in the same way      |
+//!     3072  | bins 252 to 295, and zeros            |
+//!     4096  | link, header                          | of the list of size class 0
+//!     4112  | first partly used slab, or 0          |
+//!     4120  | first slab with few free slots, or 0  |
+//!     4128  | 0, 0, 0, 0                            |
+//!      ...  | lists of classes 1 to 62, each 64 more|
+//!     8128  | unused                                |
+//!     8192  | watches: 16 words of 0, each 512 more |
+//!    16384  | arena 0                               |
+//!      ...  | arenas 1 to 31, 1536 bytes each       |
+//!    65536  | unit 64                               |
 //! ```
-//! An arena has a pair of words for each of the 15 size classes:
+//! A run is named by its first unit. An arena has a pair of words for each of the 63 size classes,
+//! in objects of three pairs. Such an object has its header once the arena owned a slab of its
+//! classes, and before that it is zero:
 //! ```text
 //!     +  0  | link, header                          |
-//!     + 16  | free list: object, or 0               | class 0: slots of 32 bytes
-//!     + 24  | cursor: next unused object, or 0      |
-//!     + 32  | free list                             | class 1: 48
-//!     + 40  | cursor                                |
-//!      ...  | 64 80 96 128 160 192 256 320 384 512 640 768
-//!     +240  | free list                             | class 14: 1040
-//!     +248  | cursor                                |
+//!     + 16  | slab that it owns, or 0               | class 0: slots of 32 bytes
+//!     + 24  | the slab's state                      |
+//!     + 32  | the same                              | class 1: slots of 48 bytes
+//!     + 48  | the same                              | class 2: slots of 64 bytes
+//!      ...  | 20 more objects                       | classes 3 to 62
+//!     +1344 | unused                                |
 //! ```
-//! Every other chunk below the frontier starts with a head, or belongs to the run that starts
-//! before it:
+//! Every other unit below the frontier belongs to one run, which starts with a head:
 //! ```text
-//!              slab              run              free run
-//!     +  0  | link            | link            | link            |
-//!     +  8  | header: slab    | header: own     | header: own     |
-//!     + 16  | 1               | 2               | 3               |
-//!     + 24  | 1               | chunks          | chunks          |
-//!     + 32  | class           | blocks          | next free run   |
-//!     + 40  | 0               | prepared blocks | 0               |
-//!     + 48  | 0               | 1: never used   | 0               |
-//!     + 56  | 0               | 0               | 0               |
-//!     + 64  | link, header    | link, header    | unused          |
-//!     + 80  | object          | block of 256    |                 |
-//!      ...  | slots           | 272 apart       |                 |
+//!              slab           array            string          free run
+//!     +  0  | link         | link           | link           | link         |
+//!     +  8  | header: slab | header: own    | header: own    | header: own  |
+//!     + 16  | 1            | 2              | 5              | 3            |
+//!     + 24  | units        | units          | units          | units        |
+//!     + 32  | before       | before         | before         | 0            |
+//!     + 40  | state        | blocks         | bytes          | next         |
+//!     + 48  | next         | prepared       | 0              | previous     |
+//!     + 56  | previous     | 1: never used  | 0              | 0            |
+//!     + 64  | link, header | link, header   | link, header   | unused       |
+//!     + 80  | slot         | block of 256   | piece of 1008  |              |
+//!      ...  | slots        | 272 apart      | 1024 apart     |              |
 //! ```
-//! The list of free runs is in ascending order. Blocks are prepared in order. Blocks in never-used
-//! memory are zero without being written.
+//! `before` is the length of the free run that ends where this run begins, or 0. Two free runs never
+//! touch, and no free run touches the frontier. `next` and `previous` link the slabs of one of a
+//! class's two lists, or the free runs of a bin. The slab's state is one word, in the arena while an arena
+//! owns the slab.
 //!
-//! # The line-isolated layout, version 1
+//! Bin b < 8 holds the free runs of b units. From 8 on each power of two has eight bins: a run of u
+//! units, 2^f <= u < 2^(f + 1), is in bin 8 (f - 2) + (u / 2^(f - 3)) mod 8.
+//!
+//! Blocks of an array are prepared in order. Blocks in never-used memory are zero without being
+//! written. A string in a slot or a run consists of pieces of 1008 bytes, of which the last may be
+//! shorter.
+//!
+//! # The line-isolated layout, version 2
 //! For simulated machines that isolate whole cache lines: two concurrent transactions must not
 //! write one line. No pool has it, and it never leaves the memory of a simulated machine. Its own
 //! magic keeps either layout from being read as the other. The differences:
-//! - Objects have neither header nor link. The head of their chunk holds their class, and they
-//!   start at multiples of 64 bytes: an object shares no line with another one.
+//! - A unit has 64 KiB. A slab is one unit, so that an object's address leads to its slab.
+//! - Objects have neither header nor link. The head of their run holds their class, and they start
+//!   at multiples of 64 bytes: an object shares no line with another one.
 //! - Two words of a slot mark it free, both on the line that freeing it writes anyway.
-//! - The words that two arenas write are on separate pages, as are the root and the chunks object.
+//! - The words that two arenas write are on separate pages, as are the root and the page object.
+//!   Arenas, bins and lists have no headers, and an arena's pairs are one after the other.
 //! - Watches do not exist: no transaction relies on them, and arenas would share their lines.
 //! ```text
-//!        0  | link, header                          | of the chunk's head
-//!       16  | 4 (first chunk)                       |
-//!       24  | 9 (chunks)                            |
-//!       32  | 0, 0, 0, 0                            |
+//!        0  | link, header                          | of the run's head
+//!       16  | 4 (first run), 3 (units), 0, 0, 0, 0  |
 //!       64  | unused                                |
 //!     4096  | link, header                          | of the root object
 //!     4112  | magic: "lw-line\n"                    |
-//!     4120  | version: 1                            |
+//!     4120  | version: 2                            |
 //!     4128  | the program's root, unchecked         |
 //!     4136  | 0, 0, 0                               |
 //!     4160  | unused                                |
-//!     8192  | link, header                          | of the chunks object
-//!     8208  | frontier: first never-used chunk      |
-//!     8216  | first free run: its chunk, or 0       |
-//!     8224  | 0, 0, 0, 0                            |
-//!     8256  | unused                                |
-//!    65536  | arena 0: free list                    | class 0: slots of 64 bytes
-//!    65544  | cursor                                |
-//!    65552  | free list                             | class 1: 128
-//!      ...  | each 64 bytes more                    |
-//!    65784  | cursor                                | class 15: 1024
+//!     8192  | link, header                          | of the page object
+//!     8208  | frontier, first unit never used, bins | as above
+//!     8272  | unused                                |
+//!    12288  | link, header                          | of the owners object
+//!    12304  | bitmap: arenas that own a slab        |
+//!    12352  | unused                                |
+//!    16384  | bins 0 to 295                         |
+//!    18752  | unused                                |
+//!    20480  | list of class 0: slots of 64 bytes    |
+//!      ...  | classes 1 to 15, each 64 bytes more   |
+//!    21504  | unused                                |
+//!    65536  | arena 0: its slab, and state          | class 0
+//!      ...  | each 16 bytes more                    | up to class 15: 1024
 //!    65792  | unused                                |
 //!    69952  | arena 1, 320 bytes into its page      | each 320 more than the one before, up to
-//!      ...  | arenas 2 to 127, a page each          | 2240, and from the page's beginning again
-//!   589824  | chunk 9                               |
+//!      ...  | arenas 2 to 31, a page each           | 2240, and from the page's beginning again
+//!   196608  | unit 3                                |
 //! ```
-//! Every other chunk has the head above. A slab's first slot and a run's first block start at +64,
-//! and blocks are 256 apart. A slot on a free list:
+//! Every other run has a head as above. A slab's first slot, an array's first block and a string's
+//! first piece start at +64. Blocks are 256 apart, pieces 1024. A free slot:
 //! ```text
-//!     +  0  | next one of the list, or 0            |
+//!     +  0  | number of the next one plus 1, or 0   |
 //!     +  8  | object header: free                   | in a live object a word of the program's
 //! ```
 //! Taking a slot writes 0 to its second word, which so is a header only while the slot is free. A
-//! second free is recognised by that word, as long as the slot is not allocated again. A bitmap of
-//! live slots in the chunk's head would hold the same information, and also the slots that were
-//! never allocated. But it would put a line that arenas share into the write set of every
-//! transaction that allocates or frees. This layout needs two lines: the arena's and the object's
-//! first.
+//! second free is recognised by that word, as long as the slot is not allocated again.
 
-use words::{BLOCK_BYTES, HEADER_BYTES, Stop, Words};
+use words::{BLOCK_BYTES, HEADER_BYTES, PIECE_BYTES, Stop, Words};
 
-use crate::classes::CLASSES;
-use crate::head::{Head, own_header};
-use crate::header::{Description, Kind, decode, encode};
+use crate::classes::{CLASSES, pieces, string_bytes};
+use crate::head::{Head, Run, own_header};
+use crate::header::{Description, Kind, Slot, decode, encode};
+use crate::state::SLOTS_MAX;
 use crate::{ARENAS, Heap};
 
-/// Size of a chunk, the unit that a heap consists of, in bytes.
+/// A heap's size is a multiple of this many bytes.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Size of the smallest usable heap: the first chunk and one more.
+/// Size of the smallest usable heap: the first run, and 64 KiB of others.
 pub const HEAP_BYTES_MIN: u64 = 2 * CHUNK_BYTES;
 
-/// Size of the smallest usable [line-isolated](Heap::line_isolated) heap: nine chunks of the
-/// allocator's own and one more.
-pub const LINE_ISOLATED_BYTES_MIN: u64 = 10 * CHUNK_BYTES;
+/// Size of the smallest usable [line-isolated](Heap::line_isolated) heap: the first run and one
+/// more.
+pub const LINE_ISOLATED_BYTES_MIN: u64 = 4 * CHUNK_BYTES;
 
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
 /// The offset in the root object of the program's root.
 pub(crate) const ROOT_USER: u64 = 16;
 
-/// Offsets in the chunks object. It is apart from the root, so that transactions that read the root
-/// do not conflict with transactions that take a chunk.
+/// Offsets in the page object. It is apart from the root, so that transactions that read the root
+/// do not conflict with transactions that take a run.
 pub(crate) const FRONTIER: u64 = 0;
-pub(crate) const FIRST_FREE: u64 = 8;
+pub(crate) const NEVER_USED: u64 = 8;
+pub(crate) const BIN_MAP: u64 = 16;
+/// Payload of the page object.
+pub(crate) const PAGES_PAYLOAD: u64 = 64;
 
-/// Payload of the objects above and of a chunk's head: with its header one cache line.
+/// Offsets in the object with the lists of a class.
+pub(crate) const LIST_PARTIAL: u64 = 0;
+pub(crate) const LIST_SPARSE: u64 = 8;
+
+/// Number of bins of free runs.
+pub(crate) const BINS: usize = 296;
+/// Bins of one object, whose payload they fill.
+const BINS_PER_OBJECT: u64 = 126;
+
+/// Payload of small objects of the allocator's own and of a run's head: with its header one cache
+/// line.
 pub(crate) const LINE_PAYLOAD: u64 = 48;
 pub(crate) const LINE_WORDS: usize = LINE_PAYLOAD as usize / 8;
 
-/// Offset of a chunk's head from the chunk's first byte.
+/// Offset of a run's head from the run's first byte.
 pub(crate) const HEAD: u64 = 16;
 /// Size of the head with its header.
 const HEAD_LINE: u64 = 64;
 
-/// Start of the words of the first chunk that are always 0: see [`watch`].
-const WATCH_FIRST: u64 = 33 << 10;
-pub(crate) const WATCHES: u64 = 32;
+/// Start of the words of the first run that are always 0: see [`watch`].
+const WATCH_FIRST: u64 = 8 << 10;
+pub(crate) const WATCHES: u64 = 16;
 /// Distance of watches: the largest stripe that a design locks, so that no other word of a watch's
 /// stripe ever changes.
 const WATCH_STRIDE: u64 = 512;
 
-const ARENA_FIRST: u64 = 272;
-/// Distance of arenas. It is a power of two, so that two arenas share no stripe of any size up to
-/// this that a design locks.
-const ARENA_STRIDE: u64 = 256;
-pub(crate) const ARENA_PAYLOAD: u64 = 16 * CLASSES as u64;
+const ARENA_FIRST: u64 = (16 << 10) + HEADER_BYTES;
+/// Distance of arenas: a multiple of the largest stripe that a design locks.
+const ARENA_STRIDE: u64 = 1536;
+/// Pairs of words in one object of an arena: a design that isolates objects copies few words.
+pub(crate) const PAIRS: usize = 3;
 
 /// The largest unit that a simulated machine isolates or tracks, which is its page.
 const PAGE: u64 = 4096;
+
+/// Bytes of a slab of small slots, unless the heap is small.
+const SLAB_BYTES: u64 = 32 << 10;
+/// The fewest slots that a slab of large slots has, unless the heap is small.
+const SLAB_SLOTS_MIN: u64 = 4;
+/// A slab takes at most this share of the heap, or one slot: so a worker that allocates objects of
+/// many sizes does not occupy a small heap with slabs of its own.
+const SLAB_SHARE: u64 = 128;
 
 /// Returns an arena's offset in its page. Every transaction that allocates writes its arena's first
 /// line, and memory channels interleave lines. At one common offset all arenas would share one
@@ -165,30 +209,34 @@ const ORDINARY: Layout = Layout::Ordinary;
 const LINE_ISOLATED: Layout = Layout::LineIsolated;
 
 const _: () = assert!(ORDINARY.root() == 64 + HEADER_BYTES);
-const _: () = assert!(ORDINARY.chunks_object() == 128 + HEADER_BYTES);
+const _: () = assert!(ORDINARY.pages() == 128 + HEADER_BYTES);
 const _: () = assert!(HEAD + LINE_PAYLOAD == HEAD_LINE);
-const _: () = assert!((ARENA_FIRST - HEADER_BYTES).is_multiple_of(ARENA_STRIDE));
-const _: () = assert!(ARENA_PAYLOAD + HEADER_BYTES == ARENA_STRIDE);
-const _: () = assert!(ARENA_FIRST - HEADER_BYTES + ARENAS as u64 * ARENA_STRIDE == 33024);
-const _: () = assert!(33024 <= WATCH_FIRST && WATCH_FIRST.is_multiple_of(WATCH_STRIDE));
-const _: () = assert!(WATCH_FIRST + WATCHES * WATCH_STRIDE <= CHUNK_BYTES);
-const _: () = assert!(ORDINARY.first_slot() + ORDINARY.slot_bytes(CLASSES - 1) <= CHUNK_BYTES);
-const _: () = assert!(HEAP_BYTES_MIN == (ORDINARY.own_chunks() + 1) * CHUNK_BYTES);
+const _: () = assert!(BIN_MAP + 8 * BINS.div_ceil(64) as u64 <= PAGES_PAYLOAD);
+const _: () = assert!(ORDINARY.bin(BINS - 1).0 < ORDINARY.list(0));
+const _: () = assert!(ORDINARY.list(CLASSES) <= WATCH_FIRST);
+const _: () = assert!(WATCH_FIRST + WATCHES * WATCH_STRIDE <= ARENA_FIRST - HEADER_BYTES);
+const _: () = assert!(16 * PAIRS as u64 == LINE_PAYLOAD);
+const _: () = assert!(64 * CLASSES.div_ceil(PAIRS) as u64 <= ARENA_STRIDE);
+const _: () = assert!(ORDINARY.arena(ARENAS) - HEADER_BYTES == 64 << 10);
+const _: () = assert!(ORDINARY.own_units() == 64);
+const _: () = assert!(HEAP_BYTES_MIN > ORDINARY.own_units() * ORDINARY.unit_bytes());
 
-const _: () = assert!(LINE_ISOLATED.arena(ARENAS) == LINE_ISOLATED.own_chunks() * CHUNK_BYTES);
+const _: () = assert!(LINE_ISOLATED.arena(ARENAS) == LINE_ISOLATED.own_units() * CHUNK_BYTES);
 const _: () = assert!(colour(7) + 16 * LINE_ISOLATED.classes() as u64 <= PAGE);
-const _: () = assert!(LINE_ISOLATED.chunks_object() < LINE_ISOLATED.arena(0));
-const _: () = assert!(LINE_ISOLATED_BYTES_MIN == (LINE_ISOLATED.own_chunks() + 1) * CHUNK_BYTES);
+const _: () = assert!(LINE_ISOLATED.list(LINE_ISOLATED.classes()) < LINE_ISOLATED.arena(0));
+const _: () = assert!(LINE_ISOLATED_BYTES_MIN == (LINE_ISOLATED.own_units() + 1) * CHUNK_BYTES);
+const _: () = assert!((CHUNK_BYTES - HEAD_LINE) / LINE_ISOLATED.slot_bytes(0) <= SLOTS_MAX);
+const _: () = assert!((SLAB_BYTES - HEAD_LINE) / ORDINARY.slot_bytes(0) <= SLOTS_MAX);
 
-/// Returns the offset of the watch of the run which starts in `chunk`. Several runs share one.
+/// Returns the offset of the watch of the run that starts with `unit`. Several runs share one.
 ///
-/// Preparing or freeing the run writes the watch's 0 again, before anything else. A transaction
+/// Preparing or freeing an array writes the watch's 0 again, before anything else. A transaction
 /// with the watch in its read set therefore relies on the run's head without having the head there.
-/// The head shares its stripe with the run's first elements, which a program may write all the
+/// The head shares its stripe with the array's first elements, which a program may write all the
 /// time. Only an ordinary heap has watches.
 #[inline]
-pub(crate) const fn watch(chunk: u64) -> u64 {
-    WATCH_FIRST + chunk % WATCHES * WATCH_STRIDE
+pub(crate) const fn watch(unit: u64) -> u64 {
+    WATCH_FIRST + unit % WATCHES * WATCH_STRIDE
 }
 
 /// One of the two layouts, and all that depends on it. The size classes are in their own module.
@@ -215,10 +263,25 @@ impl Layout {
         }
     }
 
-    /// Returns the number of chunks at the heap's start that are the allocator's own.
-    pub(crate) const fn own_chunks(self) -> u64 {
+    /// Returns the size of a unit, of which runs consist.
+    #[inline(always)]
+    pub(crate) const fn unit_bytes(self) -> u64 {
         match self {
-            Layout::Ordinary => 1,
+            Layout::Ordinary => 1 << 10,
+            Layout::LineIsolated => CHUNK_BYTES,
+        }
+    }
+
+    /// Returns the heap offset of a unit.
+    #[inline(always)]
+    pub(crate) const fn offset(self, unit: u64) -> u64 {
+        unit * self.unit_bytes()
+    }
+
+    /// Returns the number of units of the first run, the allocator's own.
+    pub(crate) const fn own_units(self) -> u64 {
+        match self {
+            Layout::Ordinary => 64,
             Layout::LineIsolated => 1 + ARENAS as u64 * PAGE / CHUNK_BYTES,
         }
     }
@@ -227,21 +290,69 @@ impl Layout {
     #[inline]
     pub(crate) const fn root(self) -> u64 {
         match self {
-            Layout::Ordinary => 80,
+            Layout::Ordinary => 64 + HEADER_BYTES,
             Layout::LineIsolated => PAGE + HEADER_BYTES,
         }
     }
 
-    /// Returns the heap offset of the chunks object.
+    /// Returns the heap offset of the page object.
     #[inline]
-    pub(crate) const fn chunks_object(self) -> u64 {
+    pub(crate) const fn pages(self) -> u64 {
         match self {
-            Layout::Ordinary => 144,
+            Layout::Ordinary => 128 + HEADER_BYTES,
             Layout::LineIsolated => 2 * PAGE + HEADER_BYTES,
         }
     }
 
-    /// Returns the heap offset of the arena's pairs of words.
+    /// Returns the heap offset of the owners object.
+    #[inline]
+    pub(crate) const fn owners(self) -> u64 {
+        match self {
+            Layout::Ordinary => 512 + HEADER_BYTES,
+            Layout::LineIsolated => 3 * PAGE + HEADER_BYTES,
+        }
+    }
+
+    /// Returns the place of a bin's word: the heap offset of its object, and its offset in there.
+    #[inline]
+    pub(crate) const fn bin(self, bin: usize) -> (u64, u64) {
+        let bin = bin as u64;
+        match self {
+            Layout::Ordinary => {
+                let object = 1024 * (1 + bin / BINS_PER_OBJECT) + HEADER_BYTES;
+                (object, 8 * (bin % BINS_PER_OBJECT))
+            }
+            Layout::LineIsolated => (4 * PAGE, 8 * bin),
+        }
+    }
+
+    /// Returns the heap offset of the object with the lists of partly used slabs of a class.
+    #[inline]
+    pub(crate) const fn list(self, class: usize) -> u64 {
+        match self {
+            Layout::Ordinary => 4096 + HEADER_BYTES + 64 * class as u64,
+            Layout::LineIsolated => 5 * PAGE + 64 * class as u64,
+        }
+    }
+
+    /// Returns the place of the arena's pair of words for a class: the heap offset of its object, and
+    /// its offset in there.
+    #[inline(always)]
+    pub(crate) const fn pair(self, arena: usize, class: usize) -> (u64, u64) {
+        let object = self.arena(arena);
+        match self {
+            Layout::Ordinary => (object + 64 * (class / PAIRS) as u64, 16 * (class % PAIRS) as u64),
+            Layout::LineIsolated => (object, 16 * class as u64),
+        }
+    }
+
+    /// Returns the objects of an arena, each with its header.
+    pub(crate) fn arena_objects(self, arena: usize) -> impl Iterator<Item = u64> {
+        let all = if self.has_headers() { usize::MAX } else { 0 };
+        (0..CLASSES).step_by(PAIRS).take(all).map(move |class| self.pair(arena, class).0)
+    }
+
+    /// Returns the heap offset of an arena's first pair of words.
     #[inline(always)]
     pub(crate) const fn arena(self, index: usize) -> u64 {
         match self {
@@ -250,14 +361,20 @@ impl Layout {
         }
     }
 
-    /// Returns the number of arenas that are objects with a header. Where each arena has a page,
-    /// headers would make formatting write all those pages, more than some machines hold of a
-    /// transaction.
-    pub(crate) const fn arenas_with_header(self) -> usize {
-        match self {
-            Layout::Ordinary => ARENAS,
-            Layout::LineIsolated => 0,
-        }
+    /// Returns the allocator's own objects in the first run that a new heap has, with their payload:
+    /// without those of the arenas, and in a line-isolated heap without bins and lists.
+    pub(crate) fn own_objects(self) -> impl Iterator<Item = (u64, u64)> {
+        let few = [
+            (self.root(), LINE_PAYLOAD),
+            (self.pages(), PAGES_PAYLOAD),
+            (self.owners(), LINE_PAYLOAD),
+        ];
+        let all = if self.has_headers() { usize::MAX } else { 0 };
+        let bins = (0..BINS).step_by(BINS_PER_OBJECT as usize).take(all);
+        let bins = bins.map(move |bin| (self.bin(bin).0, 8 * BINS_PER_OBJECT));
+        let lists =
+            (0..self.classes()).take(all).map(move |class| (self.list(class), LINE_PAYLOAD));
+        few.into_iter().chain(bins).chain(lists)
     }
 
     /// Returns the bytes in front of a program's object that belong to it.
@@ -269,49 +386,77 @@ impl Layout {
         }
     }
 
-    /// Returns the offset of the first slot or block of a chunk, from the chunk's first byte.
+    /// Returns the offset of the first slot, block or piece of a run, from the run's first byte.
     #[inline(always)]
-    pub(crate) const fn first_slot(self) -> u64 {
+    pub(crate) const fn first_object(self) -> u64 {
         HEAD_LINE + self.header_bytes()
     }
 
-    /// Returns the offset of a block of the run that starts in `chunk`.
-    #[inline(always)]
-    pub(crate) const fn block(self, chunk: u64, index: u64) -> u64 {
-        chunk * CHUNK_BYTES + self.first_slot() + index * self.block_stride()
+    /// Returns the number of slots of a slab.
+    #[inline]
+    pub(crate) const fn slots(self, units: u64, class: usize) -> u64 {
+        let slots = (units.saturating_mul(self.unit_bytes()) - HEAD_LINE) / self.slot_bytes(class);
+        if slots < SLOTS_MAX { slots } else { SLOTS_MAX }
     }
 
-    /// Returns the distance of neighbouring blocks: [`words::block_stride`] of the first.
+    /// Returns the number of units of a new slab in a heap of `heap_units` units.
+    pub(crate) const fn slab_units(self, class: usize, heap_units: u64) -> u64 {
+        let slot = self.slot_bytes(class);
+        let wanted =
+            if SLAB_SLOTS_MIN * slot > SLAB_BYTES { SLAB_SLOTS_MIN * slot } else { SLAB_BYTES };
+        let share = heap_units * self.unit_bytes() / SLAB_SHARE;
+        let bytes = if wanted < share { wanted } else { share };
+        let slots = bytes.saturating_sub(HEAD_LINE) / slot;
+        let slots = if slots == 0 { 1 } else { slots };
+        (HEAD_LINE + slots * slot).div_ceil(self.unit_bytes())
+    }
+
+    /// Returns the fewest units that hold a slab of this class.
+    pub(crate) const fn slab_units_min(self, class: usize) -> u64 {
+        (HEAD_LINE + self.slot_bytes(class)).div_ceil(self.unit_bytes())
+    }
+
+    /// Returns the object in a slot of the slab that begins with `unit`.
+    #[inline(always)]
+    pub(crate) const fn slot(self, unit: u64, class: usize, number: u64) -> u64 {
+        self.offset(unit) + self.first_object() + number * self.slot_bytes(class)
+    }
+
+    /// Returns the first unit of the slab that has `object` in this slot, if there can be one.
+    #[inline(always)]
+    pub(crate) const fn slab_of(self, object: u64, class: usize, number: u64) -> Option<u64> {
+        let begin = object.wrapping_sub(self.first_object() + number * self.slot_bytes(class));
+        if begin < object && begin.is_multiple_of(self.unit_bytes()) {
+            Some(begin / self.unit_bytes())
+        } else {
+            None
+        }
+    }
+
+    /// Returns the offset of a block of the array that starts with `unit`.
+    #[inline(always)]
+    pub(crate) const fn block(self, unit: u64, index: u64) -> u64 {
+        self.offset(unit) + self.first_object() + index * self.block_stride()
+    }
+
+    /// Returns the distance of neighboring blocks: [`words::block_stride`] of the first.
     #[inline(always)]
     pub(crate) const fn block_stride(self) -> u64 {
         BLOCK_BYTES + self.header_bytes()
     }
 
-    /// Returns the number of chunks of a run of `blocks` blocks, or `None` beyond every heap.
-    pub(crate) fn chunks_for(self, blocks: u64) -> Option<u64> {
+    /// Returns the number of units of an array of `blocks` blocks, or `None` beyond every heap.
+    pub(crate) fn units_for_blocks(self, blocks: u64) -> Option<u64> {
         let bytes = blocks.checked_mul(self.block_stride())?.checked_add(HEAD_LINE)?;
-        Some(bytes.div_ceil(CHUNK_BYTES))
+        Some(bytes.div_ceil(self.unit_bytes()))
     }
 
-    /// Returns whether `object` is a possible place of a slot in a slab of this class.
-    #[inline(always)]
-    pub(crate) fn is_slot(self, object: u64, class: usize) -> bool {
-        let within = object % CHUNK_BYTES;
-        // Divide in 32 bits, at half the cost of a division in 64.
-        within >= self.first_slot()
-            && ((within - self.first_slot()) as u32).is_multiple_of(self.slot_bytes(class) as u32)
-            && within + self.payload_bytes(class) <= CHUNK_BYTES
-    }
-
-    /// Returns the slot after the one at `object`, or 0 after the slab's last.
-    #[inline(always)]
-    pub(crate) const fn next_slot(self, object: u64, class: usize) -> u64 {
-        let next = object % CHUNK_BYTES + self.slot_bytes(class);
-        if next + self.payload_bytes(class) <= CHUNK_BYTES {
-            object + self.slot_bytes(class)
-        } else {
-            0
-        }
+    /// Returns the number of units of a string of `bytes` bytes in a run of its own, or `None` beyond
+    /// every heap.
+    pub(crate) fn units_for_string(self, bytes: u64) -> Option<u64> {
+        bytes.checked_next_multiple_of(PIECE_BYTES)?;
+        let bytes = string_bytes(bytes).checked_add(HEAD_LINE)?;
+        Some(bytes.div_ceil(self.unit_bytes()))
     }
 
     /// Returns the offset of a slot's label from the slot's first byte, wrapping. The label is the
@@ -324,62 +469,92 @@ impl Layout {
         }
     }
 
-    /// Returns the label of a slot on a free list.
+    /// Returns the label of a free slot.
     #[inline(always)]
-    pub(crate) const fn free_label(self, object: u64, class: usize) -> u64 {
+    pub(crate) const fn free_label(self, object: u64, class: usize, number: u64) -> u64 {
         let bytes = self.payload_bytes(class);
-        encode(object, Description { kind: Kind::Free, class: class as u8, bytes })
+        let position = Slot { class, number, pieces: 0 }.encode();
+        encode(object, Description { kind: Kind::Free, bytes, position })
     }
 
     /// Returns the label of an allocated object.
     #[inline(always)]
-    pub(crate) const fn live_label(self, object: u64, class: usize, bytes: usize) -> u64 {
-        let (kind, class, bytes) = (Kind::Object, class as u8, bytes as u64);
+    pub(crate) const fn live_label(
+        self,
+        object: u64,
+        class: usize,
+        number: u64,
+        bytes: usize,
+    ) -> u64 {
+        let (kind, bytes) = (Kind::Object, bytes as u64);
+        let position = Slot { class, number, pieces: 0 }.encode();
         match self {
-            Layout::Ordinary => encode(object, Description { kind, class, bytes }),
+            Layout::Ordinary => encode(object, Description { kind, bytes, position }),
             Layout::LineIsolated => 0,
         }
     }
 
+    /// Returns the label of the first piece of a string of `bytes` bytes in a slot.
+    pub(crate) const fn string_label(
+        self,
+        object: u64,
+        class: usize,
+        number: u64,
+        bytes: u64,
+    ) -> u64 {
+        let position = Slot { class, number, pieces: pieces(bytes) }.encode();
+        let bytes = if bytes < PIECE_BYTES { bytes } else { PIECE_BYTES };
+        encode(object, Description { kind: Kind::SlotString, bytes, position })
+    }
+
     /// Returns the size of the live object in a slot with this label, in a slab of this class: the
-    /// requested size, as far as it is known. `None` when the slot is not live.
-    pub(crate) fn live_bytes(self, label: u64, object: u64, class: usize) -> Option<u64> {
+    /// requested size, as far as it is known; of a string that of its first piece. `None` when the
+    /// slot is not live.
+    pub(crate) fn live_bytes(
+        self,
+        label: u64,
+        object: u64,
+        class: usize,
+        number: u64,
+    ) -> Option<u64> {
         let all = self.payload_bytes(class);
         match self {
             Layout::Ordinary => {
-                let live = decode(label, object).filter(|live| live.kind == Kind::Object)?;
-                let fits = live.class as usize == class && (1..=all).contains(&live.bytes);
-                fits.then_some(live.bytes)
+                let kind =
+                    if self.is_string_class(class) { Kind::SlotString } else { Kind::Object };
+                let live = decode(label, object).filter(|live| live.kind == kind)?;
+                let slot = Slot::decode(live.position);
+                let here = slot.class == class && slot.number == number;
+                (here && (1..=all).contains(&live.bytes)).then_some(live.bytes)
             }
-            Layout::LineIsolated => (label != self.free_label(object, class)).then_some(all),
+            Layout::LineIsolated => {
+                (label != self.free_label(object, class, number)).then_some(all)
+            }
         }
     }
 }
 
 impl Heap {
-    /// Formats a heap of zeros as an empty heap, in one transaction of about 150 words; of 13 words
-    /// on three cache lines when it is [line-isolated](Heap::line_isolated).
+    /// Formats a heap of zeros as an empty heap, in one transaction of about 80 words; of 15 words
+    /// on four cache lines when it is [line-isolated](Heap::line_isolated).
     ///
     /// # Errors
     /// [`Stop::Full`] when it is smaller than [`HEAP_BYTES_MIN`] ([`LINE_ISOLATED_BYTES_MIN`]);
     /// [`Stop::BadValue`] when the heap is formatted already. Otherwise as [`Words::write`].
     pub fn format<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
-        let (layout, root, chunks) = (self.layout, self.layout.root(), self.layout.chunks_object());
+        let (layout, root, pages) = (self.layout, self.layout.root(), self.layout.pages());
         if !self.has_room() {
             return Err(Stop::Full);
         }
         if tx.read(self.addr(root, 0))? != 0 {
             return Err(Stop::BadValue);
         }
-        self.write_head(tx, 0, Head::First { chunks: layout.own_chunks() })?;
-        tx.write(self.header_at(root), own_header(root, LINE_PAYLOAD))?;
-        tx.write_words(self.addr(root, 0), &[layout.magic(), VERSION])?;
-        tx.write(self.header_at(chunks), own_header(chunks, LINE_PAYLOAD))?;
-        tx.write(self.addr(chunks, FRONTIER), layout.own_chunks())?;
-        for index in 0..layout.arenas_with_header() {
-            let object = layout.arena(index);
-            tx.write(self.header_at(object), own_header(object, ARENA_PAYLOAD))?;
+        let units = layout.own_units();
+        self.write_head(tx, 0, Head { units, before: 0, kind: Run::First })?;
+        for (object, payload) in layout.own_objects() {
+            tx.write(self.header_at(object), own_header(object, payload))?;
         }
-        Ok(())
+        tx.write_words(self.addr(root, 0), &[layout.magic(), VERSION])?;
+        tx.write_words(self.addr(pages, 0), &[units, units])
     }
 }

@@ -5,23 +5,28 @@
 //! nothing, and no crash leaks memory.
 //!
 //! ```text
-//!   allocate ->  arena's free list -> arena's cursor -> a free or new chunk -> another arena
-//!   retire   ->  free list of the freeing worker's arena
+//!   allocate ->  the arena's own slab -> slots that others freed in it -> a partly used slab
+//!                -> a new slab -> slabs that other arenas own -> a larger class
+//!   retire   ->  the slab of the object -> when empty: a free run, merged with its neighbors
 //! ```
 //!
-//! * An *arena* belongs to one worker at a time. In the common case an allocation touches the arena
-//!   and the object, no word that two workers share: two or three words written, no loop.
-//! * The heap is divided into *chunks* of 64 KiB. A *slab* is a chunk of objects of one size class.
-//!   A *run* is one or more chunks of blocks (see [`words::Array`]). A slab keeps its class for
-//!   ever, and the chunks of a freed run are reused for any purpose.
+//! * The heap is divided into *units*. A *run* is a number of neighboring units: a *slab* with slots
+//!   of one size class, an array (see [`words::Array`]), a long byte string, or free.
+//! * An *arena* belongs to one worker at a time. For each size class it owns one slab, from which it
+//!   allocates. In the common case an allocation touches the arena and the object, no word that two
+//!   workers share: two or three words written, no loop.
+//! * A freed slot returns to its slab, whichever worker frees it. A slab with enough free slots is
+//!   on the list of its class, where every arena finds it. An empty slab becomes a free run, which
+//!   serves any purpose.
+//! * Free runs are in *bins* by their length. Taking and freeing one take constant time.
 //!
 //! A heap has one of two layouts, with the same steps and the same methods: the ordinary one, a
 //! pool's, and the [line-isolated](Heap::line_isolated) one of simulated machines.
 //!
 //! Invariants:
-//! - Every chunk below the frontier is the allocator's own, a slab, or part of one run or free run.
-//! - A slot of a slab is live, or on exactly one free list, or not yet reached by the one cursor
-//!   that points into its slab.
+//! - Every unit below the frontier belongs to exactly one run. No two free runs are neighbors.
+//! - A slot of a slab is live, or on exactly one of the slab's lists, or was never used.
+//! - An arena owns a slab of each class at most, and a slab has one owner at most.
 //! - Every offset read from the heap is checked before it is used. A damaged heap gives
 //!   [`Stop::BadPointer`], or wrong objects at worst, never a panic or an endless loop.
 //!
@@ -68,29 +73,34 @@ use crate::layout::Layout;
 
 mod blocks;
 mod check;
-mod chunks;
 mod classes;
+mod convert;
 mod head;
 pub mod header;
 mod layout;
 mod objects;
+mod pages;
 mod permits;
 mod runs;
+mod slabs;
+mod state;
+mod strings;
 mod survey;
 #[cfg(test)]
 mod test_heap;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod walk;
 
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN};
 pub use objects::Detached;
 pub use runs::{Prepared, Runs};
-pub use survey::{Damage, Survey, Usage, Wrong};
+pub use survey::{ClassUsage, Damage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
 
 /// Number of arenas of a heap, of which each worker leases one.
-pub const ARENAS: usize = 128;
+pub const ARENAS: usize = 32;
 
 /// The geometry of a heap, which is not stored in the heap itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,12 +195,12 @@ impl Heap {
         if inside { Ok(offset) } else { Err(Stop::BadPointer) }
     }
 
-    const fn chunks(&self) -> u64 {
-        self.bytes / CHUNK_BYTES
+    const fn units(&self) -> u64 {
+        self.bytes / self.layout.unit_bytes()
     }
 
     /// Returns whether the heap is at least the smallest usable one.
     const fn has_room(&self) -> bool {
-        self.chunks() > self.layout.own_chunks()
+        self.units() > self.layout.own_units()
     }
 }

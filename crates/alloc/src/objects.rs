@@ -1,23 +1,33 @@
-//! Objects, allocated from an arena's free list or slab, and freed to the freeing worker's arena.
+//! Objects: slots of the arena's own slab, freed to their slab whichever worker frees them.
 //!
 //! The steps are the same in both layouts. `with` fixes the layout once, at the entrance, so that
 //! the compiler folds every question about it into a constant.
 
 use words::{Addr, Stop, Words, work};
 
-use crate::chunks::arena_lock;
-use crate::classes::CLASSES;
-use crate::head::{Head, slab_header};
-use crate::header::{Description, Kind, decode};
-use crate::layout::{CHUNK_BYTES, HEAD, Layout};
+use crate::head::{HEAD_UNITS, Run, class_in};
+use crate::header::{Description, Kind, Slot, decode};
+use crate::layout::Layout;
+use crate::pages::arena_lock;
+use crate::state::{SLOTS_MAX, State};
 use crate::{ARENAS, Heap};
 
-/// A run that is unlinked and not yet free.
+/// A run that nothing uses any more and that is not yet free: an array, a long string, or a slab
+/// whose last object was freed.
 #[derive(Debug)]
 #[must_use = "a detached run that is not given back is leaked"]
 pub struct Detached {
-    pub(crate) chunk: u64,
-    pub(crate) chunks: u64,
+    pub(crate) unit: u64,
+    pub(crate) units: u64,
+}
+
+/// A slot that was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// Heap offset of its object.
+    pub(crate) object: u64,
+    /// Its number in its slab.
+    pub(crate) number: u64,
 }
 
 impl Heap {
@@ -40,8 +50,8 @@ impl Heap {
         }
     }
 
-    /// Frees an object, or a whole run of blocks. `bytes` is the size requested at allocation.
-    /// Returns whether it was a run, because objects may later lie there that begin elsewhere.
+    /// Frees an object, a byte string or an array. `bytes` is the size requested at allocation.
+    /// Returns whether a run became free, in which objects may later begin elsewhere.
     ///
     /// A later allocation may reuse the memory, even one of the same transaction. A design that
     /// defers the reuse of runs retires in two steps ([`detach`](Heap::detach)).
@@ -66,8 +76,9 @@ impl Heap {
         }
     }
 
-    /// Retires as [`retire`](Heap::retire) does, except that a run is unlinked and not free yet:
-    /// the transaction must [`give it back`](Heap::give_back) later, at its end for instance.
+    /// Retires as [`retire`](Heap::retire) does, except that a run which nothing uses any more is
+    /// not free yet: the transaction must [`give it back`](Heap::give_back) later, at its end for
+    /// instance.
     ///
     /// # Errors
     /// As [`retire`](Heap::retire).
@@ -95,7 +106,7 @@ impl Heap {
     /// As [`retire`](Heap::retire).
     #[cold]
     pub fn give_back<W: Words>(&self, tx: &mut W, run: Detached) -> Result<(), Stop> {
-        self.give_chunks(tx, run.chunk, run.chunks)
+        self.give_units(tx, run.unit, run.units)
     }
 
     /// Returns the same heap with a layout that the compiler knows. The methods called on it are
@@ -135,11 +146,11 @@ impl Heap {
         bytes: usize,
     ) -> Result<u64, Stop> {
         let class = self.layout.class_of(bytes).ok_or(Stop::BadSize)?;
-        let (object, class) = match self.take_slot(tx, arena, class)? {
-            Some(object) => (object, class),
-            None => self.take_slot_elsewhere(tx, arena, class)?,
+        let (Taken { object, number }, class) = match self.take_slot(tx, arena, class)? {
+            Some(taken) => (taken, class),
+            None => self.refill(tx, arena, class)?,
         };
-        tx.write(self.label_at(object), self.layout.live_label(object, class, bytes))?;
+        tx.write(self.label_at(object), self.layout.live_label(object, class, number, bytes))?;
         Ok(self.tag | object)
     }
 
@@ -155,164 +166,209 @@ impl Heap {
         if at.offset != 0 {
             return Err(Stop::BadPointer);
         }
-        match self.class_at(tx, object, bytes)? {
-            Some(class) => self.push(tx, arena, object, class).map(|()| None),
-            None => self.detach_blocks(tx, object, bytes).map(Some),
+        match self.slot_at(tx, object, bytes)? {
+            Some(slot) => self.push(tx, arena, object, slot),
+            None => self.detach_long(tx, arena, object, bytes),
         }
     }
 
-    /// Returns the class of a live object of `bytes` bytes, or `None` when it may be a run.
+    /// Retires what is no single object: an array or a byte string.
+    #[cold]
+    fn detach_long<W: Words>(
+        self,
+        tx: &mut W,
+        arena: usize,
+        object: u64,
+        bytes: u64,
+    ) -> Result<Option<Detached>, Stop> {
+        let unit = object / self.layout.unit_bytes();
+        if self.layout.has_headers() {
+            let found = decode(tx.read(self.header_at(object))?, object);
+            return match found.map(|found| found.kind) {
+                Some(Kind::Reserved | Kind::Block) => {
+                    self.detach_array(tx, object, bytes).map(Some)
+                }
+                Some(Kind::SlotString) => self.detach_slot_string(tx, arena, object, bytes),
+                Some(Kind::RunString) => self.detach_run_string(tx, object, bytes).map(Some),
+                _ => Err(Stop::BadPointer),
+            };
+        }
+        match self.read_head(tx, unit, self.units())?.kind {
+            Run::Array { .. } => self.detach_array(tx, object, bytes).map(Some),
+            Run::String { .. } => self.detach_run_string(tx, object, bytes).map(Some),
+            _ => Err(Stop::BadPointer),
+        }
+    }
+
+    /// Returns the slot of a live object of `bytes` bytes, or `None` when it may be an array or a
+    /// byte string.
     #[inline(always)]
-    fn class_at<W: Words>(
+    pub(crate) fn slot_at<W: Words>(
         self,
         tx: &mut W,
         object: u64,
         bytes: u64,
-    ) -> Result<Option<usize>, Stop> {
+    ) -> Result<Option<Slot>, Stop> {
         match self.layout {
             Layout::Ordinary => match decode(tx.read(self.header_at(object))?, object) {
-                Some(Description { kind: Kind::Object, class, bytes: live })
-                    if live == bytes && (class as usize) < CLASSES =>
+                Some(Description { kind: Kind::Object, bytes: live, position })
+                    if live == bytes =>
                 {
-                    Ok(Some(class as usize))
+                    let slot = Slot::decode(position);
+                    let known = slot.class < self.layout.classes();
+                    if known { Ok(Some(slot)) } else { Err(Stop::BadPointer) }
                 }
-                Some(Description { kind: Kind::Block | Kind::Reserved, .. }) => Ok(None),
+                Some(Description {
+                    kind: Kind::Block | Kind::Reserved | Kind::SlotString | Kind::RunString,
+                    ..
+                }) => Ok(None),
                 _ => Err(Stop::BadPointer),
             },
-            Layout::LineIsolated => self.class_by_head(tx, object, bytes),
+            Layout::LineIsolated => self.slot_by_head(tx, object, bytes),
         }
     }
 
-    /// The same without a header: the chunk's head gives the class, the slot's label its state.
+    /// The same without a header: the slab's head gives the class, the slot's label its state.
     #[inline(always)]
-    fn class_by_head<W: Words>(
+    fn slot_by_head<W: Words>(
         self,
         tx: &mut W,
         object: u64,
         bytes: u64,
-    ) -> Result<Option<usize>, Stop> {
-        let head = object / CHUNK_BYTES * CHUNK_BYTES + HEAD;
-        let class = match decode(tx.read(self.header_at(head))?, head) {
-            Some(Description { kind: Kind::Slab, class, .. }) => class as usize,
-            Some(Description { kind: Kind::Own, .. }) => return Ok(None),
-            _ => return Err(Stop::BadPointer),
+    ) -> Result<Option<Slot>, Stop> {
+        let layout = self.layout;
+        let unit = object / layout.unit_bytes();
+        let head = self.head(unit);
+        let header = tx.read(self.header_at(head))?;
+        let Some(class) = class_in(header, head).filter(|&class| class < layout.classes()) else {
+            return Ok(None);
         };
+        let first = layout.offset(unit) + layout.first_object();
+        let from_first = object.checked_sub(first).ok_or(Stop::BadPointer)?;
+        let number = from_first / layout.slot_bytes(class);
         // Any size up to the slot's, because a full heap allocates from larger classes too.
-        let fits = (1..=self.layout.payload_bytes(class)).contains(&bytes);
-        let live = fits
-            && self.layout.is_slot(object, class)
-            && tx.read(self.label_at(object))? != self.layout.free_label(object, class);
-        if live { Ok(Some(class)) } else { Err(Stop::BadPointer) }
+        let live = from_first.is_multiple_of(layout.slot_bytes(class))
+            && number < layout.slots(1, class)
+            && (1..=layout.payload_bytes(class)).contains(&bytes)
+            && tx.read(self.label_at(object))? != layout.free_label(object, class, number);
+        if live { Ok(Some(Slot { class, number, pieces: 0 })) } else { Err(Stop::BadPointer) }
     }
 
-    /// Takes a slot from the arena's free list, or from its slab.
+    /// Takes a slot of the arena's slab, if it has a free one.
     #[inline(always)]
-    fn take_slot<W: Words>(
+    pub(crate) fn take_slot<W: Words>(
         self,
         tx: &mut W,
-        index: usize,
+        arena: usize,
         class: usize,
-    ) -> Result<Option<u64>, Stop> {
-        let list = self.list(tx, index, class)?;
-        let first = tx.read(list)?;
-        if first != 0 {
-            self.pop(tx, list, first, class)?;
-            return Ok(Some(first));
+    ) -> Result<Option<Taken>, Stop> {
+        let pair = self.pair(tx, arena, class)?;
+        let unit = tx.read(pair)?;
+        let state = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
+        let free = if state.first != 0 { state.first } else { state.second };
+        if free == 0 {
+            return if unit == 0 { Ok(None) } else { self.carve(tx, pair, class, unit, state) };
         }
-        let cursor = tx.read(list.plus(8))?;
-        if cursor == 0 {
-            return Ok(None);
-        }
-        self.carve(tx, list.plus(8), cursor, class)?;
-        Ok(Some(cursor))
-    }
-
-    /// Takes the first slot off a free list.
-    #[inline(always)]
-    fn pop<W: Words>(self, tx: &mut W, list: Addr, first: u64, class: usize) -> Result<(), Stop> {
-        let object = self.untag(self.tag.wrapping_add(first))?;
+        let number = free - 1;
+        let object = self.checked_slot(unit, class, number)?;
         // No link of the heap is trusted: the slot's own label must confirm that it is free.
-        if tx.read(self.label_at(object))? != self.layout.free_label(object, class) {
+        if tx.read(self.label_at(object))? != self.layout.free_label(object, class, number) {
             return Err(Stop::BadPointer);
         }
         let next = tx.read(self.addr(object, 0))?;
-        tx.write(list, next)
+        if next > SLOTS_MAX || state.count == 0 {
+            return Err(Stop::BadPointer);
+        }
+        let count = state.count - 1;
+        let state = match state.first {
+            0 => State { first: next, second: 0, count, ..state },
+            _ => State { first: next, count, ..state },
+        };
+        tx.write(pair.plus(8), state.encode())?;
+        Ok(Some(Taken { object, number }))
     }
 
-    /// Takes the slot at the cursor, which has never been used.
+    /// Takes a slot that was never used, if the arena's slab has one.
     #[inline(always)]
     fn carve<W: Words>(
         self,
         tx: &mut W,
-        cursor_at: Addr,
-        cursor: u64,
+        pair: Addr,
         class: usize,
-    ) -> Result<(), Stop> {
-        let object = self.untag(self.tag.wrapping_add(cursor))?;
-        // A wrong cursor would hand out another object's memory: the slab's head must confirm it.
-        let head = object / CHUNK_BYTES * CHUNK_BYTES + HEAD;
-        let slab = tx.read(self.header_at(head))? == slab_header(head, class as u64);
-        if !slab || !self.layout.is_slot(object, class) {
+        unit: u64,
+        state: State,
+    ) -> Result<Option<Taken>, Stop> {
+        // A wrong unit would hand out another object's memory: the slab's head must confirm it.
+        if !self.is_slab(tx, unit, class)? {
             return Err(Stop::BadPointer);
         }
-        tx.write(cursor_at, self.layout.next_slot(object, class))?;
-        // The chunk may have been a run's before: clear the link that its last use left here.
-        if self.layout.has_headers() { tx.write(self.link_at(object), 0) } else { Ok(()) }
+        let units = tx.read(self.addr(self.head(unit), HEAD_UNITS))?;
+        let number = state.carved;
+        if number >= self.layout.slots(units, class) {
+            return Ok(None);
+        }
+        let object = self.checked_slot(unit, class, number)?;
+        tx.write(pair.plus(8), State { carved: number + 1, ..state }.encode())?;
+        // The memory may have been another run's before: clear the link that its last use left.
+        if self.layout.has_headers() {
+            tx.write(self.link_at(object), 0)?;
+        }
+        Ok(Some(Taken { object, number }))
     }
 
-    /// Takes a slot when the arena has none of this class. It tries a new slab first, and then,
-    /// before the heap counts as full, another arena or a larger class.
-    #[cold]
-    fn take_slot_elsewhere<W: Words>(
-        self,
-        tx: &mut W,
-        index: usize,
-        class: usize,
-    ) -> Result<(u64, usize), Stop> {
-        match self.take_chunks(tx, 1) {
-            Ok((chunk, _)) => {
-                self.write_head(tx, chunk, Head::Slab { class: class as u64 })?;
-                let cursor_at = self.list(tx, index, class)?.plus(8);
-                let object = chunk * CHUNK_BYTES + self.layout.first_slot();
-                self.carve(tx, cursor_at, object, class)?;
-                return Ok((object, class));
-            }
-            Err(Stop::Full) => {}
-            Err(stop) => return Err(stop),
-        }
-        // Every arena before the next class, because a larger slot wastes memory.
-        for larger in class..self.layout.classes() {
-            for step in 0..ARENAS {
-                let other = (index + step) % ARENAS;
-                if let Some(object) = self.take_slot(tx, other, larger)? {
-                    return Ok((object, larger));
-                }
-            }
-        }
-        Err(Stop::Full)
-    }
-
-    /// Puts a live object on the arena's free list.
+    /// Returns the object in a slot, which must be inside the heap.
     #[inline(always)]
-    fn push<W: Words>(
+    pub(crate) fn checked_slot(self, unit: u64, class: usize, number: u64) -> Result<u64, Stop> {
+        if unit >= self.units() {
+            return Err(Stop::BadPointer);
+        }
+        let object = self.layout.slot(unit, class, number);
+        if object + self.layout.slot_bytes(class) <= self.bytes + self.layout.header_bytes() {
+            Ok(object)
+        } else {
+            Err(Stop::BadPointer)
+        }
+    }
+
+    /// Frees a live slot. Returns its slab if that is empty now and no arena owns it.
+    #[inline(always)]
+    pub(crate) fn push<W: Words>(
         self,
         tx: &mut W,
-        index: usize,
+        arena: usize,
         object: u64,
-        class: usize,
-    ) -> Result<(), Stop> {
-        let list = self.list(tx, index, class)?;
-        let first = tx.read(list)?;
-        tx.write(self.label_at(object), self.layout.free_label(object, class))?;
-        tx.write(self.addr(object, 0), first)?;
-        tx.write(list, object)
+        slot: Slot,
+    ) -> Result<Option<Detached>, Stop> {
+        let Slot { class, number, .. } = slot;
+        let unit = self.layout.slab_of(object, class, number).ok_or(Stop::BadPointer)?;
+        let pair = self.pair(tx, arena, class)?;
+        tx.write(self.label_at(object), self.layout.free_label(object, class, number))?;
+        if tx.read(pair)? != unit {
+            let (link, empty) = self.push_elsewhere(tx, unit, class, number)?;
+            tx.write(self.addr(object, 0), link)?;
+            return Ok(empty);
+        }
+        let state = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
+        if state.count >= state.carved {
+            return Err(Stop::BadPointer);
+        }
+        tx.write(self.addr(object, 0), state.first)?;
+        let state = State { first: number + 1, count: state.count + 1, ..state };
+        tx.write(pair.plus(8), state.encode())?;
+        Ok(None)
     }
 
-    /// Returns the address of the arena's free list. The cursor is the word after it.
+    /// Returns the address of the arena's pair of words for a class: its slab, and the slab's state.
     #[inline(always)]
-    fn list<W: Words>(self, tx: &mut W, index: usize, class: usize) -> Result<Addr, Stop> {
-        assert!(index < ARENAS, "a heap has {ARENAS} arenas");
-        tx.lock(arena_lock(index))?;
-        Ok(self.addr(self.layout.arena(index), 16 * class as u64))
+    pub(crate) fn pair<W: Words>(
+        self,
+        tx: &mut W,
+        arena: usize,
+        class: usize,
+    ) -> Result<Addr, Stop> {
+        assert!(arena < ARENAS, "a heap has {ARENAS} arenas");
+        tx.lock(arena_lock(arena))?;
+        let (object, offset) = self.layout.pair(arena, class);
+        Ok(self.addr(object, offset))
     }
 }

@@ -1,13 +1,14 @@
-//! A volatile index from blocks to their runs, which replaces a read of each block's header.
+//! A volatile index from blocks to their arrays, which replaces a read of each block's header.
 //!
 //! ```text
-//!   object / 64 KiB -> begin: chunk of the run's head -> head: number of prepared blocks
-//!                      in DRAM, 4 bytes a chunk          in the heap, one line for all of the run
+//!   object / 64 KiB -> unit of the array's head -> head: number of prepared blocks
+//!                      in DRAM, 4 bytes            in the heap, one line for all of the array
 //! ```
 //!
 //! A block of 256 bytes has its header in another cache line than most of its words. A program that
-//! writes one word here and one there would miss twice for each write. The head of a run holds for
-//! all of its blocks the facts that their headers hold.
+//! writes one word here and one there would miss twice for each write. The head of an array holds
+//! for all of its blocks the facts that their headers hold. The index knows the parts of 64 KiB that
+//! are within one array: writes to other memory do not look for an array.
 //!
 //! Invariants:
 //! - A begin is a hint: 0 or a wrong one does no harm, and it is never made durable. Its user
@@ -19,14 +20,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use words::BLOCK_STRIDE;
 
 use crate::Heap;
-use crate::head::{HEAD_PREPARED, Head, own_header};
+use crate::head::{ARRAY, HEAD_BLOCKS, HEAD_PREPARED, HEAD_UNITS, own_header};
+use crate::header::{Kind, decode};
 use crate::layout::{self, CHUNK_BYTES, HEAD, LINE_PAYLOAD, Layout, WATCHES};
 
-/// Chunks that one call of [`Runs::learn`] searches backwards at most. Chosen, not measured: a call
-/// is inside a transaction, and each step is a cache miss.
-const STEPS: usize = 32;
+const LAYOUT: Layout = Layout::Ordinary;
 
-/// The blocks of a run that are prepared.
+/// The blocks of an array that are prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// Heap offset of the first one.
@@ -39,25 +39,26 @@ impl Prepared {
     /// The empty range.
     pub const NONE: Prepared = Prepared { first: 0, bytes: 0 };
 
-    /// Returns the prepared blocks of the run whose head is in `begin`, a result of
-    /// [`Runs::begin`]; `None` when no run begins there. `load` reads the word at a heap offset.
+    /// Returns the prepared blocks of the array whose head is at unit `begin`, a result of
+    /// [`Runs::begin`]; [`Prepared::NONE`] when no array begins there. `load` reads the word at a
+    /// heap offset.
     #[inline]
     pub fn of(begin: u64, mut load: impl FnMut(u64) -> u64) -> Prepared {
-        let head = begin * CHUNK_BYTES + HEAD;
+        let head = LAYOUT.offset(begin) + HEAD;
         let (blocks, prepared) = (load(head + HEAD_BLOCKS), load(head + HEAD_PREPARED));
-        let is_run = load(head - 8) == own_header(head, LINE_PAYLOAD) && load(head) == RUN;
-        if is_run && prepared <= blocks {
-            let first = Layout::Ordinary.block(begin, 0);
+        let is_array = load(head - 8) == own_header(head, LINE_PAYLOAD) && load(head) == ARRAY;
+        if is_array && prepared <= blocks {
+            let first = LAYOUT.block(begin, 0);
             Prepared { first, bytes: prepared.saturating_mul(BLOCK_STRIDE) }
         } else {
             Prepared::NONE
         }
     }
 
-    /// Returns the chunk that the run begins in.
+    /// Returns the unit that the array begins in.
     #[inline]
     pub const fn begin(self) -> u64 {
-        self.first / CHUNK_BYTES
+        self.first / LAYOUT.unit_bytes()
     }
 
     /// Returns whether the object at this heap offset is one of the blocks.
@@ -68,11 +69,7 @@ impl Prepared {
     }
 }
 
-/// The first word of a run's head.
-const RUN: u64 = Head::Run { chunks: 0, blocks: 0, prepared: 0, fresh: false }.encode()[0];
-const HEAD_BLOCKS: u64 = 16;
-
-/// For each chunk of a heap, the chunk in which its run begins, as far as it is known.
+/// For each 64 KiB of a heap, the first unit of an array that has a block there, if one is known.
 #[derive(Debug)]
 pub struct Runs {
     /// 0: unknown. Relaxed throughout: a hint publishes no other data.
@@ -87,32 +84,32 @@ impl Runs {
     /// # Panics
     /// When the heap is line-isolated, because its blocks have no headers to avoid.
     pub fn new(heap: &Heap) -> Runs {
-        assert!(heap.layout.has_headers(), "blocks without headers need no index of runs");
-        let begins = (0..heap.chunks()).map(|_| AtomicU32::new(0)).collect();
+        assert!(heap.layout.has_headers(), "blocks without headers need no index");
+        let begins = (0..heap.bytes / CHUNK_BYTES).map(|_| AtomicU32::new(0)).collect();
         Runs { begins, changes: [const { AtomicU64::new(0) }; WATCHES as usize] }
     }
 
-    /// Returns the chunk in which the run of the block at this heap offset may begin.
+    /// Returns the unit in which the array of the block at this heap offset may begin.
     #[inline]
     pub fn begin(&self, object: u64) -> Option<u64> {
         let begin = self.begins.get((object / CHUNK_BYTES) as usize)?.load(Ordering::Relaxed);
         (begin != 0).then_some(u64::from(begin))
     }
 
-    /// Returns the heap offset of the watch of a run in `begin`, which is written before the run's
-    /// head is: a result of [`Prepared::of`] holds as long as the watch is not written.
+    /// Returns the heap offset of the watch of an array in `begin`, which is written before the
+    /// array's head is: a result of [`Prepared::of`] holds as long as the watch is not written.
     #[inline]
     pub const fn watch(begin: u64) -> u64 {
         layout::watch(begin)
     }
 
-    /// Returns whether the object is where the first block of a run starts.
+    /// Returns whether the object is where the first block of an array starts.
     #[inline]
     pub const fn may_begin_with(object: u64) -> bool {
-        object == Layout::Ordinary.block(object / CHUNK_BYTES, 0)
+        object == LAYOUT.block(object / LAYOUT.unit_bytes(), 0)
     }
 
-    /// Returns how often the watch of a run in `begin` was written.
+    /// Returns how often the watch of an array in `begin` was written.
     ///
     /// A transaction reads this after the watch. If the number is the same as when
     /// [`Prepared::of`] was called, that result is still valid.
@@ -122,45 +119,30 @@ impl Runs {
         self.changes[(begin % WATCHES) as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts a change of the run of the block at this heap offset. The transaction that prepares
-    /// or frees the run calls this after it writes the watch, before that write is visible.
+    /// Counts a change of the array of the block at this heap offset. The transaction that prepares
+    /// or frees the array calls this after it writes the watch, before that write is visible.
     pub fn changed(&self, object: u64) {
-        let watch = object / CHUNK_BYTES % WATCHES;
+        let watch = object / LAYOUT.unit_bytes() % WATCHES;
         self.changes[watch as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Searches for the run of the live block at this heap offset, a bounded number of chunks at a
-    /// time. Repeated calls find every run, however long it is.
+    /// Notes the array of the live block with this header at this heap offset, for the 64 KiB around
+    /// it, if the array has all of them. `load` reads the word at a heap offset.
     #[cold]
-    pub fn learn(&self, object: u64, load: impl Fn(u64) -> u64) {
-        let chunk = object / CHUNK_BYTES;
-        let mut at = self.begin(object).unwrap_or(chunk);
-        for _ in 0..STEPS {
-            if at == 0 {
-                break; // the first chunk belongs to no run
-            }
-            if Prepared::of(at, &load).has(object) {
-                return self.learned(at, load(at * CHUNK_BYTES + HEAD + 8));
-            }
-            let head = at * CHUNK_BYTES + HEAD;
-            // A stale begin, of an earlier run or a free one: search again from the start.
-            at = if is_head(load(head - 8), head) { 0 } else { at - 1 };
-        }
-        if let Some(begin) = self.begins.get(chunk as usize) {
-            begin.store(at as u32, Ordering::Relaxed);
+    pub fn learn(&self, object: u64, header: u64, load: impl Fn(u64) -> u64) {
+        let Some(block) = decode(header, object).filter(|found| found.kind == Kind::Block) else {
+            return;
+        };
+        let first = object.checked_sub(block.position * BLOCK_STRIDE);
+        let Some(first) = first.filter(|&first| Runs::may_begin_with(first)) else { return };
+        let begin = first / LAYOUT.unit_bytes();
+        let begins_before = LAYOUT.offset(begin) <= object / CHUNK_BYTES * CHUNK_BYTES;
+        let units = load(LAYOUT.offset(begin) + HEAD + HEAD_UNITS);
+        let end = begin.saturating_add(units).saturating_mul(LAYOUT.unit_bytes());
+        let is_whole = begins_before && end >= (object / CHUNK_BYTES + 1) * CHUNK_BYTES;
+        let hint = self.begins.get((object / CHUNK_BYTES) as usize);
+        if let (true, Ok(begin), Some(hint)) = (is_whole, u32::try_from(begin), hint) {
+            hint.store(begin, Ordering::Relaxed);
         }
     }
-
-    /// Records the begin of all chunks of a run at once.
-    fn learned(&self, begin: u64, chunks: u64) {
-        let chunks = usize::try_from(chunks).unwrap_or(usize::MAX);
-        for hint in self.begins.iter().skip(begin as usize).take(chunks) {
-            hint.store(begin as u32, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Returns whether a chunk's head has this header word.
-fn is_head(header: u64, head: u64) -> bool {
-    header == own_header(head, LINE_PAYLOAD)
 }

@@ -2,28 +2,77 @@
 
 use thiserror::Error;
 
-use crate::layout::CHUNK_BYTES;
-
 /// The objects and the free memory of a heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Chunks of the heap.
-    pub chunks: u64,
-    /// Chunks that were never used or are free again.
-    pub chunks_free: u64,
-    /// Live objects, without blocks.
+    /// Size of the heap.
+    pub heap_bytes: u64,
+    /// Free runs and memory that was never used. It serves objects, strings and arrays of every
+    /// size.
+    pub free_bytes: u64,
+    /// The longest free run: an array or a long byte string needs one.
+    pub largest_free_bytes: u64,
+    /// Live objects and byte strings, without arrays.
     pub objects: u64,
-    /// Requested bytes of live objects; in a line-isolated heap, bytes of their slots.
+    /// Requested bytes of live objects and byte strings; in a line-isolated heap, bytes of an
+    /// object's slot.
     pub object_bytes: u64,
-    /// Slots on free lists.
-    pub slots_free: u64,
-    /// Runs of blocks.
-    pub runs: u64,
-    /// Blocks in runs, prepared or not.
+    /// Live byte strings in runs of their own, which count as objects too.
+    pub long_strings: u64,
+    /// Arrays.
+    pub arrays: u64,
+    /// Blocks of arrays, prepared or not.
     pub blocks: u64,
     /// Prepared blocks.
     pub blocks_prepared: u64,
+    /// Size classes that have a slab, in ascending order.
+    pub classes: Vec<ClassUsage>,
+}
+
+/// The slabs of one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClassUsage {
+    /// Size of a slot, headers included.
+    pub slot_bytes: u64,
+    /// Slabs of the class, of whatever length.
+    pub slabs: u64,
+    /// Their slots.
+    pub slots: u64,
+    /// Slots with a live object or byte string.
+    pub live: u64,
+}
+
+impl Usage {
+    /// Returns the memory of free slots, which serve their own class until their slab is empty.
+    pub fn free_slot_bytes(&self) -> u64 {
+        self.classes.iter().map(|class| (class.slots - class.live) * class.slot_bytes).sum()
+    }
+
+    /// Returns the share of the free memory that is not in the longest free run, from 0 to 1.
+    pub fn fragmentation(&self) -> f64 {
+        let free = self.free_bytes + self.free_slot_bytes();
+        if free == 0 { 0.0 } else { 1.0 - self.largest_free_bytes as f64 / free as f64 }
+    }
+
+    /// Counts a slab of `slots` slots, of which `live` are live.
+    pub(crate) fn add_slab(&mut self, slot_bytes: u64, slots: u64, live: u64) {
+        let at = self.classes.partition_point(|class| class.slot_bytes < slot_bytes);
+        if self.classes.get(at).is_none_or(|class| class.slot_bytes != slot_bytes) {
+            self.classes.insert(at, ClassUsage { slot_bytes, ..ClassUsage::default() });
+        }
+        let class = &mut self.classes[at];
+        class.slabs += 1;
+        class.slots += slots;
+        class.live += live;
+    }
+
+    /// Counts a free run, or the memory behind the frontier.
+    pub(crate) fn add_free(&mut self, bytes: u64) {
+        self.free_bytes += bytes;
+        self.largest_free_bytes = self.largest_free_bytes.max(bytes);
+    }
 }
 
 /// The kind of damage that a check found.
@@ -46,21 +95,51 @@ pub enum Wrong {
     /// A reserved word that is not zero.
     #[error("a reserved word is not zero")]
     Reserved,
-    /// More used chunks than the heap has, or none.
-    #[error("impossible number of used chunks")]
+    /// A frontier, or an end of the memory that was used, which the heap cannot have.
+    #[error("impossible end of the used memory")]
     Frontier,
-    /// An impossible word in the head of a chunk.
-    #[error("impossible word in the head of a chunk")]
-    ChunkHead,
-    /// A link of the list of free runs that misses the next free run.
-    #[error("the list of free runs misses the next free run")]
-    FreeRuns,
-    /// An arena's cursor that points to no slab, or to a slab of another cursor.
-    #[error("an arena's cursor points to no slab of its own")]
-    Cursor,
-    /// A wrong header of a slot.
+    /// An impossible word in the head of a run.
+    #[error("impossible word in the head of a run")]
+    RunHead,
+    /// A run with a wrong length of the free run before it.
+    #[error("wrong length of the free run before a run")]
+    Before,
+    /// Two free runs side by side, or one at the frontier.
+    #[error("a free run was not merged with its neighbor")]
+    Unmerged,
+    /// A bin with a run of another length, or a link that leads to no free run of the bin.
+    #[error("a bin of free runs leads to a wrong run")]
+    Bin,
+    /// A bin's bit that does not say whether the bin holds a run.
+    #[error("wrong bitmap of the bins")]
+    BinMap,
+    /// A free run that no bin reaches.
+    #[error("a free run in no bin")]
+    LostRun,
+    /// An arena that owns no slab of the class, or one with another owner.
+    #[error("an arena owns no slab of its own")]
+    Owner,
+    /// An arena that owns a slab and is not in the bitmap of owners.
+    #[error("wrong bitmap of the arenas that own a slab")]
+    Owners,
+    /// A slab that belongs to an arena by its state, and to none by the arenas.
+    #[error("a slab without its owner")]
+    Ownerless,
+    /// Impossible numbers of used or free slots of a slab.
+    #[error("impossible state of a slab")]
+    State,
+    /// A list of partly used slabs that leads to no such slab of its class.
+    #[error("a list of partly used slabs leads to a wrong slab")]
+    SlabList,
+    /// A partly used slab that the list of its class does not reach.
+    #[error("a partly used slab on no list")]
+    LostSlab,
+    /// A wrong header of an object or of a string's first piece.
     #[error("wrong header of an object")]
     Object,
+    /// A wrong header of a later piece of a byte string.
+    #[error("wrong header of a piece of a byte string")]
+    Piece,
     /// A wrong header of a prepared block.
     #[error("wrong header of a block")]
     Block,
@@ -87,14 +166,9 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Returns the number of the chunk that holds the wrong word.
-    pub fn chunk(&self) -> u64 {
-        self.offset / CHUNK_BYTES
-    }
-
-    /// Returns the object or block with the wrong header, in bytes from the heap's start.
+    /// Returns the object, block or piece with the wrong header, in bytes from the heap's start.
     pub fn object(&self) -> Option<u64> {
-        matches!(self.wrong, Wrong::Object | Wrong::Block).then_some(self.offset + 8)
+        matches!(self.wrong, Wrong::Object | Wrong::Block | Wrong::Piece).then_some(self.offset + 8)
     }
 }
 

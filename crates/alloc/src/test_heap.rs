@@ -24,12 +24,12 @@ pub(crate) struct TestHeap {
 }
 
 impl TestHeap {
-    /// Makes a formatted heap of a pool, of `chunks` chunks.
+    /// Makes a formatted heap of a pool, with `chunks` - 1 chunks of 64 KiB behind the first run.
     pub(crate) fn new(chunks: u64) -> TestHeap {
         TestHeap::laid_out(Layout::Ordinary, chunks)
     }
 
-    /// Makes a formatted heap with as many chunks for the program as a pool's of `chunks` has.
+    /// Makes a formatted heap with `chunks` - 1 chunks of 64 KiB behind those of the first run.
     pub(crate) fn laid_out(layout: Layout, chunks: u64) -> TestHeap {
         let mut this = TestHeap::zeros(layout, chunks);
         this.run(|tx| tx.format()).unwrap();
@@ -37,7 +37,11 @@ impl TestHeap {
     }
 
     pub(crate) fn zeros(layout: Layout, chunks: u64) -> TestHeap {
-        let bytes = (chunks - 1 + layout.own_chunks()) * CHUNK_BYTES;
+        let own = layout.offset(layout.own_units()).next_multiple_of(CHUNK_BYTES);
+        TestHeap::zeros_of(layout, own + (chunks - 1) * CHUNK_BYTES)
+    }
+
+    pub(crate) fn zeros_of(layout: Layout, bytes: u64) -> TestHeap {
         let heap = match layout {
             Layout::Ordinary => Heap::new(TAG, bytes),
             Layout::LineIsolated => Heap::line_isolated(TAG, bytes),
@@ -100,6 +104,16 @@ impl TestHeap {
             return Err(Stop::BadPointer);
         }
         self.write(at, value)
+    }
+
+    pub(crate) fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        let (heap, arena) = (self.heap, self.arena);
+        heap.allocate_pieces(self, arena, bytes)
+    }
+
+    pub(crate) fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        let heap = self.heap;
+        heap.resize(self, first, from, to)
     }
 
     pub(crate) fn check(&self) -> Result<Usage, Damage> {

@@ -6,11 +6,13 @@ use crate::layout::Layout;
 use crate::test_heap::{LAYOUTS, TestHeap};
 
 mod blocks;
+mod convert;
 mod damage;
 mod golden;
 mod line_isolated;
 mod model;
 mod runs;
+mod strings;
 
 /// Fills the heap with objects of one size, by one arena.
 fn fill(heap: &mut TestHeap, bytes: usize) -> Vec<u64> {
@@ -35,8 +37,10 @@ fn new_heap_is_empty_and_formatted_once() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 4);
         let usage = heap.check().unwrap();
-        assert_eq!(usage.chunks, 3 + layout.own_chunks());
-        assert_eq!((usage.chunks_free, usage.objects), (3, 0));
+        let own = layout.offset(layout.own_units());
+        assert_eq!(usage.heap_bytes, 8 * heap.words.len() as u64);
+        assert_eq!((usage.free_bytes, usage.objects), (usage.heap_bytes - own, 0));
+        assert_eq!(usage.largest_free_bytes, usage.free_bytes);
         assert_eq!(heap.run(|tx| tx.root()), Ok(0));
         assert_eq!(heap.run(|tx| tx.format()), Err(Stop::BadValue));
         heap.run(|tx| tx.set_root(77)).unwrap();
@@ -49,14 +53,15 @@ fn new_heap_is_empty_and_formatted_once() {
 
 #[test]
 fn heap_below_minimum_is_full() {
-    for layout in LAYOUTS {
-        let mut heap = TestHeap::zeros(layout, 1);
+    let least = [crate::HEAP_BYTES_MIN, crate::LINE_ISOLATED_BYTES_MIN];
+    for (layout, least) in LAYOUTS.into_iter().zip(least) {
+        let mut heap = TestHeap::zeros_of(layout, least - crate::CHUNK_BYTES);
         assert_eq!(heap.run(|tx| tx.format()), Err(Stop::Full));
         assert_eq!(heap.live(), []);
+        let mut heap = TestHeap::zeros_of(layout, least);
+        heap.run(|tx| tx.format()).unwrap();
+        heap.run(|tx| tx.allocate(1024)).unwrap();
     }
-    assert_eq!(TestHeap::new(2).words.len() as u64 * 8, crate::HEAP_BYTES_MIN);
-    let least = TestHeap::laid_out(Layout::LineIsolated, 2);
-    assert_eq!(least.words.len() as u64 * 8, crate::LINE_ISOLATED_BYTES_MIN);
 }
 
 #[test]
@@ -71,39 +76,66 @@ fn object_size_is_1_to_1024_bytes() {
 
 #[test]
 fn common_allocation_touches_only_its_arena() {
-    let mut heap = TestHeap::new(8);
+    let mut heap = TestHeap::new(80);
     let first = heap.run(|tx| tx.allocate(64)).unwrap();
-    let chunk = first % (1 << 48) / crate::CHUNK_BYTES * crate::CHUNK_BYTES;
-    let own = |offset: &u64| (256..512).contains(offset) || *offset >= chunk;
+    let slab = first % (1 << 48) / 1024 * 1024;
+    let arena = heap.layout().arena(0);
+    let own = |offset: &u64| (arena..arena + 1344).contains(offset) || *offset >= slab;
 
     let carved = heap.run(|tx| tx.allocate(64)).unwrap();
-    assert_eq!((heap.reads, heap.writes), (3, 3), "from the slab");
+    assert_eq!((heap.reads, heap.writes), (4, 3), "from the slab");
     assert!(heap.touched.iter().all(own), "{:x?}", heap.touched);
 
     heap.run(|tx| tx.retire(Addr::new(carved, 0), 64)).unwrap();
-    assert_eq!((heap.reads, heap.writes), (2, 3), "freed");
+    assert_eq!((heap.reads, heap.writes), (3, 3), "freed");
     assert!(heap.touched.iter().all(own));
 
     assert_eq!(heap.run(|tx| tx.allocate(64)), Ok(carved));
-    assert_eq!((heap.reads, heap.writes), (3, 2), "from the free list");
+    assert_eq!((heap.reads, heap.writes), (4, 2), "from the free list");
     assert!(heap.touched.iter().all(own));
 }
 
 #[test]
-fn freed_heap_refills_to_the_same_count() {
+fn freed_heap_serves_every_size_again() {
     for (layout, bytes) in LAYOUTS.iter().flat_map(|&l| [1, 64, 100, 1024].map(|b| (l, b))) {
-        let mut heap = TestHeap::laid_out(layout, 5);
+        let mut heap = TestHeap::laid_out(layout, 20);
         let objects = fill(&mut heap, bytes);
-        let taken = bytes as u64 + layout.header_bytes();
-        assert!(objects.len() as u64 * taken <= 4 * crate::CHUNK_BYTES);
         assert_eq!(heap.check().unwrap().objects, objects.len() as u64);
-        for &object in objects.iter().rev() {
+        for (number, &object) in objects.iter().enumerate() {
+            heap.arena = number % 7;
             free(&mut heap, object, bytes as u64).unwrap();
         }
         let usage = heap.check().unwrap();
-        assert_eq!((usage.objects, usage.slots_free), (0, objects.len() as u64));
+        assert_eq!(usage.objects, 0);
+        heap.arena = 9;
+        for other in [900, 200, 16] {
+            let others = fill(&mut heap, other);
+            let class = layout.class_of(other).unwrap();
+            let taken = others.len() as u64 * layout.slot_bytes(class);
+            assert!(10 * taken >= 9 * usage.free_bytes, "{other} after {bytes}: {taken}");
+            others.iter().for_each(|&object| free(&mut heap, object, other as u64).unwrap());
+            heap.check().unwrap();
+        }
         assert_eq!(fill(&mut heap, bytes).len(), objects.len());
         heap.check().unwrap();
+    }
+}
+
+#[test]
+fn objects_freed_by_another_arena_use_no_more_memory() {
+    for layout in LAYOUTS {
+        let mut heap = TestHeap::laid_out(layout, 8);
+        let free_bytes = |heap: &TestHeap| heap.check().unwrap().free_bytes;
+        let mut least = u64::MAX;
+        for _ in 0..20_000 {
+            heap.arena = 1;
+            let object = heap.run(|tx| tx.allocate(100)).unwrap();
+            heap.arena = 2;
+            free(&mut heap, object, 100).unwrap();
+        }
+        least = least.min(free_bytes(&heap));
+        let own = layout.offset(layout.own_units() + layout.slab_units(6, heap.heap.units()));
+        assert!(least + own >= 8 * heap.words.len() as u64, "{least} bytes are free");
     }
 }
 
@@ -112,7 +144,7 @@ fn full_heap_takes_slots_freed_by_another_arena() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 3);
         let objects = fill(&mut heap, 200);
-        heap.arena = 90;
+        heap.arena = 20;
         free(&mut heap, objects[3], 200).unwrap();
         heap.arena = 0;
         assert_eq!(heap.run(|tx| tx.allocate(200)), Ok(objects[3]));
@@ -121,22 +153,39 @@ fn full_heap_takes_slots_freed_by_another_arena() {
 }
 
 #[test]
-fn full_heap_takes_another_arenas_slab_and_larger_slots() {
-    for (layout, slots, least) in [(Layout::Ordinary, 62, 16), (Layout::LineIsolated, 63, 1024)] {
-        let mut heap = TestHeap::laid_out(layout, 2);
-        let large = heap.run(|tx| tx.allocate(1024)).unwrap();
+fn full_heap_takes_slabs_from_other_arenas_and_larger_slots() {
+    for layout in LAYOUTS {
+        let mut heap = TestHeap::laid_out(layout, 3);
+        let bytes = 600;
+        heap.arena = 3;
+        let objects = fill(&mut heap, bytes);
+        // The last slab belongs to arena 3, with one free slot.
+        let last = *objects.last().unwrap();
+        free(&mut heap, last, bytes as u64).unwrap();
         heap.arena = 5;
-        let small = fill(&mut heap, 16);
-        assert_eq!(small.len(), slots - 1, "all other slots of the only slab");
-        let small_bytes = (slots as u64 - 1) * least;
-        assert_eq!(heap.check().unwrap().object_bytes, 1024 + small_bytes);
-        for object in small {
-            free(&mut heap, object, 16).unwrap();
-        }
-        free(&mut heap, large, 1024).unwrap();
-        assert_eq!(fill(&mut heap, 1024).len(), slots);
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Ok(last), "another arena's slab");
+        free(&mut heap, last, bytes as u64).unwrap();
+        let smaller = 550;
+        assert_ne!(layout.class_of(smaller), layout.class_of(bytes));
+        assert_eq!(heap.run(|tx| tx.allocate(smaller)), Ok(last), "a larger slot");
+        assert_eq!(heap.run(|tx| tx.allocate(16)), Err(Stop::Full), "no slot of twice the size");
         heap.check().unwrap();
     }
+}
+
+#[test]
+fn failed_allocation_in_a_full_heap_is_short() {
+    let mut heap = TestHeap::laid_out(Layout::Ordinary, 40);
+    for arena in 0..crate::ARENAS {
+        heap.arena = arena;
+        heap.run(|tx| tx.allocate(32 + arena)).unwrap();
+    }
+    fill(&mut heap, 1024);
+    fill(&mut heap, 16);
+    assert_eq!(heap.run(|tx| tx.allocate(1024)), Err(Stop::Full));
+    let (reads, writes) = (heap.reads, heap.writes);
+    // The transaction rolls back, so the arenas that own a slab are searched each time.
+    assert!(reads < 32 * (22 + 63) + 500 && writes < 2_000, "{reads} words read, {writes} written");
 }
 
 #[test]
@@ -151,6 +200,9 @@ fn free_unallocated_memory(mut heap: TestHeap) {
     let kept = heap.run(|tx| tx.allocate(100)).unwrap();
     let object = heap.run(|tx| tx.allocate(100)).unwrap();
     let tag = u64::from(crate::test_heap::TAG) << 48;
+    let unused = tag | (layout.offset(layout.own_units()) + (128 << 10));
+    let slab = object - layout.slot_bytes(layout.class_of(100).unwrap()) - layout.first_object();
+    let end = tag | (8 * heap.words.len() as u64);
     let other_tag = object ^ 1 << 50;
     let wild = [
         (Addr::new(object, 0), 0, "no bytes"),
@@ -165,12 +217,12 @@ fn free_unallocated_memory(mut heap: TestHeap) {
         (Addr::new(0, 0), 100, "nothing"),
         (Addr::new(tag, 0), 100, "the heap's first byte"),
         (Addr::new(tag | layout.arena(0), 0), 240, "an arena"),
-        (Addr::new(tag | layout.arena(127), 0), 64, "an arena"),
+        (Addr::new(tag | layout.arena(31), 0), 64, "an arena"),
         (Addr::new(tag | layout.root(), 0), 48, "the root object"),
-        (Addr::new((object >> 16 << 16) + 16, 0), 48, "the slab's head"),
-        (Addr::new(tag | (layout.own_chunks() + 2) << 16, 0), 100, "never used"),
-        (Addr::new(tag | (layout.own_chunks() + 2) << 16 | 64, 0), 100, "never used"),
-        (Addr::new(tag | (layout.own_chunks() + 3) << 16, 0), 100, "past the heap"),
+        (Addr::new(slab + 16, 0), 48, "the slab's head"),
+        (Addr::new(unused, 0), 100, "never used"),
+        (Addr::new(unused + 64, 0), 100, "never used"),
+        (Addr::new(end, 0), 100, "past the heap"),
         (Addr::new(u64::MAX - 15, 0), 100, "past the address space"),
     ];
     // A header holds more: the requested size, and that a slot was never allocated.
@@ -203,7 +255,7 @@ fn program_writes_live_objects_only() {
         assert!(!write(&mut heap, Addr::new(object, offset)), "offset {offset}");
     }
     let tag = u64::from(crate::test_heap::TAG) << 48;
-    for own in [16, 80, 144, 272, object - tag - 64, object - tag + 48] {
+    for own in [16, 80, 144, 528, 1040, 4112, 16400, 16464, object - tag - 64, object - tag + 48] {
         assert!(!write(&mut heap, Addr::new(tag | own, 0)), "at {own:#x}");
     }
     free(&mut heap, object, 20).unwrap();
@@ -212,8 +264,8 @@ fn program_writes_live_objects_only() {
 
 #[test]
 fn abort_at_any_access_restores_the_heap() {
-    for (layout, least) in [(Layout::Ordinary, 200), (Layout::LineIsolated, 170)] {
-        let attempts = abort_at_any_access(TestHeap::laid_out(layout, 9));
+    for (layout, least) in [(Layout::Ordinary, 300), (Layout::LineIsolated, 200)] {
+        let attempts = abort_at_any_access(TestHeap::laid_out(layout, 20));
         assert!(attempts > least, "{attempts}");
     }
 }

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 
 use words::BLOCK_BYTES;
 
-use crate::head::Head;
+use crate::Heap;
+use crate::head::Run;
 use crate::header::{Kind, decode};
-use crate::layout::{CHUNK_BYTES, FRONTIER, HEAD, LINE_WORDS, ROOT_USER};
-use crate::{ARENAS, Heap};
+use crate::layout::{FRONTIER, ROOT_USER};
+use crate::state::State;
+use crate::strings::string_length;
 
-/// A live object, or a prepared block of a run.
+/// A live object, a byte string, or a prepared block of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Live {
@@ -20,11 +22,12 @@ pub struct Live {
     pub object: u64,
     /// Its first byte, as an offset in the heap.
     pub offset: u64,
-    /// [`Kind::Object`] or [`Kind::Block`].
+    /// [`Kind::Object`], [`Kind::Block`], or that of a string's first piece.
     pub kind: Kind,
-    /// Requested bytes; in a line-isolated heap, the capacity of its slot.
+    /// Requested bytes, of a string the whole length; in a line-isolated heap, the capacity of an
+    /// object's slot.
     pub bytes: u64,
-    /// Bytes that it occupies: its slot of a size class, or its share of a run; header included.
+    /// Bytes that it occupies: its slot of a size class, or its share of a run; headers included.
     pub taken_bytes: u64,
 }
 
@@ -33,44 +36,39 @@ pub struct Live {
 pub struct Walk<F> {
     heap: Heap,
     word: F,
-    /// The first chunk that was never used.
+    /// The unit after the last run.
     frontier: u64,
-    /// Slab's chunk to its cursor: slots from there on were never allocated.
-    cursors: BTreeMap<u64, u64>,
-    /// The chunk whose head is read next.
-    chunk: u64,
+    /// The state of each slab that an arena owns.
+    owned: BTreeMap<u64, State>,
+    /// The unit whose head is read next.
+    unit: u64,
     place: Place,
 }
 
 /// The position of the walk.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// Before a chunk's head.
+    /// Before a run's head.
     Head,
-    /// Before this slot of a slab, unless it is the end.
-    Slab { class: usize, slot: u64, end: u64 },
-    /// Before this block of a run.
-    Run { first: u64, index: u64, prepared: u64 },
+    /// Before this slot of the slab that begins with `unit`.
+    Slab { unit: u64, class: usize, number: u64, end: u64 },
+    /// Before this block of the array that begins with `unit`.
+    Array { unit: u64, index: u64, prepared: u64 },
+    /// Before the string in the run that begins with `unit`.
+    String { unit: u64, units: u64, bytes: u64 },
 }
 
 impl Heap {
-    /// Walks a heap in which no transaction runs: every live object and prepared block, in address
-    /// order. `word` is called only for words inside the heap, by their offset in bytes. The heap
-    /// should have passed [`check`](Heap::check); in another the walk ends where it cannot go on.
+    /// Walks a heap in which no transaction runs: every live object, byte string and prepared block,
+    /// in address order. `word` is called only for words inside the heap, by their offset in bytes.
+    /// The heap should have passed [`check`](Heap::check); in another the walk ends where it cannot
+    /// go on.
     pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
-        let mut cursors = BTreeMap::new();
         let (layout, is_heap) = (self.layout, self.has_room());
-        for index in 0..if is_heap { ARENAS } else { 0 } {
-            for class in 0..layout.classes() {
-                let cursor = word(layout.arena(index) + 16 * class as u64 + 8);
-                if layout.is_slot(cursor, class) {
-                    cursors.insert(cursor / CHUNK_BYTES, cursor);
-                }
-            }
-        }
-        let used = if is_heap { word(layout.chunks_object() + FRONTIER) } else { 0 };
-        let frontier = used.min(self.chunks());
-        Walk { heap: *self, word, frontier, cursors, chunk: 0, place: Place::Head }
+        let owned = if is_heap { self.owned(&mut word) } else { BTreeMap::new() };
+        let used = if is_heap { word(layout.pages() + FRONTIER) } else { 0 };
+        let frontier = used.min(self.units());
+        Walk { heap: *self, word, frontier, owned, unit: 0, place: Place::Head }
     }
 
     /// Returns the program's root in a heap in which no transaction runs; `word` as for
@@ -81,48 +79,43 @@ impl Heap {
 }
 
 impl<F: FnMut(u64) -> u64> Walk<F> {
-    /// Reads the next chunk's head; `None` at the end.
+    /// Reads the next run's head; `None` at the end.
     fn enter(&mut self) -> Option<()> {
-        let chunk = self.chunk;
-        if chunk >= self.frontier {
+        let unit = self.unit;
+        if unit >= self.frontier {
             return None;
         }
-        let head = chunk * CHUNK_BYTES + HEAD;
-        let words: [u64; LINE_WORDS] = std::array::from_fn(|i| (self.word)(head + 8 * i as u64));
-        let head = Head::decode(self.heap.layout, words, chunk, self.frontier).ok()?;
-        let first = chunk * CHUNK_BYTES + self.heap.layout.first_slot();
-        self.place = match head {
-            Head::Slab { class } => {
-                let end = (chunk + 1) * CHUNK_BYTES;
-                let end = self.cursors.get(&chunk).map_or(end, |&cursor| cursor);
-                Place::Slab { class: class as usize, slot: first, end }
+        let head = self.heap.head_below(unit, self.frontier, &mut self.word)?;
+        self.place = match head.kind {
+            Run::Slab { class, state, .. } => {
+                // Later slots were never allocated.
+                let carved = self.owned.get(&unit).unwrap_or(&state).carved;
+                let end = carved.min(self.heap.layout.slots(head.units, class));
+                Place::Slab { unit, class, number: 0, end }
             }
-            Head::Run { prepared, .. } => Place::Run { first: chunk, index: 0, prepared },
-            Head::First { .. } | Head::Free { .. } => Place::Head,
+            Run::Array { prepared, .. } => Place::Array { unit, index: 0, prepared },
+            Run::String { bytes } => Place::String { unit, units: head.units, bytes },
+            Run::First | Run::Free { .. } | Run::Detached => Place::Head,
         };
-        self.chunk += match head {
-            Head::First { chunks } | Head::Run { chunks, .. } | Head::Free { chunks, .. } => chunks,
-            Head::Slab { .. } => 1,
-        };
+        self.unit += head.units;
         Some(())
     }
 
-    /// Returns the object in a slot, if it is live.
-    fn object(&mut self, offset: u64, class: usize) -> Option<Live> {
+    /// Returns the object or string in a slot, if it is live.
+    fn slot(&mut self, unit: u64, class: usize, number: u64) -> Option<Live> {
         let layout = self.heap.layout;
+        let offset = layout.slot(unit, class, number);
         let label = (self.word)(offset.wrapping_add(layout.label()));
-        let bytes = layout.live_bytes(label, offset, class)?;
+        let first = layout.live_bytes(label, offset, class, number)?;
+        let (kind, bytes) = match layout.is_string_class(class) {
+            true => (Kind::SlotString, string_length(label, offset, class, &mut self.word)?),
+            false => (Kind::Object, first),
+        };
         let taken_bytes = layout.slot_bytes(class);
-        Some(Live {
-            object: self.heap.tag | offset,
-            offset,
-            kind: Kind::Object,
-            bytes,
-            taken_bytes,
-        })
+        Some(Live { object: self.heap.tag | offset, offset, kind, bytes, taken_bytes })
     }
 
-    /// Returns the block of a run, if its header confirms it.
+    /// Returns the block of an array, if its header confirms it.
     fn block(&mut self, offset: u64) -> Option<Live> {
         let layout = self.heap.layout;
         let bytes = if layout.has_headers() {
@@ -143,13 +136,20 @@ impl<F: FnMut(u64) -> u64> Iterator for Walk<F> {
         let layout = self.heap.layout;
         loop {
             let found = match self.place {
-                Place::Slab { class, slot, end } if slot != 0 && slot < end => {
-                    self.place = Place::Slab { class, slot: layout.next_slot(slot, class), end };
-                    self.object(slot, class)
+                Place::Slab { unit, class, number, end } if number < end => {
+                    self.place = Place::Slab { unit, class, number: number + 1, end };
+                    self.slot(unit, class, number)
                 }
-                Place::Run { first, index, prepared } if index < prepared => {
-                    self.place = Place::Run { first, index: index + 1, prepared };
-                    self.block(layout.block(first, index))
+                Place::Array { unit, index, prepared } if index < prepared => {
+                    self.place = Place::Array { unit, index: index + 1, prepared };
+                    self.block(layout.block(unit, index))
+                }
+                Place::String { unit, units, bytes } => {
+                    self.place = Place::Head;
+                    let offset = layout.offset(unit) + layout.first_object();
+                    let taken_bytes = units * layout.unit_bytes();
+                    let (object, kind) = (self.heap.tag | offset, Kind::RunString);
+                    Some(Live { object, offset, kind, bytes, taken_bytes })
                 }
                 _ => {
                     self.enter()?;

@@ -107,8 +107,9 @@ struct Shown {
     objects: u64,
     object_bytes: u64,
     blocks: u64,
-    chunks: u64,
-    chunks_free: u64,
+    heap_free_bytes: u64,
+    heap_free_slot_bytes: u64,
+    heap_largest_free_bytes: u64,
     #[serde(flatten)]
     info: Description,
 }
@@ -155,7 +156,8 @@ impl Repaired {
 impl Shown {
     fn new(checked: &Checked, path: &Path) -> Shown {
         let Checked { needs_recovery, transactions_to_replay, durable_id, torn_end, .. } = *checked;
-        let Usage { objects, object_bytes, blocks, chunks, chunks_free, .. } = checked.usage;
+        let usage = &checked.usage;
+        let Usage { objects, object_bytes, blocks, .. } = *usage;
         let mut info = Description::without_flush(&checked.info);
         info.path = path.display().to_string();
         Shown {
@@ -166,15 +168,15 @@ impl Shown {
             objects,
             object_bytes,
             blocks,
-            chunks,
-            chunks_free,
+            heap_free_bytes: usage.free_bytes,
+            heap_free_slot_bytes: usage.free_slot_bytes(),
+            heap_largest_free_bytes: usage.largest_free_bytes,
             info,
         }
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = self.info.rows();
-        let chunks = format!("{} of {}", self.chunks_free, self.chunks);
         rows.extend([
             ("needs recovery", yes_no(self.needs_recovery)),
             ("transactions to replay", table::grouped(self.transactions_to_replay)),
@@ -183,7 +185,9 @@ impl Shown {
             ("objects", table::grouped(self.objects)),
             ("bytes in objects", table::bytes(self.object_bytes)),
             ("blocks", table::grouped(self.blocks)),
-            ("free chunks", chunks),
+            ("free heap", table::bytes(self.heap_free_bytes)),
+            ("  longest part of it", table::bytes(self.heap_largest_free_bytes)),
+            ("free slots for objects", table::bytes(self.heap_free_slot_bytes)),
         ]);
         rows
     }

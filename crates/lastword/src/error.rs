@@ -225,8 +225,10 @@ pub enum Error {
 
     /// The heap has no room left.
     #[error(
-        "the pool is full: its heap of {heap_bytes} bytes has no room for {} (its log has \
-         {log_bytes} bytes); free some objects, or create a pool with more `bytes`",
+        "the pool is full: its heap of {heap_bytes} bytes has no room for {}; {free_bytes} bytes are \
+         free, {largest_free_bytes} of them in one piece, and {free_slot_bytes} bytes in slots for \
+         objects of other sizes; free objects of this size, or all objects of a size, or create a \
+         pool with more `bytes`",
         wanted(*wanted_bytes)
     )]
     Full {
@@ -234,8 +236,12 @@ pub enum Error {
         wanted_bytes: u64,
         /// Size of the heap in bytes.
         heap_bytes: u64,
-        /// Size of the log in bytes.
-        log_bytes: u64,
+        /// Free memory for objects of every size, arrays and strings, after the roll-back.
+        free_bytes: u64,
+        /// The longest free part of it: an array or a long string needs one.
+        largest_free_bytes: u64,
+        /// Free slots of slabs that are in use: each serves objects of its size class.
+        free_slot_bytes: u64,
     },
 
     /// `decoupled`: a transaction wrote more than its worker's ring or the log holds.

@@ -109,7 +109,7 @@ pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
 
 pub use lw_alloc::header::Kind;
-pub use lw_alloc::{Damage, Live, Usage, Wrong};
+pub use lw_alloc::{ClassUsage, Damage, Live, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, LostName, System};
 pub use words::{
     Addr, Allocate, AnyError, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,

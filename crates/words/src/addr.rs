@@ -28,6 +28,12 @@ pub const BLOCK_BYTES: u64 = 256;
 /// Distance between the first bytes of neighbouring blocks: each is an object with its header.
 pub const BLOCK_STRIDE: u64 = BLOCK_BYTES + HEADER_BYTES;
 
+/// Size of a piece of a byte string that is longer than an object. The last piece may be shorter.
+pub const PIECE_BYTES: u64 = 1008;
+
+/// Distance of neighboring pieces of a byte string.
+pub const PIECE_STRIDE: u64 = PIECE_BYTES + HEADER_BYTES;
+
 /// Returns the distance between the first bytes of neighbouring blocks of the run at `first`.
 ///
 /// `first` may carry the pool's tag or not. An array multiplies by this at every access, so the

@@ -49,7 +49,8 @@ mod view;
 pub mod work;
 
 pub use addr::{
-    ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, block_stride,
+    ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, PIECE_BYTES,
+    PIECE_STRIDE, block_stride,
 };
 pub use array::Array;
 pub use bytes::{Bytes, Text};

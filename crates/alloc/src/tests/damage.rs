@@ -4,132 +4,206 @@ use proptest::prelude::*;
 use words::{Addr, Allocate, Stop, Words};
 
 use super::free;
+use crate::Wrong;
+use crate::head::own_header;
 use crate::layout::Layout;
+use crate::pages::bin_of;
+use crate::state::{SLOTS_MAX, State};
 use crate::test_heap::{LAYOUTS, TAG, TestHeap};
-use crate::{CHUNK_BYTES, Wrong};
 
 /// Size of the objects: of neither layout's first class, and 128 apart in both.
 const BYTES: u64 = 100;
 
-/// Makes a heap: a slab with live objects 0, 1, 4 and free ones 2 -> 3, a run of three blocks (two
-/// prepared), a free run, a run with no block prepared, and one never-used chunk.
+/// Makes a heap. Arena 0 owns a slab with live objects 0, 1, 4 and free ones 2 -> 3; arena 1 has
+/// freed 5, and 6 is live. Further an array of three blocks (two prepared), a free run, an array
+/// without a prepared block, a long string, and a slab of 300 bytes on the partial list.
 fn heap(layout: Layout) -> TestHeap {
-    let mut heap = TestHeap::laid_out(layout, 6);
-    let objects = [(); 5].map(|()| heap.run(|tx| tx.allocate(BYTES as usize)).unwrap());
-    let runs = [3, 1, 1].map(|blocks| heap.run(|tx| tx.reserve_blocks(blocks)).unwrap());
-    heap.run(|tx| tx.prepare_blocks(runs[0], 2)).unwrap();
+    let mut heap = TestHeap::laid_out(layout, 40);
+    let objects = [(); 7].map(|()| heap.run(|tx| tx.allocate(BYTES as usize)).unwrap());
+    let arrays = [3, 1, 1].map(|blocks| heap.run(|tx| tx.reserve_blocks(blocks)).unwrap());
+    heap.run(|tx| tx.prepare_blocks(arrays[0], 2)).unwrap();
+    heap.run(|tx| tx.allocate_pieces(STRING)).unwrap();
     free(&mut heap, objects[3], BYTES).unwrap();
     free(&mut heap, objects[2], BYTES).unwrap();
-    free(&mut heap, runs[1], 256).unwrap();
+    heap.arena = 1;
+    free(&mut heap, objects[5], BYTES).unwrap();
+    heap.arena = 2;
+    // Two slabs: when the second begins, the first is full.
+    let class = layout.class_of(1000).unwrap();
+    let slots = layout.slots(layout.slab_units(class, heap.heap.units()), class);
+    let listed: Vec<_> = (0..=slots).map(|_| heap.run(|tx| tx.allocate(1000)).unwrap()).collect();
+    for &object in &listed[..slots as usize - 1] {
+        free(&mut heap, object, 1000).unwrap();
+    }
+    free(&mut heap, arrays[1], 256).unwrap();
+    heap.arena = 0;
     heap.check().unwrap();
     heap
 }
+
+/// Size of the long string, in a run of its own.
+const STRING: u64 = 40_000;
 
 /// The offsets of its parts.
 struct Places {
     layout: Layout,
     root: u64,
-    chunks: u64,
-    /// The slab's first byte; the other parts are in the chunks after it.
+    pages: u64,
+    owners: u64,
+    /// The first bytes of the runs.
     slab: u64,
-    run: u64,
+    array: u64,
     free_run: u64,
-    last_run: u64,
-    /// Free list and cursor of the slab's class in arena 0.
-    list: u64,
-    cursor: u64,
+    last_array: u64,
+    string: u64,
+    listed: u64,
+    /// Arena 0's pair of words for the slab.
+    pair: u64,
 }
 
 impl Places {
     fn of(layout: Layout) -> Places {
-        let own = layout.own_chunks();
-        let [slab, run, free_run, last_run] = [0, 1, 2, 3].map(|i| (own + i) * CHUNK_BYTES);
+        let heap = heap(layout);
         let class = layout.class_of(BYTES as usize).unwrap();
-        let list = layout.arena(0) + 16 * class as u64;
-        let (root, chunks, cursor) = (layout.root(), layout.chunks_object(), list + 8);
-        Places { layout, root, chunks, slab, run, free_run, last_run, list, cursor }
+        let (object, offset) = layout.pair(0, class);
+        let pair = object + offset;
+        let mut unit = heap.word(pair);
+        let mut next = || {
+            let begin = layout.offset(unit);
+            unit += heap.word(begin + 24);
+            begin
+        };
+        let [slab, array, free_run, last_array, string, listed] = [(); 6].map(|()| next());
+        let (root, pages, owners) = (layout.root(), layout.pages(), layout.owners());
+        Places {
+            layout,
+            root,
+            pages,
+            owners,
+            slab,
+            array,
+            free_run,
+            last_array,
+            string,
+            listed,
+            pair,
+        }
     }
 
-    const fn object(&self, index: u64) -> u64 {
-        self.slab + self.layout.first_slot() + 128 * index
+    fn unit(&self, place: u64) -> u64 {
+        place / self.layout.unit_bytes()
     }
 
-    const fn block(&self, index: u64) -> u64 {
-        self.layout.block(self.run / CHUNK_BYTES, index)
+    fn object(&self, index: u64) -> u64 {
+        self.slab + self.layout.first_object() + 128 * index
+    }
+
+    fn block(&self, index: u64) -> u64 {
+        self.layout.block(self.unit(self.array), index)
+    }
+
+    /// Returns the place of the list of the listed slab's class.
+    fn list(&self) -> u64 {
+        let class = self.layout.class_of(1000).unwrap();
+        self.layout.list(class)
+    }
+
+    /// Returns the place of the bin of the free run, and the number of the bin.
+    fn bin(&self) -> (u64, usize) {
+        let bin = bin_of(self.unit(self.last_array - self.free_run));
+        let (object, offset) = self.layout.bin(bin);
+        (object + offset, bin)
     }
 
     /// Returns the distance of arenas.
-    const fn arenas(&self) -> u64 {
+    fn arenas(&self) -> u64 {
         self.layout.arena(1) - self.layout.arena(0)
     }
 
     /// Returns offsets of metadata.
     fn metadata(&self) -> [u64; 8] {
-        let arena = self.layout.arena(0) / 64 * 64;
-        let Places { root, chunks, slab, run, free_run, last_run, .. } = *self;
-        [0, root / 64 * 64, chunks / 64 * 64, arena, slab, run, free_run, last_run]
+        let Places { pages, slab, array, free_run, string, listed, pair, .. } = *self;
+        [0, pages / 64 * 64, pair / 64 * 64, slab, array, free_run, string, listed]
     }
 }
 
 /// Returns every kind of damage to a heap of either layout: offset, word, kind.
 fn injected(layout: Layout) -> Vec<(u64, u64, Wrong)> {
     let at = Places::of(layout);
-    let Places { root, chunks, slab, run, free_run, list, cursor, .. } = at;
-    let number = |place: u64| place / CHUNK_BYTES;
+    let Places { root, pages, owners, slab, array, free_run, last_array, listed, pair, .. } = at;
+    let units = heap(layout).heap.units();
+    let state = State::decode(heap(layout).word(pair + 8)).unwrap();
+    let (bin, bin_number) = at.bin();
     vec![
         (root, 1, Wrong::Magic),
-        (root + 8, 2, Wrong::Version),
+        (root + 8, 3, Wrong::Version),
         (root - 8, 0, Wrong::OwnHeader),
-        (chunks - 8, 7, Wrong::OwnHeader),
+        (pages - 8, 7, Wrong::OwnHeader),
+        (owners - 8, 7, Wrong::OwnHeader),
         (root + 24, 1, Wrong::Reserved),
-        (chunks + 40, 1, Wrong::Reserved),
-        (chunks, 0, Wrong::Frontier),
-        (chunks, layout.own_chunks() - 1, Wrong::Frontier),
-        (chunks, layout.own_chunks() + 6, Wrong::Frontier),
-        (16, 1, Wrong::ChunkHead),
-        (24, 2, Wrong::ChunkHead),
-        (slab + 16, 0, Wrong::ChunkHead),
-        (slab + 16, 4, Wrong::ChunkHead),
-        (slab + 24, 2, Wrong::ChunkHead),
-        (slab + 32, layout.classes() as u64, Wrong::ChunkHead),
-        (slab + 48, 1, Wrong::ChunkHead),
-        (slab + 8, 0, Wrong::OwnHeader),
-        (run + 24, 5, Wrong::ChunkHead),
-        (run + 40, 4, Wrong::ChunkHead),
-        (run + 48, 2, Wrong::ChunkHead),
-        (run + 56, 1, Wrong::ChunkHead),
-        (run + 8, 0, Wrong::OwnHeader),
-        (free_run + 24, 0, Wrong::ChunkHead),
-        (free_run + 24, u64::MAX, Wrong::ChunkHead),
-        (free_run + 32, number(free_run), Wrong::ChunkHead),
-        (free_run + 32, number(free_run) + 1, Wrong::FreeRuns),
-        (chunks + 8, 0, Wrong::FreeRuns),
-        (chunks + 8, number(run), Wrong::FreeRuns),
-        (cursor, at.object(5) + 16, Wrong::Cursor),
-        (cursor, at.object(5) + (1 << 40), Wrong::Cursor),
-        (cursor + at.arenas(), at.block(0), Wrong::Cursor),
-        (cursor + 16, at.object(5) + 16, Wrong::Cursor),
-        (list, at.object(1), Wrong::FreeList),
-        (list, at.object(2) + 1, Wrong::FreeList),
-        (list, u64::MAX, Wrong::FreeList),
-        (list - 16, at.object(2), Wrong::FreeList),
-        (at.object(3), at.object(2), Wrong::FreeList),
-        (list, 0, Wrong::Lost),
-        (list, at.object(3), Wrong::Lost),
+        (pages + 56, 1, Wrong::Reserved),
+        (owners + 8, 1, Wrong::Reserved),
+        (at.list() + 16, 1, Wrong::Reserved),
+        (pages, 0, Wrong::Frontier),
+        (pages, layout.own_units() - 1, Wrong::Frontier),
+        (pages, units + 1, Wrong::Frontier),
+        (pages + 8, layout.own_units(), Wrong::Frontier),
+        (pages + 8, units + 1, Wrong::Frontier),
+        (pages + 16, 1 << bin_number | 1 << 9, Wrong::BinMap),
+        (pages + 16, 0, Wrong::BinMap),
+        (owners, heap(layout).word(owners) ^ 1, Wrong::Owners),
+        (16, 1, Wrong::RunHead),
+        (24, 2, Wrong::RunHead),
+        (slab + 16, 0, Wrong::RunHead),
+        (slab + 16, 4, Wrong::RunHead),
+        (slab + 24, 0, Wrong::RunHead),
+        (slab + 40, 1 << 50, Wrong::RunHead),
+        (slab + 48, 1, Wrong::RunHead),
+        (array + 24, 50, Wrong::RunHead),
+        (array + 48, 4, Wrong::RunHead),
+        (array + 56, 2, Wrong::RunHead),
+        (array + 8, 0, Wrong::OwnHeader),
+        (array + 32, 1, Wrong::Before),
+        (last_array + 32, 0, Wrong::Before),
+        (free_run + 24, 0, Wrong::RunHead),
+        (free_run + 24, u64::MAX, Wrong::RunHead),
+        (free_run + 40, at.unit(array), Wrong::Bin),
+        (free_run + 48, at.unit(array), Wrong::Bin),
+        (free_run + 40, units, Wrong::RunHead),
+        (bin, at.unit(array), Wrong::Bin),
+        (bin, 0, Wrong::BinMap),
+        (at.list(), at.unit(slab), Wrong::SlabList),
+        (at.list(), 0, Wrong::LostSlab),
+        (listed + 56, at.unit(slab), Wrong::SlabList),
+        (pair, at.unit(array), Wrong::Owner),
+        (pair, units + 5, Wrong::Owner),
+        (pair + 8, 0, Wrong::State),
+        (pair + 8, State { carved: SLOTS_MAX, ..state }.encode(), Wrong::State),
+        (pair + 8, State { count: 0, ..state }.encode(), Wrong::State),
+        (pair + 8, State { first: 2, ..state }.encode(), Wrong::FreeList),
+        (pair + 8, State { first: SLOTS_MAX, ..state }.encode(), Wrong::FreeList),
+        (pair + 8, State { first: 0, ..state }.encode(), Wrong::Lost),
+        (at.object(2), 1, Wrong::FreeList),
+        (at.object(3), 3, Wrong::FreeList),
     ]
 }
 
 /// Returns the further kinds of damage to a heap with headers.
 fn injected_headers() -> Vec<(u64, u64, Wrong)> {
     let at = Places::of(Layout::Ordinary);
+    let piece = at.string + 80 + words::PIECE_STRIDE;
     vec![
-        (at.layout.arena(0) - 8, 0, Wrong::OwnHeader),
+        (at.pair / 64 * 64 + 8, 0, Wrong::OwnHeader),
+        (at.list() - 8, 0, Wrong::OwnHeader),
+        (at.slab + 8, 0, Wrong::OwnHeader),
         (at.object(0) - 8, 0, Wrong::Object),
         (at.object(2) - 8, 0, Wrong::Object),
         (at.object(4) - 8, 1 << 50, Wrong::Object),
         (at.block(0) - 8, 0, Wrong::Block),
         (at.block(1) - 8, 0, Wrong::Block),
-        (at.last_run + 72, 0, Wrong::Block),
+        (at.last_array + 72, 0, Wrong::Block),
+        (at.string + 72, 0, Wrong::Object),
+        (piece - 8, 0, Wrong::Piece),
     ]
 }
 
@@ -145,12 +219,14 @@ fn every_kind_of_damage_is_located() {
         let damage = heap.check().expect_err("damage is found");
         let all = heap.survey().damage;
         assert_eq!(all[0], damage);
-        let both_lost = (offset, value) == (Places::of(layout).list, 0);
-        let echoes = if both_lost { 1 } else { 0 };
+        // Both free objects of the arena's list are lost, or the run of an empty bin.
+        let empty = (offset, value) == (Places::of(layout).bin().0, 0);
+        let echoes = usize::from(wrong == Wrong::Lost || empty);
         assert_eq!(all.len(), 1 + echoes, "{value:#x} at {offset:#x}: {all:#x?}");
         assert_eq!(damage.wrong, wrong, "{value:#x} at {offset:#x}: {damage}");
-        // A list that misses an object, or a cursor that hides one, is reported at another place.
-        if !matches!(wrong, Wrong::Lost | Wrong::FreeList) {
+        // A list that misses an object or a slab is reported at another place.
+        let elsewhere = [Wrong::Lost, Wrong::FreeList, Wrong::LostSlab, Wrong::OwnHeader];
+        if !elsewhere.contains(&wrong) && !empty {
             assert_eq!((damage.offset, damage.found), (offset, value), "{damage}");
             assert_ne!(damage.expected, damage.found);
         }
@@ -159,64 +235,36 @@ fn every_kind_of_damage_is_located() {
 }
 
 #[test]
-fn lost_cursor_without_headers_hides_slots() {
-    let at = Places::of(Layout::LineIsolated);
-    let mut heap = heap(Layout::LineIsolated);
-    assert!(heap.survey().complete);
-    heap.words[at.cursor as usize / 8] = 8;
-    assert!(!heap.survey().complete);
-}
-
-#[test]
 fn all_damage_is_found_without_echoes() {
     let at = Places::of(Layout::Ordinary);
     let damages = [
-        (at.layout.arena(0) - 8, 0, Wrong::OwnHeader),
-        (at.chunks + 40, 1, Wrong::Reserved),
-        (at.layout.arena(1) - 8, 5, Wrong::OwnHeader),
-        (at.cursor + 2 * at.arenas(), 17, Wrong::Cursor),
-        (at.slab + 8, 0, Wrong::OwnHeader),
+        (at.layout.pair(1, 0).0 - 8, 5, Wrong::OwnHeader),
+        (at.pages + 56, 1, Wrong::Reserved),
+        (at.layout.owners(), 5, Wrong::Owners),
+        (at.layout.pair(1, 8).0, 17, Wrong::State),
         (at.object(0) - 8, 0, Wrong::Object),
         (at.object(4) - 8, 1 << 50, Wrong::Object),
         (at.block(0) - 8, 0, Wrong::Block),
         (at.block(1) - 8, 0, Wrong::Block),
-        (at.free_run + 24, 0, Wrong::ChunkHead),
-        (at.last_run + 72, 0, Wrong::Block),
-        (at.object(3), at.object(0), Wrong::FreeList),
+        (at.free_run + 24, 0, Wrong::RunHead),
+        (at.last_array + 72, 0, Wrong::Block),
     ];
     let mut heap = heap(Layout::Ordinary);
     for (offset, value, _) in damages {
         heap.words[offset as usize / 8] = value;
     }
+    // The header of the arena's object that has a pair now.
+    let object = at.layout.pair(1, 8).0;
+    heap.words[object as usize / 8 - 1] = own_header(object, 48);
     let survey = heap.survey();
     let mut found: Vec<_> = survey.damage.iter().map(|one| (one.offset, one.wrong)).collect();
-    // The free list ends at an object with damage already known.
-    let mut expected: Vec<_> = damages[..11].iter().map(|damage| (damage.0, damage.2)).collect();
-    // The broken slot is a possible place of a lost cursor of its class, except for the class of
-    // the slab's own cursor, which is intact.
+    let mut expected: Vec<_> = damages.iter().map(|damage| (damage.0, damage.2)).collect();
+    expected[3].0 += 8; // a pair's state is impossible, not its slab
     found.sort_by_key(|damage| damage.0);
     expected.sort_by_key(|damage| damage.0);
     assert_eq!(found, expected);
     assert!(!survey.complete);
-    assert_eq!((survey.usage.runs, survey.usage.chunks_free), (2, 1));
-}
-
-#[test]
-fn lost_cursor_or_head_is_reported_once() {
-    for (layout, case) in LAYOUTS.into_iter().flat_map(|layout| [0, 1, 2, 3].map(|i| (layout, i))) {
-        let at = Places::of(layout);
-        let cases = [(at.cursor, 8), (at.slab + 32, 3), (at.slab + 16, 9), (at.run + 16, 9)];
-        let (offset, value) = cases[case];
-        let mut heap = heap(layout);
-        heap.words[offset as usize / 8] = value;
-        // Memory that was never allocated is not zero.
-        heap.words[at.object(5) as usize / 8 - 1] = 0x1234_5678;
-        heap.words[at.object(5) as usize / 8 + 1] = 0x1234_5678;
-        heap.words[at.run as usize / 8 + 40] = 0xffff;
-        let found = heap.survey().damage;
-        assert_eq!(found.len(), 1, "{value} at {offset:#x}: {found:#x?}");
-        assert_eq!(found[0].chunk(), offset / CHUNK_BYTES);
-    }
+    assert_eq!(survey.usage.arrays, 2);
 }
 
 #[test]
@@ -231,26 +279,36 @@ fn object_with_wrong_header_is_named() {
 #[test]
 fn survey_of_garbage_ends() {
     let (mut heap, at) = (heap(Layout::Ordinary), Places::of(Layout::Ordinary));
-    heap.words[at.slab as usize / 8 + 8..at.run as usize / 8].fill(7);
-    heap.words[at.cursor as usize / 8] = 0;
+    let state = State { carved: 100, ..State::OWNED };
+    heap.words[at.pair as usize / 8 + 1] = state.encode();
+    heap.words[at.slab as usize / 8 + 8..at.array as usize / 8].fill(7);
+    heap.words[at.listed as usize / 8 + 8..at.listed as usize / 8 + 8 * 1024].fill(7);
     let survey = heap.survey();
-    assert_eq!(survey.damage.len(), crate::Survey::DAMAGE_MAX);
+    assert!(survey.damage.len() > 20 && survey.damage.len() <= crate::Survey::DAMAGE_MAX);
     assert!(!survey.complete);
 }
 
 #[test]
-fn cursor_shared_by_two_arenas_is_damage() {
+fn slab_of_two_arenas_is_damage() {
     for layout in LAYOUTS {
         let (mut heap, at) = (heap(layout), Places::of(layout));
-        heap.words[(at.cursor + at.arenas()) as usize / 8] = heap.words[at.cursor as usize / 8];
-        assert_eq!(heap.check().unwrap_err().wrong, Wrong::Cursor);
+        for word in 0..2 {
+            let pair = at.pair as usize / 8 + word;
+            heap.words[pair + at.arenas() as usize / 8] = heap.words[pair];
+        }
+        if layout.has_headers() {
+            let object = (at.pair + at.arenas()) / 64 * 64 + 16;
+            heap.words[object as usize / 8 - 1] = own_header(object, 48);
+        }
+        assert_eq!(heap.check().unwrap_err().wrong, Wrong::Owner);
     }
 }
 
 #[test]
 fn heap_below_minimum_is_refused() {
     for layout in LAYOUTS {
-        assert_eq!(TestHeap::zeros(layout, 1).check().unwrap_err().wrong, Wrong::Size);
+        let small = TestHeap::zeros_of(layout, layout.offset(layout.own_units()));
+        assert_eq!(small.check().unwrap_err().wrong, Wrong::Size);
         assert_eq!(TestHeap::zeros(layout, 2).check().unwrap_err().wrong, Wrong::Magic);
     }
 }
@@ -263,42 +321,71 @@ fn damaged_heap_allocates_nothing() {
 }
 
 fn damage_pointers_to_memory(places: &Places) {
-    let Places { layout, root, chunks, slab, free_run, list, cursor, .. } = *places;
+    let Places { layout, pages, slab, array, free_run, listed, pair, .. } = *places;
     let damaged = |offset: u64, value| {
         let mut heap = heap(layout);
         heap.words[offset as usize / 8] = value;
         heap
     };
-    let (object, bytes) = (|index| places.object(index), BYTES as usize);
-    // The words that lead to the next object: the list, then (the list empty) the cursor.
-    let lists = [object(0), object(2) + 8, object(5), 8, slab, u64::MAX, 1 << 47];
-    for bad in lists.into_iter().chain([layout.arena(0)]) {
-        let mut heap = damaged(list, bad);
-        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "list {bad:#x}");
+    let (bytes, units) = (BYTES as usize, heap(layout).heap.units());
+    let state = State::decode(heap(layout).word(pair + 8)).unwrap();
+    // The words that lead to the next object: the arena's slab and its state.
+    for bad in [1, places.unit(array), units - 1, units, u64::MAX, 1 << 47] {
+        let mut heap = damaged(pair, bad);
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "slab {bad:#x}");
     }
-    let cursors = [1, 16, root, object(5) + 16, slab + 65536 - 32, places.block(0), 1 << 47];
-    for bad in cursors.into_iter().chain([layout.arena(0) + 64, u64::MAX]) {
-        let mut heap = damaged(cursor, bad);
-        heap.words[list as usize / 8] = 0;
-        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "cursor {bad:#x}");
+    let carved = State { first: 0, count: 0, ..state };
+    for bad in [
+        State { first: 1, ..state }.encode(),
+        State { first: SLOTS_MAX, ..state }.encode(),
+        State { count: 0, ..state }.encode(),
+        u64::MAX,
+    ] {
+        let mut heap = damaged(pair + 8, bad);
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "state {bad:#x}");
     }
-    // The words that lead to chunks: the list of free runs, their heads, the frontier.
-    let first = chunks + 8;
-    let run = free_run / CHUNK_BYTES;
-    let bad = [(first, 1), (first, run + 2), (first, u64::MAX), (chunks, 0), (chunks, 1 << 60)];
-    for (offset, value) in bad.into_iter().chain([
+    let mut none_left = damaged(pair + 8, State { carved: SLOTS_MAX, ..carved }.encode());
+    assert_eq!(none_left.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer));
+    // The words that lead to runs: bins, their bitmap, heads, the frontier.
+    let blocks = 3;
+    let (bin, number) = places.bin();
+    for (offset, value) in [
+        (pages, 0),
+        (pages, 1 << 60),
+        (pages + 8, 0),
+        (bin, places.unit(array)),
+        (bin, units),
+        (bin, u64::MAX),
         (free_run + 16, 2),
         (free_run + 24, 0),
         (free_run + 24, u64::MAX),
-        (free_run + 32, run),
         (free_run + 8, 0),
-    ]) {
+        (free_run + 40, places.unit(slab)),
+        (free_run + 48, places.unit(slab)),
+    ] {
         let mut heap = damaged(offset, value);
-        assert_eq!(heap.run(|tx| tx.reserve_blocks(1)), Err(Stop::BadPointer), "at {offset:#x}");
-        assert_eq!(heap.run(|tx| tx.allocate(900)), Err(Stop::BadPointer), "at {offset:#x}");
-        let last = layout.block(places.last_run / CHUNK_BYTES, 0);
-        let at = Addr::new(u64::from(TAG) << 48 | last, 0);
-        assert_eq!(heap.run(|tx| tx.retire(at, 256)), Err(Stop::BadPointer), "at {offset:#x}");
+        let taken = heap.run(|tx| tx.reserve_blocks(blocks));
+        assert_eq!(taken, Err(Stop::BadPointer), "{value:#x} at {offset:#x}");
+    }
+    let mut heap = damaged(pages + 16, 1 << (number + 2));
+    heap.words[bin as usize / 8] = 0;
+    assert_eq!(heap.run(|tx| tx.reserve_blocks(blocks)), Err(Stop::BadPointer), "bitmap");
+    // The words that lead to partly used slabs.
+    for (offset, value) in [
+        (places.list(), places.unit(slab)),
+        (places.list(), u64::MAX),
+        (listed + 8, 0),
+        (listed + 40, 1 << 50),
+        (listed + 48, places.unit(array)),
+        (listed + 56, places.unit(array)),
+    ] {
+        let mut heap = damaged(offset, value);
+        heap.arena = 7;
+        assert_eq!(
+            heap.run(|tx| tx.allocate(1000)),
+            Err(Stop::BadPointer),
+            "{value:#x} at {offset:#x}"
+        );
     }
 }
 
@@ -306,18 +393,25 @@ fn damage_pointers_to_memory(places: &Places) {
 fn use_it(heap: &mut TestHeap) {
     let tag = u64::from(TAG) << 48;
     let places = Places::of(heap.layout());
-    let first = places.layout.first_slot();
-    let chunks = [places.run, places.free_run, places.last_run].map(|chunk| chunk + first);
-    for at in [places.object(0), places.object(2)].into_iter().chain(chunks) {
-        for bytes in [BYTES, 256, 768] {
+    let first = places.layout.first_object();
+    let Places { array, free_run, last_array, string, listed, .. } = places;
+    let runs = [array, free_run, last_array, string, listed].map(|run| run + first);
+    for at in [places.object(0), places.object(2)].into_iter().chain(runs) {
+        for bytes in [BYTES, 256, 768, 1000, STRING] {
+            let _ = heap.run(|tx| tx.resize(tag | at, bytes, bytes + 10));
             let _ = heap.run(|tx| tx.retire(Addr::new(tag | at, 0), bytes));
         }
         let _ = heap.run(|tx| tx.prepare_blocks(tag | at, 3));
     }
+    for bytes in [1025, 3000, 50_000, 10_000_000] {
+        let _ = heap.run(|tx| tx.allocate_pieces(bytes));
+    }
+    heap.arena = 7;
+    let _ = heap.run(|tx| tx.allocate(1000));
     for bytes in [16, BYTES as usize, BYTES as usize, BYTES as usize, 1024] {
         let _ = heap.run(|tx| tx.allocate(bytes));
     }
-    for blocks in [1, 300, 1000] {
+    for blocks in [1, 300, 1000, 100_000] {
         let _ = heap.run(|tx| tx.reserve_blocks(blocks));
     }
 }
@@ -325,9 +419,10 @@ fn use_it(heap: &mut TestHeap) {
 /// Checks the heap by every method; their results agree.
 fn check_all(heap: &TestHeap) {
     let (checked, survey) = (heap.check(), heap.survey());
-    assert_eq!(checked.err(), survey.damage.first().copied());
+    assert_eq!(checked.as_ref().err(), survey.damage.first());
     assert!(checked.is_err() || survey.complete);
     let _ = heap.live();
+    let _ = heap.heap.usage_now(|offset| heap.word(offset));
 }
 
 /// Checks and uses a heap, and then once more in its changed state.
@@ -380,11 +475,11 @@ proptest! {
     ) {
         let mut heap = TestHeap::laid_out(layout, 6);
         let mut state = seed;
-        for word in &mut heap.words[(layout.own_chunks() * CHUNK_BYTES / 8) as usize..] {
+        for word in &mut heap.words[layout.offset(layout.own_units()) as usize / 8..] {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *word = state >> (state >> 58);
         }
-        heap.words[layout.chunks_object() as usize / 8] = layout.own_chunks() - 1 + seed % 7;
+        heap.words[layout.pages() as usize / 8] = layout.own_units() - 1 + seed % 7;
         look_and_use(&mut heap);
     }
 }

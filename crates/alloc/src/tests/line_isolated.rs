@@ -16,14 +16,15 @@ fn heap(chunks: u64) -> TestHeap {
     TestHeap::laid_out(Layout::LineIsolated, chunks)
 }
 
-/// Returns whether arenas share this line: only that of the chunks object and of the root.
+/// Returns whether arenas share this line: those of the root, the page object, the owners, the bins
+/// and the lists, and heads of runs.
 fn is_shared(line: u64) -> bool {
-    line == 4096 / LINE || line == 8192 / LINE
+    line < CHUNK_BYTES / LINE || line.is_multiple_of(CHUNK_BYTES / LINE)
 }
 
 #[test]
 fn arenas_never_share_an_object_line() {
-    let arenas = [0, 1, 2, 127];
+    let arenas = [0, 1, 2, 31];
     let mut heap = heap(150);
     // The owner of each line, by allocated objects and by the allocator's writes.
     let mut owners: BTreeMap<u64, usize> = BTreeMap::new();
@@ -80,8 +81,8 @@ fn objects_start_at_cache_lines() {
         assert_eq!(at.byte() - first, 8 * i, "blocks leave no gap");
         assert!(at.object.is_multiple_of(LINE));
     }
-    // All chunks of a run after its first hold blocks only: 255 in the first, 256 in each other.
-    let (one, two) = (heap.heap.layout.chunks_for(255), heap.heap.layout.chunks_for(256));
+    // All units of an array after its first hold blocks only: 255 in the first, 256 in each other.
+    let (one, two) = (heap.layout().units_for_blocks(255), heap.layout().units_for_blocks(256));
     assert_eq!((one, two), (Some(1), Some(2)));
 }
 
@@ -96,28 +97,28 @@ fn common_allocation_writes_two_lines() {
         heap.written().into_iter().map(|offset| offset / LINE).collect()
     };
     let expected = |object: u64| {
-        // 200 bytes are class 3, the last pair of words on the arena's first line.
+        // 200 bytes are class 3: the fourth pair of words, on the arena's first line.
         BTreeSet::from([pairs / LINE, (object - TAG_BITS) / LINE])
     };
     let carved = heap.run(|tx| tx.allocate(200)).unwrap();
-    assert_eq!((heap.reads, heap.writes), (3, 2), "from the slab");
+    assert_eq!((heap.reads, heap.writes), (4, 2), "from the slab");
     assert_eq!(lines(&heap), expected(carved));
     free(&mut heap, carved, 200).unwrap();
-    assert_eq!((heap.reads, heap.writes), (3, 3), "freed");
+    assert_eq!((heap.reads, heap.writes), (4, 3), "freed");
     assert_eq!(lines(&heap), expected(carved));
     assert_eq!(heap.run(|tx| tx.allocate(200)), Ok(carved));
-    assert_eq!((heap.reads, heap.writes), (3, 2), "from the free list");
+    assert_eq!((heap.reads, heap.writes), (4, 2), "from the free list");
     assert_eq!(lines(&heap), expected(carved));
     free(&mut heap, kept, 200).unwrap();
 }
 
 #[test]
-fn formatting_writes_three_lines_on_three_pages() {
+fn formatting_writes_four_lines_on_four_pages() {
     let mut heap = TestHeap::zeros(Layout::LineIsolated, 2);
     heap.run(|tx| tx.format()).unwrap();
     let lines: BTreeSet<u64> = heap.written().into_iter().map(|offset| offset / LINE).collect();
-    assert_eq!(lines, BTreeSet::from([0, 4096 / LINE, 8192 / LINE]));
-    assert_eq!(heap.writes, 13);
+    assert_eq!(lines, BTreeSet::from([0, 1, 2, 3].map(|page| page * 4096 / LINE)));
+    assert_eq!(heap.writes, 15);
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn program_writes_slots_and_prepared_blocks_only() {
     }
     let layout = heap.layout();
     let head = object / CHUNK_BYTES * CHUNK_BYTES + 16;
-    let own = [layout.root(), layout.chunks_object(), layout.arena(0), layout.arena(77), 0, 16];
+    let own = [layout.root(), layout.pages(), layout.arena(0), layout.arena(30), 0, 16];
     for own in own.map(|own| TAG_BITS | own).into_iter().chain([head, head + 16]) {
         assert!(!write(&mut heap, own, 0), "at {own:#x}");
     }
@@ -185,7 +186,7 @@ fn layouts_are_not_confused() {
     let chunks = 20;
     for (made, other) in [
         (TestHeap::new(chunks), Heap::line_isolated(TAG, chunks * CHUNK_BYTES)),
-        (heap(chunks), Heap::new(TAG, (chunks + 8) * CHUNK_BYTES)),
+        (heap(chunks), Heap::new(TAG, (chunks + 4) * CHUNK_BYTES)),
     ] {
         made.check().unwrap();
         let damage = other.check(|offset| made.word(offset)).unwrap_err();
@@ -196,7 +197,7 @@ fn layouts_are_not_confused() {
 }
 
 #[test]
-#[should_panic(expected = "blocks without headers need no index of runs")]
+#[should_panic(expected = "blocks without headers need no index")]
 fn runs_refuse_a_heap_without_headers() {
     Runs::new(&heap(4).heap);
 }

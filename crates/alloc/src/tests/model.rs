@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use words::{Addr, Allocate, BLOCK_BYTES, Stop, Words, block_stride};
+use words::{Addr, Allocate, BLOCK_BYTES, PIECE_BYTES, PIECE_STRIDE, Stop, Words, block_stride};
 
-use crate::head::HEAD_CLASS;
+use crate::classes::{SLOT_STRING_BYTES_MAX, string_bytes};
+use crate::head::class_in;
 use crate::header::Kind;
-use crate::layout::{CHUNK_BYTES, HEAD, Layout};
+use crate::layout::Layout;
 use crate::test_heap::{LAYOUTS, TestHeap};
 
 /// One step of one transaction.
@@ -27,34 +28,63 @@ enum Step {
         which: usize,
         most: u64,
     },
+    /// Allocate a byte string.
+    String {
+        bytes: u64,
+    },
+    /// Change the size of the live object or string with this number.
+    Resize {
+        which: usize,
+        to: u64,
+    },
 }
 
 /// A live object with its size and content, or a live run with its blocks and its prepared ones.
 #[derive(Clone, Debug, PartialEq)]
 enum Live {
-    Object { bytes: usize, mark: u64 },
-    Run { blocks: u64, prepared: u64 },
+    /// An object or a byte string.
+    Object {
+        bytes: u64,
+        mark: u64,
+    },
+    Run {
+        blocks: u64,
+        prepared: u64,
+    },
 }
 
 impl Live {
     /// Returns the bytes from the first of the header, or of the object, to its last.
     fn extent(&self, layout: Layout) -> u64 {
         match self {
-            Live::Object { bytes, .. } => layout.header_bytes() + *bytes as u64,
+            Live::Object { bytes, .. } if is_string(*bytes) => string_bytes(*bytes),
+            Live::Object { bytes, .. } => layout.header_bytes() + *bytes,
             Live::Run { blocks, .. } => blocks * layout.block_stride(),
         }
     }
 }
 
+fn is_string(bytes: u64) -> bool {
+    bytes > words::OBJECT_BYTES_MAX as u64
+}
+
+/// Returns the addresses of the words of an object or string.
+fn words_of(first: u64, bytes: u64) -> impl Iterator<Item = Addr> {
+    (0..bytes).step_by(8).map(move |offset| match is_string(bytes) {
+        true => Addr::new(first + offset / PIECE_BYTES * PIECE_STRIDE, offset % PIECE_BYTES),
+        false => Addr::new(first, offset),
+    })
+}
+
 /// Returns the bytes that a check counts for an object: without a header, those of its slot.
-fn counted(heap: &TestHeap, first: u64, bytes: usize) -> u64 {
+fn counted(heap: &TestHeap, first: u64, bytes: u64) -> u64 {
     let layout = heap.layout();
-    if layout.has_headers() {
-        return bytes as u64;
+    if layout.has_headers() || is_string(bytes) {
+        return bytes;
     }
-    let chunk = first % (1 << words::ADDRESS_BITS) / CHUNK_BYTES;
-    let class = heap.word(chunk * CHUNK_BYTES + HEAD + HEAD_CLASS) as usize;
-    assert!(class >= layout.class_of(bytes).unwrap(), "a full heap uses larger slots");
+    let head = heap.heap.head(first % (1 << words::ADDRESS_BITS) / layout.unit_bytes());
+    let class = class_in(heap.word(head - 8), head).unwrap();
+    assert!(class >= layout.class_of(bytes as usize).unwrap(), "a full heap uses larger slots");
     layout.payload_bytes(class)
 }
 
@@ -67,6 +97,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1..=48_usize).prop_map(|bytes| Step::Allocate { bytes }),
         7 => any::<usize>().prop_map(|which| Step::Free { which }),
         1 => (1..=700_u64).prop_map(|blocks| Step::Reserve { blocks }),
+        2 => (1025..40_000_u64).prop_map(|bytes| Step::String { bytes }),
+        3 => (any::<usize>(), prop_oneof![1..1100_u64, 1000..40_000_u64])
+            .prop_map(|(which, to)| Step::Resize { which, to }),
         1 => (any::<usize>(), 0..300_u64).prop_map(|(which, most)| Step::Prepare { which, most }),
     ]
 }
@@ -86,11 +119,21 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
     match *step {
         Step::Allocate { bytes } => {
             let object = tx.allocate(bytes)?;
-            let mark = object.rotate_left(20) ^ live.len() as u64;
-            for offset in (0..bytes as u64).step_by(8) {
-                tx.program_writes(Addr::new(object, offset), mark ^ offset)?;
+            fill(tx, live, object, bytes as u64)?;
+        }
+        Step::String { bytes } => {
+            let object = tx.allocate_pieces(bytes)?;
+            fill(tx, live, object, bytes)?;
+        }
+        Step::Resize { which, to } => {
+            let Some((first, Live::Object { bytes, .. })) = nth(live, which) else {
+                return Ok(());
+            };
+            if tx.resize(first, bytes, to)? {
+                assert_eq!(is_string(bytes), is_string(to));
+                live.remove(&first);
+                fill(tx, live, first, to)?;
             }
-            assert_eq!(live.insert(object, Live::Object { bytes, mark }), None);
         }
         Step::Reserve { blocks } => {
             let first = tx.reserve_blocks(blocks)?;
@@ -99,7 +142,7 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
         Step::Free { which } => {
             let Some((first, thing)) = nth(live, which) else { return Ok(()) };
             let bytes = match thing {
-                Live::Object { bytes, .. } => bytes as u64,
+                Live::Object { bytes, .. } => bytes,
                 Live::Run { blocks, .. } => blocks * BLOCK_BYTES,
             };
             tx.retire(Addr::new(first, 0), bytes)?;
@@ -115,6 +158,21 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
             live.insert(first, Live::Run { blocks, prepared });
         }
     }
+    Ok(())
+}
+
+/// Writes all words of a new object or string.
+fn fill(
+    tx: &mut TestHeap,
+    live: &mut BTreeMap<u64, Live>,
+    object: u64,
+    bytes: u64,
+) -> Result<(), Stop> {
+    let mark = object.rotate_left(20) ^ live.len() as u64;
+    for (offset, at) in words_of(object, bytes).enumerate() {
+        tx.program_writes(at, mark ^ offset as u64)?;
+    }
+    assert_eq!(live.insert(object, Live::Object { bytes, mark }), None);
     Ok(())
 }
 
@@ -135,9 +193,8 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
             Live::Object { bytes, mark } => {
                 objects += 1;
                 object_bytes += counted(heap, first, bytes);
-                for offset in (0..bytes as u64).step_by(8) {
-                    let word = heap.run(|tx| tx.read(Addr::new(first, offset)));
-                    assert_eq!(word, Ok(mark ^ offset));
+                for (offset, at) in words_of(first, bytes).enumerate() {
+                    assert_eq!(heap.run(|tx| tx.read(at)), Ok(mark ^ offset as u64));
                 }
             }
             Live::Run { blocks, prepared } => {
@@ -149,7 +206,13 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
     }
     let usage = heap.check().unwrap();
     assert_eq!((usage.objects, usage.object_bytes), (objects, object_bytes));
-    assert_eq!((usage.runs, usage.blocks, usage.blocks_prepared), (runs, blocks_all, ready));
+    assert_eq!((usage.arrays, usage.blocks, usage.blocks_prepared), (runs, blocks_all, ready));
+    let now = heap.heap.usage_now(|offset| heap.word(offset));
+    assert_eq!(
+        (now.free_bytes, now.largest_free_bytes),
+        (usage.free_bytes, usage.largest_free_bytes)
+    );
+    assert_eq!((now.objects, &now.classes), (usage.objects, &usage.classes));
     walk_finds(heap, live);
 }
 
@@ -157,7 +220,15 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
 fn walk_finds(heap: &TestHeap, live: &BTreeMap<u64, Live>) {
     let layout = heap.layout();
     let expected = live.iter().flat_map(|(&first, thing)| match *thing {
-        Live::Object { bytes, .. } => vec![(first, Kind::Object, counted(heap, first, bytes))],
+        Live::Object { bytes, .. } => {
+            let large = !layout.has_headers() || bytes > SLOT_STRING_BYTES_MAX;
+            let kind = match (is_string(bytes), large) {
+                (false, _) => Kind::Object,
+                (true, false) => Kind::SlotString,
+                (true, true) => Kind::RunString,
+            };
+            vec![(first, kind, counted(heap, first, bytes))]
+        }
         Live::Run { prepared, .. } => {
             let block = |i| (first + i * block_stride(first), Kind::Block, BLOCK_BYTES);
             (0..prepared).map(block).collect()

@@ -161,7 +161,13 @@ fn each_error_has_its_status() {
         NotAtHome { path: path() } => DAMAGED,
         ShadowTooSmall { shadow_bytes: 8 } => TOO_LARGE,
         BadOption { option: "bytes", value: 0, must: "at least 1" } => INVALID,
-        Full { wanted_bytes: 8, heap_bytes: 8, log_bytes: 8 } => FULL,
+        Full {
+            wanted_bytes: 8,
+            heap_bytes: 8,
+            free_bytes: 8,
+            largest_free_bytes: 8,
+            free_slot_bytes: 8,
+        } => FULL,
         TransactionTooLarge { limit: Limit::Ring, words_max: 1, log_bytes: 8, ring_bytes: 8 }
             => TOO_LARGE,
         SlotTooSmall { design: "undo", slot_bytes: 8, slots: 64, log_bytes: 512 } => TOO_LARGE,

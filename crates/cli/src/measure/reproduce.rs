@@ -128,7 +128,7 @@ pub(super) fn run(arguments: &MeasureReproduce) -> Result<(), Failure> {
 
 /// Creates an array that fills the heap, fully reproduced.
 fn array(pool: &Pool, worker: &mut Worker<'_>) -> Result<Array<u64>, Error> {
-    // The first chunk belongs to the allocator, and a run takes whole chunks.
+    // The first 80 KiB belong to the allocator.
     let blocks = pool.info().heap_bytes.saturating_sub(2 * (64 << 10)) / BLOCK_STRIDE;
     let words = blocks.max(1) * BLOCK_WORDS;
     let array = worker.run(|tx| Array::<u64>::reserve(tx, words))?.value;

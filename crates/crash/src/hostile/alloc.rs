@@ -43,7 +43,7 @@ impl Words for Bare {
 }
 
 /// Makes a sound heap with every kind of content: live and free objects of several classes and
-/// arenas, arrays whole, in part and not prepared, a free run.
+/// arenas, arrays whole, in part and not prepared, byte strings in a slot and in a run, free runs.
 fn sound() -> Bare {
     let heap = Heap::new(TAG, CHUNKS * CHUNK_BYTES);
     let words = vec![0; (CHUNKS * CHUNK_BYTES / 8) as usize];
@@ -57,6 +57,9 @@ fn sound() -> Bare {
     let runs = [3, 1, 1].map(|blocks| heap.reserve_blocks(tx, blocks).expect(works));
     heap.prepare_blocks(tx, runs[0], 2).expect(works);
     heap.retire(tx, 0, Addr::new(runs[1], 0), 256).expect(works);
+    for bytes in [1025, 3000, 40_000] {
+        heap.allocate_pieces(tx, 2, bytes).expect(works);
+    }
     heap.set_root(tx, objects[0]).expect(works);
     bare
 }
@@ -77,10 +80,10 @@ pub fn alloc(input: &[u8]) {
         match input.byte() % 4 {
             // In the metadata small numbers get further than random words.
             0 | 1 => {
-                let chunk = input.below(CHUNKS) as usize * (CHUNK_BYTES / 8) as usize;
-                input.change(&mut bare.words[chunk..chunk + 64]);
+                let unit = input.below(CHUNKS * CHUNK_BYTES / 1024) as usize * 128;
+                input.change(&mut bare.words[unit..unit + 10]);
             }
-            2 => input.change(&mut bare.words[32..4128]), // the arenas
+            2 => input.change(&mut bare.words[..10_240]), // the first run
             _ => input.change(&mut bare.words),
         }
         if input.bit() {
@@ -95,7 +98,7 @@ pub fn alloc(input: &[u8]) {
 fn look(bare: &Bare) {
     let heap = bare.heap;
     let (checked, survey) = (heap.check(|at| bare.word(at)), heap.survey(|at| bare.word(at)));
-    assert_eq!(checked.err(), survey.damage.first().copied());
+    assert_eq!(checked.as_ref().err(), survey.damage.first());
     assert!(survey.damage.len() <= Survey::DAMAGE_MAX);
     let live = heap.live(|at| bare.word(at)).take(1 << 20).count() as u64;
     if let Ok(usage) = checked {

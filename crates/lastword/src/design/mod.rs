@@ -232,7 +232,7 @@ pub trait Design: Sized + Send + Sync + 'static {
 
     /// Notes that the attempt frees memory in which objects with other boundaries may follow.
     #[inline]
-    fn gives_chunks_back(&self, local: &mut Self::Local) {
+    fn gives_runs_back(&self, local: &mut Self::Local) {
         let _ = local;
     }
 

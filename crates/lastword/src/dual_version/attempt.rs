@@ -150,15 +150,15 @@ impl Attempt {
     }
 
     /// Notes that the attempt frees chunks, in which objects may later begin elsewhere.
-    pub(crate) fn gives_chunks_back(&mut self) {
-        self.owned.gives_chunks_back = true;
+    pub(crate) fn gives_runs_back(&mut self) {
+        self.owned.gives_runs_back = true;
     }
 
     /// Resets the attempt.
     pub(super) fn clear(&mut self) {
         self.owned.entries.clear();
         self.fresh.clear();
-        (self.owned.end, self.owned.gives_chunks_back) = (None, false);
+        (self.owned.end, self.owned.gives_runs_back) = (None, false);
         (self.last, self.words, self.met) = (0, 0, None);
         self.member.clear();
     }

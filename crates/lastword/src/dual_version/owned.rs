@@ -22,7 +22,7 @@ pub(crate) struct Owned {
     /// Place of its end word, from the first write on.
     pub(super) end: Option<usize>,
     pub(super) entries: Vec<Entry>,
-    pub(super) gives_chunks_back: bool,
+    pub(super) gives_runs_back: bool,
 }
 
 /// A locked object.
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
 
 impl Owned {
     pub(super) fn nothing(number: usize, attempt: u64, entries: Vec<Entry>) -> Owned {
-        Owned { number, attempt, start: 0, end: None, entries, gives_chunks_back: false }
+        Owned { number, attempt, start: 0, end: None, entries, gives_runs_back: false }
     }
 
     /// Returns the start of the attempt, or of the first one of its group.
@@ -50,8 +50,8 @@ impl Owned {
     }
 
     /// Whether it frees chunks, in which objects may later begin elsewhere.
-    pub(crate) fn gives_chunks_back(&self) -> bool {
-        self.gives_chunks_back
+    pub(crate) fn gives_runs_back(&self) -> bool {
+        self.gives_runs_back
     }
 
     /// Returns the memory of its entries for reuse.

@@ -18,11 +18,11 @@
 //! earlier one's words are in the heap, so order matters only within a queue. Queues of different
 //! workers hold different objects.
 //!
-//! *Chunks.* A transaction that frees chunks waits longer, until every other transaction that began
-//! before its end is completely finished. One of those may have written a block in the freed run,
-//! and may be applied later, when the memory serves other objects. (An object of a slab has a link,
-//! and keeps its place whatever the memory becomes.) This wait cannot deadlock: a transaction that
-//! frees chunks keeps the chunks' object locked until it is applied.
+//! *Runs.* A transaction that frees a run (an array, or a slab with its last object) waits longer,
+//! until every other transaction that began before its end is completely finished. One of those may
+//! have written in the run, or freed an object there, and may be applied later, when the memory
+//! serves other objects. This wait cannot deadlock: a transaction that frees a run keeps the page
+//! object locked until it is applied, so no transaction takes the run before.
 
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ pub(super) struct Done {
     pub(super) batch: Vec<u64>,
     /// The objects with a link to its copies.
     pub(super) objects: Vec<usize>,
-    pub(super) gives_chunks_back: bool,
+    pub(super) gives_runs_back: bool,
     /// Only an observer may see it, so it is never applied.
     pub(super) stays: bool,
 }
@@ -96,9 +96,8 @@ impl Waiting {
         beside: impl Fn() -> u64,
     ) {
         while let Some(done) = self.queue.front_mut() {
-            let holds_chunks =
-                done.gives_chunks_back && !injected(Mutant::ChunksFreedBesideWriters);
-            let is_needed = done.end > oldest || holds_chunks && done.end > beside();
+            let holds_runs = done.gives_runs_back && !injected(Mutant::ChunksFreedBesideWriters);
+            let is_needed = done.end > oldest || holds_runs && done.end > beside();
             if done.stays || is_needed && !injected(Mutant::WriteBackDoesNotWait) {
                 return;
             }
@@ -119,7 +118,7 @@ impl Waiting {
             }
             let mut done = self.queue.pop_front().expect("the loop condition found it");
             done.objects.clear();
-            done.gives_chunks_back = false;
+            done.gives_runs_back = false;
             if self.spare.len() < SPARE {
                 self.spare.push(done);
             }

@@ -362,7 +362,7 @@ impl Problem {
             }
             Problem::Heap(damage) => match damage.object() {
                 Some(object) => format!("the object at heap offset {object:#x}"),
-                None => format!("the allocator, in chunk {}", damage.chunk()),
+                None => format!("the allocator, at heap offset {:#x}", damage.offset),
             },
             Problem::HeapUnchecked => "unknown: the rest of the heap was not checked".into(),
             Problem::Root { .. } => "all data that the program reaches from its root".into(),

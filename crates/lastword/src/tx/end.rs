@@ -39,11 +39,17 @@ impl<D: Design> Tx<'_, D> {
         let info = self.shape.info();
         match (stop, self.reason.take()) {
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
-            (Stop::Full, _) => Error::Full {
-                wanted_bytes: self.wild.offset,
-                heap_bytes: info.heap_bytes,
-                log_bytes: info.log_bytes,
-            },
+            (Stop::Full, _) => {
+                let word = |offset: u64| self.design.peek((offset / 8) as usize);
+                let usage = self.shape.heap().usage_now(word);
+                Error::Full {
+                    wanted_bytes: self.wild.offset,
+                    heap_bytes: info.heap_bytes,
+                    free_bytes: usage.free_bytes,
+                    largest_free_bytes: usage.largest_free_bytes,
+                    free_slot_bytes: usage.free_slot_bytes(),
+                }
+            }
             (Stop::TooLarge, _) if let Some(error) = too_large => error,
             (Stop::TooLarge, _) => {
                 let (log_bytes, ring_bytes) = (info.log_bytes, info.ring_bytes);

@@ -121,7 +121,7 @@ impl<D: Design> Tx<'_, D> {
                 self.live = (at.object, size);
                 if !D::BY_OBJECT && lw_alloc::header::is_block(header) {
                     let load = |offset: u64| self.design.peek((offset / 8) as usize);
-                    self.shape.runs().learn(object, load);
+                    self.shape.runs().learn(object, header, load);
                 }
                 Ok(())
             }

@@ -265,7 +265,7 @@ fn chunks_beside(commit: fn(&Shared, &mut Attempt) -> u64) {
         versions.begin(&mut attempt);
         let at = At { object: X, index: X };
         versions.write_run(heap_image, &mut attempt, at, &[1, 1]).expect("no other writer");
-        attempt.gives_chunks_back();
+        attempt.gives_runs_back();
         let mut batch = Vec::new();
         versions.changes(attempt.owned(), false, &mut batch);
         versions.commits(&attempt);

@@ -232,7 +232,7 @@ impl Core {
         *members += 1;
         // A later member could reuse the chunks that this one frees for other objects, so the group
         // ends here.
-        let is_last = attempt.owned().gives_chunks_back();
+        let is_last = attempt.owned().gives_runs_back();
         let is_full = !stays || is_last || *members >= groups.members;
         attempt.stays(id);
         // Over before the group may end, because that waits for every running transaction.

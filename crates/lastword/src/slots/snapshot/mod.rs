@@ -352,8 +352,8 @@ impl Design for Snapshot {
     }
 
     #[inline]
-    fn gives_chunks_back(&self, local: &mut Local) {
-        local.attempt.gives_chunks_back();
+    fn gives_runs_back(&self, local: &mut Local) {
+        local.attempt.gives_runs_back();
     }
 
     #[inline]
