@@ -178,6 +178,19 @@ pub(crate) enum PoolCommand {
     /// With `--format jsonl` each line is a JSON object (JSON Lines), so a pool of any size can be
     /// read line by line. The whole output is not one JSON document.
     Dump(PoolDump),
+    /// Convert a pool of format version 3, of an earlier Lastword, into a new pool
+    ///
+    /// Objects keep their addresses. The old pool is only read; replace it by the new one afterwards.
+    /// Takes memory for the heap twice.
+    Convert(PoolConvert),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolConvert {
+    /// Pool to convert
+    pub(crate) old: PathBuf,
+    /// Pool to create
+    pub(crate) new: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -90,7 +90,11 @@ impl Line {
             snapshot.words(live).take(shown).map(|word| format!("{word:#x}")).collect();
         Line {
             pointer: format!("{:#018x}", live.object),
-            kind: if live.kind == Kind::Block { "block" } else { "object" },
+            kind: match live.kind {
+                Kind::Block => "block",
+                Kind::SlotString | Kind::RunString => "string",
+                _ => "object",
+            },
             bytes: live.bytes,
             taken_bytes: live.taken_bytes,
             root: live.object == root,

@@ -9,7 +9,7 @@ use lastword::{Decoupled, Info, LogPath, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Expected, Format, PoolCommand, PoolCreate, PoolInfo};
+use crate::args::{Expected, Format, PoolCommand, PoolConvert, PoolCreate, PoolInfo};
 use crate::failure::{Failure, Verdict};
 use crate::media::{Costs, MediumName};
 use crate::report::{json, print, table};
@@ -25,6 +25,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Info(arguments) => info(arguments),
         PoolCommand::Check(arguments) => crate::check::run(arguments),
         PoolCommand::Dump(arguments) => crate::dump::run(arguments),
+        PoolCommand::Convert(arguments) => convert(arguments),
     }
 }
 
@@ -42,6 +43,14 @@ fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
     let (path, output) = (arguments.path.clone(), arguments.output);
     let expected = Expected::default();
     info(&PoolInfo { path, shadow: ShadowName::Full, shadow_bytes: None, expected, output })
+}
+
+fn convert(arguments: &PoolConvert) -> Result<Verdict, Failure> {
+    let PoolConvert { old, new } = arguments;
+    lastword::convert(old, new)?;
+    let (old, new) = (old.display(), new.display());
+    crate::output::print(&format!("{new} has the content of {old}, which is unchanged\n"))?;
+    Ok(Verdict::Held)
 }
 
 fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {

@@ -53,8 +53,8 @@ pub enum Error {
 
     /// The file has the format of another version of Lastword.
     #[error(
-        "{path} has format version {found:#x}, and this program reads version {expected}: open it \
-         with the version of Lastword that wrote it"
+        "{path} has format version {found:#x}, and this program works with version {expected}: {}",
+        other_version(*found)
     )]
     FormatVersion {
         /// The file.
@@ -529,6 +529,14 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
+}
+
+/// Returns the remedy for a pool of another format version.
+fn other_version(found: u64) -> &'static str {
+    match found {
+        3 => "convert it with `lastword pool convert OLD NEW`",
+        _ => "open it with the version of Lastword that wrote it",
+    }
 }
 
 fn wanted(bytes: u64) -> String {

@@ -95,7 +95,7 @@ pub use error::{CutFile, Error, Limit, LogMismatch, LostFile};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
     CheckOptions, Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check,
-    check_with, inspect, inspect_with, repair, repair_with,
+    check_with, convert, inspect, inspect_with, repair, repair_with,
 };
 pub use metrics::Metrics;
 pub use open::Open;

@@ -66,7 +66,10 @@ pub(crate) const COPIES_BYTES: u64 = 2 * COPY_BYTES;
 /// Longest layout name in bytes.
 pub(crate) const LAYOUT_BYTES: usize = 32;
 
-pub(crate) const FORMAT_VERSION: u64 = 3;
+pub(crate) const FORMAT_VERSION: u64 = 4;
+/// The version whose superblock and log are the same, with a heap of format 1: see
+/// [`convert`](crate::convert).
+pub(crate) const FORMAT_VERSION_3: u64 = 3;
 const WORDS: usize = 64;
 /// Greater than every edition, generation, ID or sequence of a pool. Sums of two such numbers do
 /// not overflow.
@@ -95,6 +98,8 @@ pub(crate) enum Invalid {
 /// The content of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    /// [`FORMAT_VERSION`], or [`FORMAT_VERSION_3`] of a pool that must be converted.
+    pub(crate) version: u64,
     pub(crate) edition: u64,
     pub(crate) pool: u64,
     pub(crate) generation: u64,
@@ -180,7 +185,10 @@ fn opened(block: &Block, magic: u64) -> Result<(), Invalid> {
         return Err(Invalid::Damaged);
     }
     // The upper half holds feature bits. With an unknown one the rest cannot be interpreted.
-    if block[1] != FORMAT_VERSION { Err(Invalid::Version(block[1])) } else { Ok(()) }
+    match block[1] {
+        FORMAT_VERSION | FORMAT_VERSION_3 => Ok(()),
+        version => Err(Invalid::Version(version)),
+    }
 }
 
 impl Superblock {
@@ -199,7 +207,7 @@ impl Superblock {
         let mut block = [0; WORDS];
         block[..6].copy_from_slice(&[
             MAGIC,
-            FORMAT_VERSION,
+            self.version,
             self.edition,
             self.pool,
             self.generation,
@@ -247,6 +255,7 @@ impl Superblock {
             return Err(Invalid::Damaged);
         }
         Ok(Superblock {
+            version: block[1],
             edition: block[2],
             pool: block[3],
             generation: block[4],

@@ -19,7 +19,7 @@ use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
 use crate::shadow::ShadowHeap;
 use crate::storage::{Storage, Survey, heap, replay};
-use crate::superblock::Superblock;
+use crate::superblock::{FORMAT_VERSION, Superblock};
 use crate::sync::Arc;
 use crate::{DesignInfo, Error, LogFormat, Medium};
 
@@ -110,7 +110,9 @@ impl Examined {
         let replayed = action != Action::Replay || self.groups(superblock, medium, &image)?;
         match image {
             Some(image) if replayed => {
-                self.heap(superblock, &image);
+                if superblock.version == FORMAT_VERSION {
+                    self.heap(superblock, &image);
+                }
                 self.image = Some(image);
             }
             _ => self.push(None, Problem::HeapUnchecked),

@@ -24,6 +24,8 @@ pub struct CheckOptions {
     pub(crate) layout: Option<(String, u64)>,
     pub(crate) medium: Option<Medium>,
     pub(crate) without_log: bool,
+    /// Accepts a pool of format version 3, to convert it.
+    pub(crate) converts: bool,
 }
 
 impl CheckOptions {
@@ -58,6 +60,7 @@ impl From<&Options> for CheckOptions {
             layout: Some((options.layout.clone(), options.layout_version)),
             medium: options.medium,
             without_log: options.without_log,
+            converts: false,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod check;
 mod check_options;
+mod convert;
 mod finding;
 mod repair;
 
@@ -17,6 +18,7 @@ use medium::{Counts, FileLog, HeapMedium, PoolFile};
 use words::TxId;
 
 pub use check_options::CheckOptions;
+pub use convert::convert;
 pub use finding::{Finding, Problem, Severity};
 pub use repair::{Repair, repair, repair_with};
 

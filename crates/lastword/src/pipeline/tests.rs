@@ -109,6 +109,7 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
     let dir = tempfile::tempdir().unwrap();
     let file = PoolFile::create(dir.path().join("pool"), 1 << 16, Prewrite::No).unwrap();
     let superblock = Superblock {
+        version: crate::superblock::FORMAT_VERSION,
         edition: 0,
         pool: 1,
         generation: 1,

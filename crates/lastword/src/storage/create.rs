@@ -12,7 +12,9 @@ use words::{Addr, Stop, Words};
 
 use super::open::check_memory;
 use super::{AREA_ALIGN, LOG_SUFFIX, MemoryDemand, Storage, log_path};
-use crate::superblock::{COPIES_BYTES, LogHead, PairedBlock, Superblock, Superblocks, padded};
+use crate::superblock::{
+    COPIES_BYTES, FORMAT_VERSION, LogHead, PairedBlock, Superblock, Superblocks, padded,
+};
 use crate::{Error, Medium, Options};
 
 impl Storage {
@@ -23,9 +25,22 @@ impl Storage {
         design: &str,
         demand: MemoryDemand,
     ) -> Result<(Storage, Created), Error> {
-        let system = &options.system;
-        let medium = options.medium.unwrap_or_else(|| probe(system, path));
+        let medium = options.medium.unwrap_or_else(|| probe(&options.system, path));
         let first = plan(options, design, medium)?;
+        let base = u64::from(first.tag()) << words::ADDRESS_BITS;
+        let content = format(&super::heap(&first), base);
+        Storage::create_with(path, options, (first, medium), demand, content)
+    }
+
+    /// Creates a pool with this superblock and these words in its heap, by index; the others are 0.
+    pub(crate) fn create_with(
+        path: &Path,
+        options: &Options,
+        (first, medium): (Superblock, Medium),
+        demand: MemoryDemand,
+        content: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<(Storage, Created), Error> {
+        let system = &options.system;
         check_memory(demand(options, medium, first.heap_bytes))?;
         let end = first.heap_offset + first.heap_bytes;
         // Check before the heap's file is created: the log's name is longer.
@@ -54,9 +69,14 @@ impl Storage {
         };
         let superblocks = Superblocks::create(&file, first)?;
         let mut storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
-        let base = u64::from(first.tag()) << words::ADDRESS_BITS;
-        for (index, value) in format(&super::heap(&first), base) {
-            storage.heap_image.write_back(&[writes::run(index, 1), value])?;
+        let mut batch = Vec::new();
+        let mut content = content.into_iter().peekable();
+        while let Some((index, value)) = content.next() {
+            batch.extend([writes::run(index, 1), value]);
+            if batch.len() >= BATCH_WORDS || content.peek().is_none() {
+                storage.heap_image.write_back(&batch)?;
+                batch.clear();
+            }
         }
         storage.heap_image.barrier()?;
         let created = Created { file: Arc::clone(&storage.file), log: storage.log_file.clone() };
@@ -70,6 +90,9 @@ impl Storage {
         Ok((storage, created))
     }
 }
+
+/// Words of one write to the heap image of a new pool.
+const BATCH_WORDS: usize = 1 << 16;
 
 /// The files of a pool during its creation.
 pub(crate) struct Created {
@@ -135,7 +158,7 @@ fn remove_interrupted(system: &System, log_path: &Path) -> Result<(), Error> {
 const FIRST_GENERATION: u64 = 1;
 
 /// The superblock of a new pool.
-fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, Error> {
+pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, Error> {
     let (heap_bytes, log_bytes) = (options.heap_rounded()?, options.log_rounded()?);
     let log_inside = medium.log_inside();
     let (log_offset, heap_offset) = if log_inside {
@@ -144,6 +167,7 @@ fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, E
         (COPIES_BYTES, AREA_ALIGN)
     };
     Ok(Superblock {
+        version: FORMAT_VERSION,
         edition: 0,
         pool: options.system.random(),
         generation: FIRST_GENERATION,

@@ -74,7 +74,7 @@ impl Survey {
             findings: Vec::new(),
             refusal: None,
         };
-        let Some(superblock) = survey.superblocks()? else { return Ok(survey) };
+        let Some(superblock) = survey.superblocks(expected.converts)? else { return Ok(survey) };
         if !areas_are_in_order(&superblock) {
             let path = survey.path();
             survey.refuse(None, Problem::Areas, Error::BadAreas { path });
@@ -144,8 +144,8 @@ impl Survey {
         self.findings.push(Finding { path, at, problem });
     }
 
-    /// Reads both copies; returns the current one.
-    fn superblocks(&mut self) -> Result<Option<Superblock>, Error> {
+    /// Reads both copies; returns the current one, if this program works with its version.
+    fn superblocks(&mut self, converts: bool) -> Result<Option<Superblock>, Error> {
         let path = self.path();
         if self.file.len() < COPIES_BYTES {
             self.refuse(None, Problem::NoSuperblock, Error::NotAPool { path });
@@ -166,7 +166,14 @@ impl Survey {
             self.push(Some(at), problem);
         }
         let invalid = match copies.current() {
-            Ok(superblock) => return Ok(Some(superblock)),
+            Ok(superblock) if superblock.version == FORMAT_VERSION || converts => {
+                return Ok(Some(superblock));
+            }
+            Ok(superblock) => {
+                let (copy, found, expected) = (0, superblock.version, FORMAT_VERSION);
+                self.push(None, Problem::Version { copy, found, expected });
+                Invalid::Version(found)
+            }
             Err(invalid) => invalid,
         };
         match invalid {

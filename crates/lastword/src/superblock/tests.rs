@@ -4,6 +4,7 @@ use super::*;
 
 fn superblock() -> Superblock {
     Superblock {
+        version: FORMAT_VERSION,
         edition: 7,
         pool: 0x1234_5678_9abc_def0,
         generation: 3,

@@ -1,0 +1,134 @@
+//! The conversion of a pool of format version 3, whose heap has format 1, into a new pool.
+//!
+//! Every object keeps its address, and the pool keeps its ID, which is part of every pointer. So the
+//! program's data need no change. The new pool is created with the converted words as its first
+//! content: like every creation it appears whole or not at all, and the old pool is only read.
+
+use std::path::Path;
+
+use super::check::{Examined, examine};
+use super::{CheckOptions, word};
+use crate::recover::decide::Action;
+use crate::storage::{Demand, Storage, heap, plan};
+use crate::superblock::{FORMAT_VERSION_3, exact_name, name};
+use crate::{Error, Medium, Options};
+use medium::PoolFile;
+
+/// Creates a pool at `to` with the content of the pool at `from`, which an earlier version of
+/// Lastword wrote in format version 3.
+///
+/// Objects keep their addresses, and the new pool has the old one's ID, layout, medium, design and
+/// sizes. The old pool is recovered in memory and never written. Takes as much memory as the heap,
+/// twice. IDs of transactions start again.
+///
+/// # Errors
+/// As [`check`](crate::check) for the old pool, and as [`Pool::create`](crate::Pool::create) for the
+/// new one. [`Error::DamagedHeap`] when the old heap is damaged. [`Error::FormatVersion`] when it
+/// needs no conversion, or one that this version cannot do.
+pub fn convert(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Error> {
+    let path = from.as_ref();
+    let expected = CheckOptions { converts: true, ..CheckOptions::new() };
+    let Examined { survey, image, .. } =
+        examine(path, &expected, |path| PoolFile::open_shared(path))?;
+    let found = survey.found()?;
+    let (superblock, medium) = (*found.superblocks.current(), found.medium);
+    if superblock.version != FORMAT_VERSION_3 {
+        let (path, found, expected) = (path.into(), superblock.version, FORMAT_VERSION_3);
+        return Err(Error::FormatVersion { path, found, expected });
+    }
+    debug_assert!(found.action != Action::Refuse, "a refused pool was not found");
+    let Some(image) = image else {
+        return Err(Error::NotAPool { path: path.into() });
+    };
+    let heap = heap(&superblock);
+    let mut words: Vec<u64> =
+        (0..superblock.heap_bytes).step_by(8).map(|offset| word(&image, offset)).collect();
+    drop(image);
+    heap.convert_format_1(&mut words)
+        .and_then(|()| heap.check(|offset| words[offset as usize / 8]))
+        .map_err(|damage| Error::DamagedHeap { path: path.into(), damage })?;
+    let options = Options::new()
+        .bytes(superblock.heap_bytes)
+        .log_bytes(superblock.log_bytes)
+        .medium(medium)
+        .layout(&exact_name(&superblock.layout), superblock.layout_version);
+    let mut first = plan(&options, &name(&superblock.design), medium)?;
+    first.pool = superblock.pool;
+    let content = (0..).zip(words).filter(|&(_, word)| word != 0);
+    // The words are in memory already, and no design starts.
+    let none = |_: &Options, _: Medium, _: u64| Demand { heap_bytes: 0, records: 0 };
+    let (_, created) = Storage::create_with(to.as_ref(), &options, (first, medium), none, content)?;
+    drop(created);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::superblock::FORMAT_VERSION;
+    use crate::{Pool, Undo};
+
+    /// The heap that format 1 wrote, of the allocator's tests: non-zero words by offset.
+    const IMAGE: &str = include_str!("../../../alloc/src/tests/golden-v1.txt");
+    const HEAP_BYTES: u64 = 6 << 16;
+
+    /// Makes a pool of version 3 with that heap. Its pointers carry the tag 0x1a5e.
+    fn old(path: &Path, clean: bool) {
+        let medium = Medium::File;
+        let options = Options::new().bytes(HEAP_BYTES).log_bytes(1 << 20).layout("bank", 7);
+        let mut first = plan(&options, "undo", medium).unwrap();
+        (first.version, first.pool, first.clean) = (FORMAT_VERSION_3, 0x1a5d, clean);
+        let words = IMAGE.lines().map(|line| {
+            let (offset, word) = line.split_once(' ').unwrap();
+            let hexadecimal = |text| u64::from_str_radix(text, 16).unwrap();
+            (hexadecimal(offset) / 8, hexadecimal(word))
+        });
+        let none = |_: &Options, _: Medium, _: u64| Demand { heap_bytes: 0, records: 0 };
+        drop(Storage::create_with(path, &options, (first, medium), none, words).unwrap());
+    }
+
+    #[test]
+    fn pool_of_version_3_is_converted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("old.pool"), directory.path().join("new.pool"));
+        old(&from, true);
+        let before = std::fs::read(&from).unwrap();
+        let refused = Pool::<Undo>::open_as(&from, Options::new()).unwrap_err();
+        assert!(matches!(refused, Error::FormatVersion { found: 3, .. }), "{refused}");
+        assert!(refused.to_string().contains("pool convert"), "{refused}");
+
+        convert(&from, &to).unwrap();
+        assert!(std::fs::read(&from).unwrap() == before, "the old pool is only read");
+        let report = crate::check(&to).unwrap();
+        assert!(report.is_sound(), "{report:?}");
+        let pool = Pool::<Undo>::open_as(&to, Options::new().layout("bank", 7)).unwrap();
+        assert_eq!(pool.check_heap().unwrap().objects, 3);
+        let mut worker = pool.worker().unwrap();
+        let word = worker.read(|tx| {
+            let root = words::Allocate::root(tx)?;
+            words::Words::read(tx, words::Addr::new(root, 8))
+        });
+        assert_eq!(word.unwrap().value, 0x0123_4567_89ab_cdef);
+        drop(worker);
+        pool.close().unwrap();
+        let again = convert(&to, directory.path().join("third.pool")).unwrap_err();
+        assert!(matches!(again, Error::FormatVersion { found: FORMAT_VERSION, .. }), "{again}");
+        assert!(convert(&from, &to).is_err(), "no file is overwritten");
+    }
+
+    #[test]
+    fn damaged_pool_of_version_3_is_refused() {
+        use std::os::unix::fs::FileExt;
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("old.pool"), directory.path().join("new.pool"));
+        old(&from, true);
+        let file = std::fs::File::options().read(true).write(true).open(&from).unwrap();
+        let heap_begin = file.metadata().unwrap().len() - HEAP_BYTES;
+        file.write_all_at(77_u64.as_bytes(), heap_begin + (1 << 16) + 16).unwrap();
+        let error = convert(&from, &to).unwrap_err();
+        assert!(matches!(error, Error::DamagedHeap { .. }), "{error}");
+        assert!(!to.exists());
+    }
+}
