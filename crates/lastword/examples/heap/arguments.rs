@@ -22,7 +22,7 @@ heap compare OLD NEW [speed|issue OPTIONS]
   --seconds S       length of a run of sessions                    [1.2]
   --threads N       workers of churn, sessions and speed           [sessions 4; else 2]
   --target SHARE    live bytes by heap bytes while churn runs      [0.5]
-  --sizes MIX       small: 16 B to 4 KiB; large: to 32 KiB         [small]
+  --sizes MIX       16 B to 1 KiB (tiny), 4 KiB (small), 32 KiB (large)   [small]
   --rounds N        rounds of speed; rounds of compare             [9]
   --seed N          seed of every random choice                    [1]
   --only LETTERS    programs of issue, such as `acd`               [abcdef]
@@ -41,6 +41,7 @@ pub(crate) enum Command {
 /// Distribution of the sizes of `churn`, uniform in the logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sizes {
+    Tiny,
     Small,
     Large,
 }
@@ -49,6 +50,7 @@ impl Sizes {
     /// Returns the least and the greatest size in bytes.
     pub(crate) fn bounds(self) -> (u64, u64) {
         match self {
+            Sizes::Tiny => (16, 1 << 10),
             Sizes::Small => (16, 4 << 10),
             Sizes::Large => (16, 32 << 10),
         }
@@ -99,6 +101,7 @@ impl Arguments {
                 "--seconds" => arguments.time = Duration::try_from_secs_f64(number(value)?)?,
                 "--threads" => arguments.threads = Some(number::<usize>(value)?.max(1)),
                 "--target" => arguments.target = number(value)?,
+                "--sizes" if value == "tiny" => arguments.sizes = Sizes::Tiny,
                 "--sizes" if value == "small" => arguments.sizes = Sizes::Small,
                 "--sizes" if value == "large" => arguments.sizes = Sizes::Large,
                 "--rounds" => arguments.rounds = number::<usize>(value)?.max(1),

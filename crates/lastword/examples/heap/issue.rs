@@ -1,5 +1,6 @@
 //! Programs of ordinary lives: values freed, handed over, rewritten, expired, and many small maps.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -17,8 +18,17 @@ use crate::table::{Cell, Table};
 
 const MIB: u64 = 1 << 20;
 
+/// Live sessions, their least and greatest size, and how many a thread adds before it expires old
+/// ones, on average.
+const SESSIONS: usize = 8000;
+const SESSION_BYTES: (u64, u64) = (50, 800);
+const EXPIRE_EVERY: u64 = 4096;
+
+/// Runs one program and returns its table.
+type Program = fn(&Arguments) -> Result<Table, Failure>;
+
 pub(crate) fn run<D: Design>(arguments: &Arguments, print: &dyn Fn(Table)) -> Result<(), Failure> {
-    let programs: [(char, fn(&Arguments) -> Result<Table, Failure>); 6] = [
+    let programs: [(char, Program); 6] = [
         ('a', refill::<D>),
         ('b', hand_over::<D>),
         ('c', rewrite::<D>),
@@ -150,22 +160,20 @@ fn rewrite<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
     Ok(table)
 }
 
-/// (d) Threads replace sessions of random sizes; any thread expires any session.
+/// (d) Threads add sessions of random sizes; now and then one of them expires the oldest.
 fn sessions<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
-    const SESSIONS: usize = 8000;
-    const SIZES: (u64, u64) = (50, 1000);
     let heap_bytes = arguments.heap_bytes.unwrap_or(64 * MIB);
     let threads = arguments.threads.unwrap_or(4);
     let pool = Place::new()?;
     let pool = pool.create::<D>(arguments, heap_bytes)?;
-    let sessions: Vec<Mutex<Option<Value>>> = (0..SESSIONS).map(|_| Mutex::new(None)).collect();
+    let sessions = Mutex::new(VecDeque::new());
     let title = format!(
-        "(d) heap of {heap_bytes} bytes: {SESSIONS} sessions, replaced by {threads} threads"
+        "(d) heap of {heap_bytes} bytes: {SESSIONS} sessions, that {threads} threads add and expire"
     );
-    let columns = ["replaced", "refused", "live_bytes", "used_bytes"];
+    let columns = ["added", "refused", "live_bytes", "used_bytes"];
     let mut table = Table::new("issue-d", title, &columns);
     for run in 0..3 {
-        let (replaced, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (added, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         let began = Instant::now();
         let work = |thread: u64| -> Result<(), Error> {
             let mut worker = pool.worker()?;
@@ -176,18 +184,17 @@ fn sessions<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
                     None if began.elapsed() >= arguments.time => break,
                     _ => (),
                 }
-                let mut session = sessions[rng.below(SESSIONS as u64) as usize]
-                    .lock()
-                    .expect("a worker does not panic");
-                let bytes = rng.size(SIZES);
-                let new = replace(&mut worker, *session, bytes);
-                match unless_full(new)? {
-                    Some(new) => *session = Some(new),
-                    None => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                let bytes = rng.size(SESSION_BYTES);
+                let made = worker.run(|tx| Value::string(tx, bytes)).map(|done| done.value);
+                let made = unless_full(made)?;
+                let number = if made.is_some() { &added } else { &refused };
+                number.fetch_add(1, Ordering::Relaxed);
+                sessions.lock().expect("no holder panics").extend(made);
+                if rng.below(EXPIRE_EVERY) == 0 || made.is_none() {
+                    expire(&mut worker, &sessions)?;
                 }
-                replaced.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(())
+            expire(&mut worker, &sessions)
         };
         thread::scope(|scope| {
             let work = &work;
@@ -195,30 +202,26 @@ fn sessions<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
                 (0..threads as u64).map(|thread| scope.spawn(move || work(thread))).collect();
             workers.into_iter().try_for_each(|worker| worker.join().expect("a worker panicked"))
         })?;
-        let live = sessions
-            .iter()
-            .filter_map(|session| session.lock().expect("a worker does not panic").map(Value::len));
+        let live = sessions.lock().expect("no holder panics").iter().map(|value| value.len()).sum();
         let used = used_bytes(&pool)?.map_or(Cell::None, Cell::Count);
-        let counts = [replaced.into_inner(), refused.into_inner(), live.sum()];
+        let counts = [added.into_inner(), refused.into_inner(), live];
         let cells = counts.map(Cell::Count).into_iter().chain([used]).collect();
         table.row(format!("run {}", run + 1), cells);
     }
     Ok(table)
 }
 
-fn replace<D: Design>(
+/// Frees all sessions but the newest.
+fn expire<D: Design>(
     worker: &mut Worker<'_, D>,
-    old: Option<Value>,
-    bytes: u64,
-) -> Result<Value, Error> {
-    let done = worker.run(|tx| {
-        let new = Value::string(tx, bytes)?;
-        if let Some(old) = old {
-            old.free(tx)?;
-        }
-        Ok(new)
-    });
-    done.map(|done| done.value)
+    sessions: &Mutex<VecDeque<Value>>,
+) -> Result<(), Error> {
+    let old: Vec<Value> = {
+        let mut sessions = sessions.lock().expect("no holder panics");
+        let many = sessions.len().saturating_sub(SESSIONS);
+        sessions.drain(..many).collect()
+    };
+    free(worker, &old, 16)
 }
 
 /// (e) Values above 1 KiB, and maps of a few entries, until the heap is full.
