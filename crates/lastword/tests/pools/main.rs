@@ -21,6 +21,7 @@ mod contention;
 mod cut;
 mod damaged;
 mod grouping;
+mod heap_reuse;
 mod ideal;
 mod limits;
 mod listeners;
