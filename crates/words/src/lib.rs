@@ -41,6 +41,7 @@ mod bytes;
 mod erased;
 pub mod mock;
 mod objects;
+mod part;
 mod persist;
 mod ptr;
 mod stop;
