@@ -28,6 +28,12 @@ pub const BLOCK_BYTES: u64 = 256;
 /// Distance between the first bytes of neighbouring blocks: each is an object with its header.
 pub const BLOCK_STRIDE: u64 = BLOCK_BYTES + HEADER_BYTES;
 
+/// Size of a piece of a byte string that is longer than an object. The last piece may be shorter.
+pub const PIECE_BYTES: u64 = 1008;
+
+/// Distance of neighboring pieces of a byte string.
+pub const PIECE_STRIDE: u64 = PIECE_BYTES + HEADER_BYTES;
+
 /// Returns the distance between the first bytes of neighbouring blocks of the run at `first`.
 ///
 /// `first` may carry the pool's tag or not. An array multiplies by this at every access, so the
@@ -39,6 +45,16 @@ pub const BLOCK_STRIDE: u64 = BLOCK_BYTES + HEADER_BYTES;
 #[inline]
 pub const fn block_stride(first: u64) -> u64 {
     BLOCK_BYTES + (first & HEADER_BYTES)
+}
+
+/// Returns how many bytes of a string each piece of the run at `first` holds; the last may hold
+/// fewer.
+///
+/// As [`block_stride`] does, it follows from the address alone: pieces with headers hold
+/// [`PIECE_BYTES`], and those without hold [`PIECE_STRIDE`].
+#[inline]
+pub const fn piece_bytes(first: u64) -> u64 {
+    PIECE_STRIDE - (first & HEADER_BYTES)
 }
 
 /// The place of a word: the first byte of an object, and a byte offset inside it.
@@ -78,6 +94,8 @@ mod tests {
     fn block_stride_follows_from_run_address() {
         assert_eq!(block_stride(0x1234_0000_0001_0050), BLOCK_STRIDE, "after a header");
         assert_eq!(block_stride(0x1234_0000_0001_0040), BLOCK_BYTES, "at a cache line");
+        assert_eq!(piece_bytes(0x1234_0000_0001_0050), PIECE_BYTES);
+        assert_eq!(piece_bytes(0x1234_0000_0001_0040), PIECE_STRIDE);
     }
 
     #[test]

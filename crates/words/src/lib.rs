@@ -45,15 +45,17 @@ mod part;
 mod persist;
 mod ptr;
 mod stop;
+mod text;
 mod transaction;
 mod view;
 pub mod work;
 
 pub use addr::{
-    ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, block_stride,
+    ADDRESS_BITS, Addr, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, PIECE_BYTES,
+    PIECE_STRIDE, block_stride, piece_bytes,
 };
 pub use array::Array;
-pub use bytes::{Bytes, Text};
+pub use bytes::Bytes;
 pub use erased::{AnyError, Erased, ErasedTx};
 pub use objects::Objects;
 pub use persist::{Persist, words_in};
@@ -61,6 +63,7 @@ pub use ptr::{Field, HasFields, Place, Ptr};
 #[doc(hidden)]
 pub use ptr::{field_of, field_offset};
 pub use stop::Stop;
+pub use text::Text;
 pub use transaction::{Allocate, LockId, Transact, TxId, Words};
 pub use view::{Seen, View};
 

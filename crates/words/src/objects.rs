@@ -64,7 +64,7 @@ pub trait Objects: Words {
     /// # Errors
     /// As [`Words::write`].
     fn write_bytes(&mut self, at: Addr, bytes: &[u8]) -> Result<(), Stop> {
-        part::write_bytes(self, at, bytes)
+        part::write_bytes(self, at, bytes, part::After::Kept)
     }
 
     /// Allocates an object that holds `value`.

@@ -109,24 +109,41 @@ pub(crate) fn read_bytes(
     Ok(())
 }
 
-/// Writes bytes of one object, which may begin and end inside a word.
+/// Writes bytes of one object, which may begin and end inside a word. The other bytes of the first
+/// word stay. Those of the last word stay too, or become zeros where `after` says so.
 pub(crate) fn write_bytes(
     tx: &mut (impl Words + ?Sized),
     at: Addr,
     bytes: &[u8],
+    after: After,
 ) -> Result<(), Stop> {
-    let mut at = at;
-    for bytes in bytes.chunks(CHUNK) {
+    let (mut at, mut left) = (at, bytes);
+    while !left.is_empty() {
+        let (bytes, rest) = left.split_at(left.len().min(CHUNK));
+        let after = if rest.is_empty() { after } else { After::Kept };
         let (first, skip) = word_of(at);
         let end = skip + bytes.len();
         with_bytes(end, |words| {
-            read_edges(tx, first, words, skip, end)?;
+            match after {
+                After::Kept => read_edges(tx, first, words, skip, end)?,
+                After::Unused if skip > 0 => words[0] = tx.read(first)?,
+                After::Unused => {}
+            }
             words.as_mut_bytes()[skip..end].copy_from_slice(bytes);
             tx.write_words(first, words)
         })?;
-        at = at.plus(bytes.len() as u64);
+        (at, left) = (at.plus(bytes.len() as u64), rest);
     }
     Ok(())
+}
+
+/// The bytes of the last word after those written.
+#[derive(Clone, Copy)]
+pub(crate) enum After {
+    /// They are another value's, or of the same string.
+    Kept,
+    /// None is in use, because the string ends here. The write does not read them.
+    Unused,
 }
 
 /// Reads those words that a write from byte `skip` to byte `end` changes only in part.
