@@ -470,6 +470,12 @@ mod common {
         fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
             self.inner.prepare_blocks(first, most)
         }
+        fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+            self.inner.allocate_pieces(bytes)
+        }
+        fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+            self.inner.resize(first, from, to)
+        }
         fn root(&mut self) -> Result<u64, Stop> {
             self.inner.root()
         }

@@ -468,6 +468,22 @@ impl<D: Design> Allocate for Tx<'_, D> {
         address.map_err(|stop| self.end_wanting(stop, bytes as u64))
     }
 
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        let (heap, arena) = (self.shape.heap(), self.arena);
+        let address = heap.allocate_pieces(&mut Metadata(self), arena, bytes);
+        address.map_err(|stop| self.end_wanting(stop, bytes))
+    }
+
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        // This call may change the size of the object that is cached as live.
+        self.live = (0, 0);
+        let heap = self.shape.heap();
+        heap.resize(&mut Metadata(self), first, from, to).map_err(|stop| match stop {
+            Stop::BadPointer => self.refuse(Addr::new(first, 0)),
+            stop => self.end(stop),
+        })
+    }
+
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
         let heap = self.shape.heap();
         let first = heap.reserve_blocks(&mut Metadata(self), blocks);

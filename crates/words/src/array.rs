@@ -19,7 +19,8 @@ use crate::{Addr, Allocate, BLOCK_BYTES, Field, Persist, Stop, Words, block_stri
 
 /// A fixed number of elements in blocks of 256 bytes. Objects can hold it as a value of two words.
 ///
-/// An array never moves. An element has at most 256 bytes.
+/// An array never moves. An element has 1 to 256 bytes. Elements narrower than a word are packed:
+/// transactions that write neighbours in one word conflict, as for fields (see [`Persist`]).
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Array<T> {
@@ -33,11 +34,12 @@ impl<T: Persist> Array<T> {
     pub const EMPTY: Array<T> = Array::from_parts(0, 0);
 
     const PER_BLOCK: u64 = {
+        assert!(size_of::<T>() > 0, "an element has at least one byte");
         assert!(size_of::<T>() as u64 <= BLOCK_BYTES, "an element fits in a block of 256 bytes");
         BLOCK_BYTES / size_of::<T>() as u64
     };
 
-    /// Allocates an array of `len` elements, all zero words, in this one transaction.
+    /// Allocates an array of `len` elements, all zero bytes, in this one transaction.
     ///
     /// # Errors
     /// [`Stop::Full`]; [`Stop::TooLarge`] when preparation needs more than one transaction. Use

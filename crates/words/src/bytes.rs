@@ -1,25 +1,76 @@
 //! Byte strings as heap objects.
 //!
-//! A string of up to 1 KiB is one object, and a longer one is an array of blocks. The length
-//! decides which, so the handle of a string is two words.
+//! ```text
+//!   up to 1024 bytes     first
+//!                        | one object |
+//!   longer               first                 first + 1024
+//!                        | piece 0: 1008 bytes | header | piece 1 ...  | last piece: the rest |
+//! ```
+//!
+//! The handle of a string is two words, its first byte and its length, and the length decides
+//! between the two forms. Every piece but the last is full, so a byte's place is one division.
+//!
+//! A write in place changes only the words of its range. A change of the length keeps the memory
+//! where it is if the allocator has room there ([`Allocate::resize`]), else it moves the string.
+//! Either way the handle changes, and every copy of the old handle dangles. The functions that
+//! change the length of a stored string therefore take the place of its handle and store the new
+//! one there.
+
+use std::ops::Range;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Addr, Allocate, Array, OBJECT_BYTES_MAX, Place, Stop, Words};
+use crate::part::{self, After};
+use crate::{
+    Addr, Allocate, BLOCK_BYTES, OBJECT_BYTES_MAX, Objects, PIECE_BYTES, PIECE_STRIDE, Place, Stop,
+    Words, block_stride,
+};
 
 /// A byte string in the heap: a value of two words that objects can hold.
 ///
-/// A string is immutable. To change one, make another and free the old one.
+/// Up to 1 KiB it takes one object. A longer string takes 1.6 % more than its length.
+///
+/// [`append`](Bytes::append), [`truncate`](Bytes::truncate) and [`resize`](Bytes::resize) change
+/// the length of the string whose handle is at a place, and update the handle there:
+///
+/// ```
+/// use words::{Bytes, Objects, Transact, field, mock::Mock};
+/// # use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+/// # #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+/// # #[repr(C)]
+/// # struct Page { visits: u64, body: Bytes }
+///
+/// let mut mock = Mock::new(1 << 16);
+/// let page = mock.transact(|tx| tx.alloc(Page { visits: 0, body: Bytes::EMPTY }))?;
+/// let body = field!(page, Page, body);
+/// mock.transact(|tx| Bytes::append(tx, body, b"good evening"))?;
+/// mock.transact(|tx| {
+///     tx.get(body)?.write_at(tx, 5, b"morning")?; // the length stays, and so does the handle
+///     Bytes::truncate(tx, body, 12)
+/// })?;
+/// assert_eq!(mock.transact(|tx| tx.get(body)?.read(tx))?, b"good morning");
+/// # Ok::<(), words::mock::Refused>(())
+/// ```
+///
+/// A handle that is not at a place, such as the value of a map, is changed by
+/// [`appended`](Bytes::appended), [`truncated`](Bytes::truncated) and [`resized`](Bytes::resized).
+/// They return the new handle, which the program stores in the same transaction.
+#[must_use = "store the handle, or the string leaks; another handle of the string may dangle"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Bytes {
     first: u64,
-    len: u64,
+    /// The length, with [`IN_PIECES`] for a string in pieces.
+    form: u64,
 }
+
+/// The bit of a handle's second word that marks a string in pieces. Earlier versions kept a string of
+/// more than 1 KiB in the blocks of an array, and a converted pool has such strings.
+const IN_PIECES: u64 = 1 << 63;
 
 impl Bytes {
     /// The empty string, which owns no memory.
-    pub const EMPTY: Bytes = Bytes { first: 0, len: 0 };
+    pub const EMPTY: Bytes = Bytes::of(0, 0);
 
     /// Allocates a string and copies `bytes` into it.
     ///
@@ -33,22 +84,7 @@ impl Bytes {
     ///
     /// The error of the surrounding `run` names the limit and the remedy.
     pub fn new<W: Allocate>(tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
-        let len = bytes.len() as u64;
-        let string = match bytes.len() {
-            0 => Bytes::EMPTY,
-            small @ 1..=OBJECT_BYTES_MAX => Bytes { first: tx.allocate(small)?, len },
-            _ => {
-                let first = tx.reserve_blocks(len.div_ceil(BLOCK as u64))?;
-                tx.prepare_blocks(first, u64::MAX)?;
-                Bytes { first, len }
-            }
-        };
-        for (i, chunk) in bytes.chunks(BLOCK).enumerate() {
-            let mut words = [0_u64; BLOCK / 8];
-            words.as_mut_bytes()[..chunk.len()].copy_from_slice(chunk);
-            tx.write_words(string.block(i)?, &words[..chunk.len().div_ceil(8)])?;
-        }
-        Ok(string)
+        Bytes::EMPTY.appended(tx, bytes)
     }
 
     /// Returns a copy of the string's bytes.
@@ -56,125 +92,278 @@ impl Bytes {
     /// # Errors
     /// As [`Words::read`], and [`Stop::BadPointer`] when [`Bytes::new`] did not make this value.
     pub fn read<W: Words>(self, tx: &mut W) -> Result<Vec<u8>, Stop> {
-        let mut out = Vec::new(); // grows with the bytes really read: the length is not trusted
-        let mut left = usize::try_from(self.len).map_err(|_| Stop::BadPointer)?;
-        let mut block = 0;
-        while left > 0 {
-            let here = left.min(BLOCK);
-            let mut words = [0_u64; BLOCK / 8];
-            tx.read_words(self.block(block)?, &mut words[..here.div_ceil(8)])?;
-            out.extend_from_slice(&words.as_bytes()[..here]);
-            left -= here;
-            block += 1;
-        }
+        self.read_range(tx, 0..self.len())
+    }
+
+    /// Returns a copy of a range of the string's bytes.
+    ///
+    /// # Errors
+    /// [`Stop::BadRange`] when the range leaves the string; else as [`read`](Bytes::read).
+    pub fn read_range<W: Words>(self, tx: &mut W, range: Range<u64>) -> Result<Vec<u8>, Stop> {
+        let mut out = Vec::new();
+        self.extend(tx, range, &mut out)?;
         Ok(out)
     }
 
-    /// Frees the memory.
+    /// Copies the string into `out`, whose memory it reuses and whose content it replaces.
+    ///
+    /// # Errors
+    /// As [`read`](Bytes::read); `out` then has a part of the string.
+    pub fn copy_to<W: Words>(self, tx: &mut W, out: &mut Vec<u8>) -> Result<(), Stop> {
+        out.clear();
+        self.extend(tx, 0..self.len(), out)
+    }
+
+    /// Copies the bytes from `offset` on into `out`, all of which must be in the string.
+    ///
+    /// # Errors
+    /// As [`read_range`](Bytes::read_range).
+    pub fn read_at<W: Words>(self, tx: &mut W, offset: u64, out: &mut [u8]) -> Result<(), Stop> {
+        let range = self.range(offset, out.len())?;
+        let mut left = out;
+        self.parts(range, |at, bytes| {
+            let (out, rest) = std::mem::take(&mut left).split_at_mut(bytes);
+            left = rest;
+            part::read_bytes(tx, at, out)
+        })
+    }
+
+    /// Replaces the bytes from `offset` on by `bytes`, within the string. The handle stays valid.
+    ///
+    /// # Errors
+    /// [`Stop::BadRange`] when the range leaves the string; else as [`Words::write`].
+    pub fn write_at<W: Words>(self, tx: &mut W, offset: u64, bytes: &[u8]) -> Result<(), Stop> {
+        let range = self.range(offset, bytes.len())?;
+        let (to_end, mut left) = (range.end == self.len(), bytes);
+        self.parts(range, |at, bytes| {
+            let (bytes, rest) = left.split_at(bytes);
+            left = rest;
+            let after = if to_end && rest.is_empty() { After::Unused } else { After::Kept };
+            part::write_bytes(tx, at, bytes, after)
+        })
+    }
+
+    /// Appends `bytes` to the string whose handle is at a place, and updates the handle.
+    ///
+    /// If the string has to move, the transaction writes all of it.
+    ///
+    /// # Errors
+    /// As [`new`](Bytes::new) and [`Objects::get`].
+    pub fn append<W: Allocate>(
+        tx: &mut W,
+        handle: impl Place<Value = Bytes>,
+        bytes: &[u8],
+    ) -> Result<(), Stop> {
+        let string = tx.get(handle)?;
+        let longer = string.appended(tx, bytes)?;
+        string.replace(tx, handle, longer)
+    }
+
+    /// Shortens the string whose handle is at a place to `len` bytes, and updates the handle. Does
+    /// nothing when the string is not longer.
+    ///
+    /// A string of up to 32 KiB keeps its memory, for a later append; truncation to 0 frees it. A
+    /// longer one, or the rest of one that becomes an object, moves into memory of its new length.
+    ///
+    /// # Errors
+    /// As [`append`](Bytes::append), since a full heap may have no room for a rest that moves.
+    pub fn truncate<W: Allocate>(
+        tx: &mut W,
+        handle: impl Place<Value = Bytes>,
+        len: u64,
+    ) -> Result<(), Stop> {
+        let string = tx.get(handle)?;
+        let shorter = string.truncated(tx, len)?;
+        string.replace(tx, handle, shorter)
+    }
+
+    /// Gives the string whose handle is at a place `len` bytes, the new ones `fill`, and updates
+    /// the handle.
+    ///
+    /// # Errors
+    /// As [`append`](Bytes::append).
+    pub fn resize<W: Allocate>(
+        tx: &mut W,
+        handle: impl Place<Value = Bytes>,
+        len: u64,
+        fill: u8,
+    ) -> Result<(), Stop> {
+        let string = tx.get(handle)?;
+        let other = string.resized(tx, len, fill)?;
+        string.replace(tx, handle, other)
+    }
+
+    /// Appends `bytes` and returns the new handle. Store it: this one dangles from now on.
+    ///
+    /// # Errors
+    /// As [`new`](Bytes::new).
+    pub fn appended<W: Allocate>(self, tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
+        let len = self.len().checked_add(bytes.len() as u64).ok_or(Stop::Full)?;
+        let longer = self.with_len(tx, len)?;
+        longer.write_at(tx, self.len(), bytes)?;
+        Ok(longer)
+    }
+
+    /// Shortens the string to `len` bytes, if it is longer, and returns the new handle. Store it:
+    /// this one dangles from now on.
+    ///
+    /// # Errors
+    /// As [`truncate`](Bytes::truncate).
+    pub fn truncated<W: Allocate>(self, tx: &mut W, len: u64) -> Result<Bytes, Stop> {
+        self.with_len(tx, len.min(self.len()))
+    }
+
+    /// Gives the string `len` bytes, the new ones `fill`, and returns the new handle. Store it:
+    /// this one dangles from now on.
+    ///
+    /// # Errors
+    /// As [`new`](Bytes::new).
+    pub fn resized<W: Allocate>(self, tx: &mut W, len: u64, fill: u8) -> Result<Bytes, Stop> {
+        let other = self.with_len(tx, len)?;
+        other.parts(self.len().min(len)..len, |at, bytes| {
+            part::write_bytes(tx, at, &[fill; PIECE][..bytes], After::Unused)
+        })?;
+        Ok(other)
+    }
+
+    /// Frees the memory. Every copy of this handle dangles from then on.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when the string was freed before.
     pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
-        match self.len {
-            0 => Ok(()),
-            small if small <= OBJECT_BYTES_MAX as u64 => tx.retire(Addr::new(self.first, 0), small),
-            large => {
-                let blocks = large.div_ceil(BLOCK as u64);
-                tx.retire(Addr::new(self.first, 0), blocks * BLOCK as u64)
-            }
-        }
+        let bytes = match self.len() {
+            0 => return Ok(()),
+            len if self.is_in_blocks() => len.div_ceil(BLOCK_BYTES) * BLOCK_BYTES,
+            len => len,
+        };
+        tx.retire(Addr::new(self.first, 0), bytes)
     }
 
     /// Returns the length in bytes.
     pub const fn len(self) -> u64 {
-        self.len
+        self.form & !IN_PIECES
     }
 
     /// Returns whether the string has no bytes.
     pub const fn is_empty(self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    /// Returns the address of the `index`-th 256 bytes.
-    fn block(self, index: usize) -> Result<Addr, Stop> {
-        if self.len <= OBJECT_BYTES_MAX as u64 {
-            return Ok(Addr::new(self.first, (index * BLOCK) as u64));
+    /// Makes the handle of a string in one object or in pieces.
+    const fn of(first: u64, len: u64) -> Bytes {
+        Bytes { first, form: if is_piecewise(len) { len | IN_PIECES } else { len } }
+    }
+
+    /// Returns whether the string lies in the blocks of an array: one of a converted pool.
+    const fn is_in_blocks(self) -> bool {
+        is_piecewise(self.form)
+    }
+
+    /// Allocates a string whose content is undefined.
+    fn allocate<W: Allocate>(tx: &mut W, len: u64) -> Result<Bytes, Stop> {
+        let first = match len {
+            0 => 0,
+            _ if is_piecewise(len) => tx.allocate_pieces(len)?,
+            _ => tx.allocate(len as usize)?,
+        };
+        Ok(Bytes::of(first, len))
+    }
+
+    /// Changes the length and returns the new handle. Bytes that the string gains are undefined.
+    fn with_len<W: Allocate>(self, tx: &mut W, len: u64) -> Result<Bytes, Stop> {
+        if len == self.len() {
+            return Ok(self);
         }
-        let blocks = Array::<[u64; BLOCK / 8]>::from_parts(self.first, self.len.div_ceil(256));
-        Ok(blocks.at(index as u64)?.addr())
+        let is_kept = len > 0 && self.len() > 0 && !self.is_in_blocks();
+        if is_kept && tx.resize(self.first, self.len(), len)? {
+            return Ok(Bytes::of(self.first, len));
+        }
+        // Free the old string last: this transaction itself may be given its memory at once.
+        let other = Bytes::allocate(tx, len)?;
+        let mut from = 0;
+        other.parts(0..len.min(self.len()), |at, bytes| {
+            let mut buffer = [0; PIECE];
+            self.read_at(tx, from, &mut buffer[..bytes])?;
+            from += bytes as u64;
+            part::write_bytes(tx, at, &buffer[..bytes], After::Unused)
+        })?;
+        self.free(tx)?;
+        Ok(other)
+    }
+
+    /// Stores the handle that has replaced this one.
+    fn replace<W: Words>(
+        self,
+        tx: &mut W,
+        handle: impl Place<Value = Bytes>,
+        other: Bytes,
+    ) -> Result<(), Stop> {
+        if other == self { Ok(()) } else { tx.set(handle, other) }
+    }
+
+    /// Appends a range of the string to `out`, which grows with the bytes really read: the length
+    /// is not trusted, because it may come from a damaged pool.
+    fn extend<W: Words>(
+        self,
+        tx: &mut W,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Stop::BadRange);
+        }
+        self.parts(range, |at, bytes| {
+            let from = out.len();
+            out.resize(from + bytes, 0);
+            part::read_bytes(tx, at, &mut out[from..])
+        })
+    }
+
+    /// Returns the range of `bytes` bytes from `offset` on, if it is inside the string.
+    fn range(self, offset: u64, bytes: usize) -> Result<Range<u64>, Stop> {
+        match offset.checked_add(bytes as u64) {
+            Some(end) if end <= self.len() => Ok(offset..end),
+            _ => Err(Stop::BadRange),
+        }
+    }
+
+    /// Returns the bytes of the string in each of its objects but the last, and their distance.
+    fn part_bytes(self) -> (u64, u64) {
+        if self.is_in_blocks() {
+            return (BLOCK_BYTES, block_stride(self.first));
+        }
+        let size = if is_piecewise(self.len()) { PIECE_BYTES } else { OBJECT_BYTES_MAX as u64 };
+        (size, PIECE_STRIDE)
+    }
+
+    /// Calls `each` for each object that has a part of the range: the address of the part and its
+    /// bytes.
+    fn parts(
+        self,
+        range: Range<u64>,
+        mut each: impl FnMut(Addr, usize) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let ((size, stride), mut from) = (self.part_bytes(), range.start);
+        while from < range.end {
+            let (piece, offset) = (from / size, from % size);
+            let bytes = (size - offset).min(range.end - from);
+            // Wrapping: a length read from a damaged pool must not panic. The access is refused.
+            let object = self.first.wrapping_add(piece.wrapping_mul(stride));
+            each(Addr::new(object, offset), bytes as usize)?;
+            from += bytes;
+        }
+        Ok(())
     }
 }
 
-const BLOCK: usize = crate::BLOCK_BYTES as usize;
+/// Most bytes of a string in one object.
+const PIECE: usize = OBJECT_BYTES_MAX;
 
-/// A UTF-8 string in the heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(transparent)]
-pub struct Text {
-    bytes: Bytes,
-}
-
-impl Text {
-    /// The empty string, which owns no memory.
-    pub const EMPTY: Text = Text { bytes: Bytes::EMPTY };
-
-    /// Allocates a string and copies `text` into it.
-    ///
-    /// # Errors
-    /// As [`Bytes::new`].
-    pub fn new<W: Allocate>(tx: &mut W, text: &str) -> Result<Text, Stop> {
-        Ok(Text { bytes: Bytes::new(tx, text.as_bytes())? })
-    }
-
-    /// Returns a copy of the string.
-    ///
-    /// # Errors
-    /// As [`Bytes::read`], and [`Stop::BadValue`] when it is not UTF-8.
-    pub fn read<W: Words>(self, tx: &mut W) -> Result<String, Stop> {
-        String::from_utf8(self.bytes.read(tx)?).map_err(|_| Stop::BadValue)
-    }
-
-    /// Frees the memory.
-    ///
-    /// # Errors
-    /// As [`Bytes::free`].
-    pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
-        self.bytes.free(tx)
-    }
+/// Returns whether a string of this length is in pieces instead of one object. False for a handle's
+/// second word with [`IN_PIECES`].
+const fn is_piecewise(len: u64) -> bool {
+    len > OBJECT_BYTES_MAX as u64 && len < IN_PIECES
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Transact;
-    use crate::mock::Mock;
-
-    #[test]
-    fn strings_of_every_length_round_trip() {
-        let mut mock = Mock::new(1 << 20);
-        for len in [0, 1, 7, 8, 9, 255, 256, 257, 1023, 1024, 1025, 5000] {
-            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
-            let string = mock.transact(|tx| Bytes::new(tx, &bytes)).unwrap();
-            assert_eq!(mock.transact(|tx| string.read(tx)).unwrap(), bytes, "length {len}");
-            mock.transact(|tx| string.free(tx)).unwrap();
-            assert_eq!(mock.objects(), 0, "length {len}");
-        }
-    }
-
-    #[test]
-    fn text_that_is_not_utf8_is_refused() {
-        let mut mock = Mock::new(1 << 16);
-        let text = mock.transact(|tx| Text::new(tx, "größer")).unwrap();
-        assert_eq!(mock.transact(|tx| text.read(tx)).unwrap(), "größer");
-        let wrong = mock.transact(|tx| Bytes::new(tx, &[0xff, 0xfe])).unwrap();
-        let wrong = Text { bytes: wrong };
-        assert_eq!(mock.transact(|tx| wrong.read(tx)).unwrap_err().stop, Stop::BadValue);
-    }
-
-    #[test]
-    fn string_with_wild_length_is_refused() {
-        let mut mock = Mock::forgiving(1 << 16);
-        let wild = Bytes { first: 64, len: u64::MAX };
-        assert_eq!(mock.transact(|tx| wild.read(tx)).unwrap_err().stop, Stop::BadPointer);
-    }
-}
+mod tests;

@@ -208,6 +208,16 @@ impl Allocate for ErasedTx<'_> {
     }
 
     #[inline]
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        self.0.allocate_pieces(bytes)
+    }
+
+    #[inline]
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        self.0.resize(first, from, to)
+    }
+
+    #[inline]
     fn root(&mut self) -> Result<u64, Stop> {
         self.0.root()
     }

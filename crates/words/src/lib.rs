@@ -41,9 +41,11 @@ mod bytes;
 mod erased;
 pub mod mock;
 mod objects;
+mod part;
 mod persist;
 mod ptr;
 mod stop;
+mod text;
 mod transaction;
 mod view;
 pub mod work;
@@ -53,7 +55,7 @@ pub use addr::{
     PIECE_STRIDE, block_stride,
 };
 pub use array::Array;
-pub use bytes::{Bytes, Text};
+pub use bytes::Bytes;
 pub use erased::{AnyError, Erased, ErasedTx};
 pub use objects::Objects;
 pub use persist::{Persist, words_in};
@@ -61,6 +63,7 @@ pub use ptr::{Field, HasFields, Place, Ptr};
 #[doc(hidden)]
 pub use ptr::{field_of, field_offset};
 pub use stop::Stop;
+pub use text::Text;
 pub use transaction::{Allocate, LockId, Transact, TxId, Words};
 pub use view::{Seen, View};
 

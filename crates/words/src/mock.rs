@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::{
-    Addr, Allocate, AnyError, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX, Stop,
-    Transact, Words,
+    Addr, Allocate, AnyError, BLOCK_BYTES, BLOCK_STRIDE, HEADER_BYTES, OBJECT_BYTES_MAX,
+    PIECE_BYTES, PIECE_STRIDE, Stop, Transact, Words, block_stride,
 };
 
 /// The pool tag of every mock heap.
@@ -29,6 +29,8 @@ pub struct Mock {
     stopped: Option<Stop>,
     conflict_after: Option<u64>,
     forgiving: bool,
+    /// Whether runs lie as in heaps that isolate cache lines: see [`Mock::line_isolated`].
+    lines: bool,
 }
 
 /// The allocator's state.
@@ -38,6 +40,8 @@ struct Heap {
     live: BTreeMap<u64, u64>,
     /// Reserved runs: first byte to (blocks, blocks prepared).
     runs: BTreeMap<u64, (u64, u64)>,
+    /// Runs of pieces: first byte to the bytes of the string.
+    strings: BTreeMap<u64, u64>,
     /// Start of the memory that was never used. Freed memory is not reused, so a dangling pointer
     /// is always detected.
     next: u64,
@@ -70,6 +74,7 @@ impl Mock {
             stopped: None,
             conflict_after: None,
             forgiving: false,
+            lines: false,
         }
     }
 
@@ -77,6 +82,12 @@ impl Mock {
     /// of panicking.
     pub fn forgiving(bytes: usize) -> Mock {
         Mock { forgiving: true, ..Mock::new(bytes) }
+    }
+
+    /// Makes a heap whose runs begin at cache lines and have no headers inside, as on simulated
+    /// machines that isolate whole lines.
+    pub fn line_isolated(bytes: usize) -> Mock {
+        Mock { lines: true, ..Mock::new(bytes) }
     }
 
     /// Ends one access, the one after `accesses` more, in [`Stop::Conflict`].
@@ -89,7 +100,8 @@ impl Mock {
         self.conflict_after.take().is_some()
     }
 
-    /// Returns the number of live objects, of which each block of an array is one.
+    /// Returns the number of live objects, of which each block of an array and each piece of a
+    /// string is one.
     pub fn objects(&self) -> usize {
         self.heap.live.len()
     }
@@ -102,6 +114,11 @@ impl Mock {
     /// Returns the bytes in live objects.
     pub fn bytes_live(&self) -> u64 {
         self.heap.live.values().sum()
+    }
+
+    /// Returns the number of words that the last transaction wrote.
+    pub fn words_written(&self) -> usize {
+        self.undo.len()
     }
 
     fn count_access(&mut self) -> Result<(), Stop> {
@@ -161,6 +178,54 @@ impl Mock {
         Ok(object)
     }
 
+    /// Takes memory for a run, whose address tells where headers are: see [`block_stride`].
+    fn take_run(&mut self, bytes: u64) -> Result<u64, Stop> {
+        self.heap.next = match self.lines {
+            true => self.heap.next.next_multiple_of(64),
+            false => self.heap.next | HEADER_BYTES,
+        };
+        self.take(bytes)
+    }
+
+    /// Fills the words that an object gains with a pattern: their content is undefined, and no test
+    /// may rely on zeros.
+    fn fill(&mut self, object: u64, from: u64, to: u64) {
+        for word in from.div_ceil(8)..to.div_ceil(8) {
+            self.put((object / 8 + word) as usize, 0xdead_dead_dead_dead);
+        }
+    }
+
+    /// Makes the pieces live that a string of `to` bytes has and one of `from` bytes does not, or
+    /// retires those of the longer one.
+    fn set_pieces(&mut self, first: u64, from: u64, to: u64) {
+        let size = PIECE_BYTES;
+        for piece in to.min(from) / size..to.max(from).div_ceil(size) {
+            let object = first + piece * PIECE_STRIDE;
+            let live = |bytes: u64| bytes.saturating_sub(piece * size).min(size);
+            self.fill(object, live(from), live(to));
+            match live(to) {
+                0 => self.heap.live.remove(&object),
+                bytes => self.heap.live.insert(object, bytes),
+            };
+        }
+        match to {
+            0 => self.heap.strings.remove(&first),
+            bytes => self.heap.strings.insert(first, bytes),
+        };
+    }
+
+    /// Returns whether the run of pieces has room for a string of `to` bytes. The last run of the
+    /// heap grows into memory that was never used.
+    fn has_room(&mut self, first: u64, from: u64, to: u64) -> bool {
+        let end = |bytes: u64| first + bytes.div_ceil(PIECE_BYTES) * PIECE_STRIDE;
+        let grows = self.heap.next == end(from) + HEADER_BYTES
+            && end(to) + HEADER_BYTES <= 8 * self.words.len() as u64;
+        if grows && end(to) > end(from) {
+            self.heap.next = end(to) + HEADER_BYTES;
+        }
+        grows || end(to) <= end(from)
+    }
+
     fn roll_back(&mut self) {
         while let Some((index, value)) = self.undo.pop() {
             self.words[index] = value;
@@ -192,8 +257,15 @@ impl Words for Mock {
             }
             self.heap.runs.remove(&object);
             for block in 0..prepared {
-                self.heap.live.remove(&(object + block * BLOCK_STRIDE));
+                self.heap.live.remove(&(object + block * block_stride(object)));
             }
+            return Ok(());
+        }
+        if let Some(&size) = self.heap.strings.get(&object) {
+            if at.offset != 0 || bytes != size {
+                return self.wrong(at, "a run of pieces must be freed whole");
+            }
+            self.set_pieces(object, size, 0);
             return Ok(());
         }
         match self.heap.live.get(&object) {
@@ -214,10 +286,7 @@ impl Allocate for Mock {
         }
         let object = self.take(bytes as u64)?;
         self.heap.live.insert(object, bytes as u64);
-        // The content of a new object is undefined: fill it, so that no test relies on zeros.
-        for word in 0..bytes.div_ceil(8) {
-            self.put(object as usize / 8 + word, 0xdead_dead_dead_dead);
-        }
+        self.fill(object, 0, bytes as u64);
         Ok(TAG | object)
     }
 
@@ -226,9 +295,7 @@ impl Allocate for Mock {
         let Some(bytes) = blocks.checked_mul(BLOCK_STRIDE) else {
             return self.stop(Stop::Full);
         };
-        // Leave space for a header, as a pool does: `block_stride` depends on the address.
-        self.heap.next |= HEADER_BYTES;
-        let first = self.take(bytes)?;
+        let first = self.take_run(bytes)?;
         self.heap.runs.insert(first, (blocks, 0));
         Ok(TAG | first)
     }
@@ -241,10 +308,51 @@ impl Allocate for Mock {
         };
         let ready = blocks.min(prepared.saturating_add(most));
         for block in prepared..ready {
-            self.heap.live.insert(object + block * BLOCK_STRIDE, BLOCK_BYTES);
+            self.heap.live.insert(object + block * block_stride(object), BLOCK_BYTES);
         }
         self.heap.runs.insert(object, (blocks, ready));
         Ok(blocks - ready)
+    }
+
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        self.count_access()?;
+        if bytes <= OBJECT_BYTES_MAX as u64 {
+            return self.stop(Stop::BadSize);
+        }
+        let Some(room) = bytes.div_ceil(PIECE_BYTES).checked_mul(PIECE_STRIDE) else {
+            return self.stop(Stop::Full);
+        };
+        let first = self.take_run(room)?;
+        self.set_pieces(first, 0, bytes);
+        Ok(TAG | first)
+    }
+
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        self.count_access()?;
+        if to == 0 {
+            return self.stop(Stop::BadSize);
+        }
+        let object = first.wrapping_sub(TAG);
+        if let Some(&size) = self.heap.strings.get(&object) {
+            if size != from {
+                return self.wrong(Addr::new(first, 0), "resize from another size");
+            }
+            let fits = to > OBJECT_BYTES_MAX as u64 && self.has_room(object, from, to);
+            if fits {
+                self.set_pieces(object, from, to);
+            }
+            return Ok(fits);
+        }
+        if self.heap.runs.contains_key(&object) || self.heap.live.get(&object) != Some(&from) {
+            return self.wrong(Addr::new(first, 0), "resize of an object that is not live");
+        }
+        // As size classes do: the memory that the object took is what the other size would take.
+        let fits = to <= OBJECT_BYTES_MAX as u64 && from.div_ceil(16) == to.div_ceil(16);
+        if fits {
+            self.heap.live.insert(object, to);
+            self.fill(object, from, to);
+        }
+        Ok(fits)
     }
 
     fn root(&mut self) -> Result<u64, Stop> {

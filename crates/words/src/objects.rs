@@ -1,6 +1,7 @@
 //! Typed access over [`Words`]: values are copied in and out.
 
-use crate::persist::{from_words, to_words, whole_words, with_buffer};
+use crate::part;
+use crate::persist::{to_bytes, value_words, with_buffer};
 use crate::{Addr, Allocate, Persist, Place, Ptr, Stop, View, Words, words_in};
 
 /// Typed access for every type with words. Import it wherever a transaction is used.
@@ -11,11 +12,8 @@ pub trait Objects: Words {
     /// As [`Words::read`], and [`Stop::BadValue`] when the bits there are no value of the type.
     #[inline]
     fn get<P: Place>(&mut self, place: P) -> Result<P::Value, Stop> {
-        const { whole_words(size_of::<P::Value>()) };
-        with_buffer::<P::Value, _>(|words| {
-            self.read_words(place.addr(), words)?;
-            from_words(words)
-        })
+        const { value_words(size_of::<P::Value>()) };
+        part::get(place.addr(), |at, words| self.read_words(at, words))
     }
 
     /// Opens an object of which several fields are read one by one; see [`View`].
@@ -27,17 +25,15 @@ pub trait Objects: Words {
         View::of(self, object)
     }
 
-    /// Writes a value at a place.
+    /// Writes a value at a place. A value that does not consist of whole words is written into the
+    /// words that hold it, whose other bytes stay: see [`Persist`].
     ///
     /// # Errors
     /// As [`Words::write`].
     #[inline]
     fn set<P: Place>(&mut self, place: P, value: P::Value) -> Result<(), Stop> {
-        const { whole_words(size_of::<P::Value>()) };
-        with_buffer::<P::Value, _>(|words| {
-            to_words(&value, words);
-            self.write_words(place.addr(), words)
-        })
+        const { value_words(size_of::<P::Value>()) };
+        part::set(self, place.addr(), &value)
     }
 
     /// Replaces the value at a place by the result of `change`.
@@ -50,9 +46,25 @@ pub trait Objects: Words {
         place: P,
         change: impl FnOnce(P::Value) -> P::Value,
     ) -> Result<(), Stop> {
-        const { whole_words(size_of::<P::Value>()) };
-        let value = self.get(place)?;
-        self.set(place, change(value))
+        const { value_words(size_of::<P::Value>()) };
+        part::update(self, place.addr(), change)
+    }
+
+    /// Reads bytes of one object from `at` on, which need not be a multiple of 8.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    fn read_bytes(&mut self, at: Addr, out: &mut [u8]) -> Result<(), Stop> {
+        part::read_bytes(self, at, out)
+    }
+
+    /// Writes bytes of one object from `at` on, which need not be a multiple of 8. The other bytes
+    /// of the first and the last word stay.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    fn write_bytes(&mut self, at: Addr, bytes: &[u8]) -> Result<(), Stop> {
+        part::write_bytes(self, at, bytes, part::After::Kept)
     }
 
     /// Allocates an object that holds `value`.
@@ -64,9 +76,13 @@ pub trait Objects: Words {
     where
         Self: Allocate,
     {
-        const { whole_words(size_of::<T>()) };
+        const { value_words(size_of::<T>()) };
         let object = Ptr::from_bits(self.allocate(8 * words_in::<T>())?);
-        self.set(object, value)?;
+        // Not `set`: the words of a new object have no content that a narrow value could keep.
+        with_buffer::<T, _>(|words| {
+            to_bytes(&value, words, 0);
+            self.write_words(Addr::new(object.to_bits(), 0), words)
+        })?;
         Ok(object)
     }
 
@@ -100,7 +116,7 @@ pub trait Objects: Words {
     /// [`Stop::BadPointer`] when the object is not live: freed before, or never allocated.
     #[inline]
     fn free<T: Persist>(&mut self, object: Ptr<T>) -> Result<(), Stop> {
-        const { whole_words(size_of::<T>()) };
+        const { value_words(size_of::<T>()) };
         self.retire(Addr::new(object.to_bits(), 0), 8 * words_in::<T>() as u64)
     }
 }

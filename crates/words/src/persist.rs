@@ -4,22 +4,27 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::{OBJECT_BYTES_MAX, Stop};
 
-/// A plain value of whole words: no references, no padding, at most [`OBJECT_BYTES_MAX`] bytes.
+/// A plain value: no references, no padding, 1 to [`OBJECT_BYTES_MAX`] bytes.
 ///
-/// Every `Copy` type with zerocopy's four derives implements it. A size that is not a multiple of 8
-/// fails to compile where the value is used. Reading checks enums and `bool`s: a bit pattern that
-/// the type does not have is [`Stop::BadValue`].
+/// Every `Copy` type with zerocopy's four derives implements it. A value without bytes and one of
+/// too many fail to compile where they are used. Reading checks enums and `bool`s: a bit pattern
+/// that the type does not have is [`Stop::BadValue`].
+///
+/// A heap consists of words of 8 bytes. An object takes whole words, and the bytes after its value
+/// are zero. A field may be narrower than a word. Two transactions that write different fields of
+/// one word conflict, so fields that different threads write often belong in different words.
 ///
 /// ```
 /// use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 ///
 /// #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
-/// #[repr(u64)]
+/// #[repr(u8)]
 /// enum Door { Open = 1, Shut = 2 }
 ///
 /// fn is_persist<T: words::Persist>() {}
 /// is_persist::<Door>();
 /// is_persist::<[f64; 4]>();
+/// is_persist::<[u8; 13]>();
 /// ```
 ///
 /// A type with padding is refused, because its padding bytes are undefined:
@@ -37,7 +42,7 @@ use crate::{OBJECT_BYTES_MAX, Stop};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a pool",
-    label = "`{Self}` is not a plain value of whole words",
+    label = "`{Self}` is not a plain value",
     note = "give it `#[repr(C)]` and \
             `#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]`",
     note = "for text and for data that grows use `Text`, `Bytes` and `Array`"
@@ -48,24 +53,21 @@ pub trait Persist: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy {}
 #[diagnostic::do_not_recommend]
 impl<T: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy> Persist for T {}
 
-/// Returns the number of words of a value. Fails to compile unless the size is whole words.
+/// Returns the number of words that hold a value. Fails to compile for a value without bytes, and
+/// for one of more than [`OBJECT_BYTES_MAX`].
 pub const fn words_in<T>() -> usize {
-    const { whole_words(size_of::<T>()) }
+    const { value_words(size_of::<T>()) }
 }
 
-/// Returns the number of words of a value of `bytes` bytes, at compile time.
+/// Returns the number of words that hold a value of `bytes` bytes, at compile time.
 ///
 /// The compiler reports a wrong size inside the function that evaluates this, and names that
 /// function's caller. Each public function therefore evaluates it itself, in its first line.
 #[track_caller]
-pub(crate) const fn whole_words(bytes: usize) -> usize {
-    assert!(
-        bytes.is_multiple_of(8),
-        "a value in a pool is made of whole words: its size must be a multiple of 8 bytes"
-    );
-    assert!(bytes > 0, "a value in a pool has at least one word");
+pub(crate) const fn value_words(bytes: usize) -> usize {
+    assert!(bytes > 0, "a value in a pool has at least one byte");
     assert!(bytes <= OBJECT_BYTES_MAX, "an object has at most 1 KiB: use an Array");
-    bytes / 8
+    bytes.div_ceil(8)
 }
 
 /// Calls `with` on a zeroed buffer of the words of `T`, as small as one of four sizes allows.
@@ -82,6 +84,19 @@ pub(crate) fn with_buffer<T, R>(with: impl FnOnce(&mut [u64]) -> R) -> R {
     }
 }
 
+/// Calls `with` on a zeroed buffer of the words that hold a `T` which begins `skip` < 8 bytes into
+/// the first.
+#[inline]
+pub(crate) fn with_span<T, R>(skip: usize, with: impl FnOnce(&mut [u64]) -> R) -> R {
+    let words = (skip + size_of::<T>()).div_ceil(8);
+    match const { (7 + size_of::<T>()).div_ceil(8) } {
+        0..=2 => with(&mut [0; 2][..words]),
+        3..=8 => with(&mut [0; 8][..words]),
+        9..=32 => with(&mut [0; 32][..words]),
+        _ => with(&mut [0; OBJECT_BYTES_MAX / 8 + 1][..words]),
+    }
+}
+
 /// Decodes a value from its words.
 #[inline]
 pub(crate) fn from_words<T: Persist>(words: &[u64]) -> Result<T, Stop> {
@@ -92,6 +107,20 @@ pub(crate) fn from_words<T: Persist>(words: &[u64]) -> Result<T, Stop> {
 #[inline]
 pub(crate) fn to_words<T: Persist>(value: &T, words: &mut [u64]) {
     value.write_to(words.as_mut_bytes()).expect("the buffer has the size of this type");
+}
+
+/// Decodes the value that begins `skip` bytes into the words.
+#[inline]
+pub(crate) fn from_bytes<T: Persist>(words: &[u64], skip: usize) -> Result<T, Stop> {
+    let bytes = &words.as_bytes()[skip..skip + size_of::<T>()];
+    T::try_read_from_bytes(bytes).map_err(|_| Stop::BadValue)
+}
+
+/// Encodes a value into the bytes from `skip` on.
+#[inline]
+pub(crate) fn to_bytes<T: Persist>(value: &T, words: &mut [u64], skip: usize) {
+    let bytes = &mut words.as_mut_bytes()[skip..skip + size_of::<T>()];
+    value.write_to(bytes).expect("the range has the size of this type");
 }
 
 #[cfg(test)]

@@ -155,13 +155,25 @@ impl<T: Persist> Place for Field<T> {
 /// let node: Ptr<Node> = Ptr::from_bits(64);
 /// let wrong = field!(node, Leaf, key);
 /// ```
-/// The field must be readable by itself, as whole words from a whole word on. The compiler
-/// reports a wrong field at its `field!`:
+/// The field may be narrower than a word. It must be a value by itself, with 1 to 1024 bytes and
+/// [`Persist`]. The compiler reports a wrong field at its `field!`:
 /// ```compile_fail,E0080
 /// # use words::{Ptr, field};
-/// struct Half { low: u32, high: u32 }
-/// let half: Ptr<Half> = Ptr::from_bits(64);
-/// let wrong = field!(half, Half, low);
+/// struct Node { key: u64, none: [u64; 0] }
+/// let node: Ptr<Node> = Ptr::from_bits(64);
+/// let wrong = field!(node, Node, none);
+/// ```
+/// ```compile_fail,E0277
+/// # use words::{Ptr, field};
+/// struct Node { key: u64, name: String }
+/// let node: Ptr<Node> = Ptr::from_bits(64);
+/// let wrong = field!(node, Node, name);
+/// ```
+/// ```compile_fail,E0277
+/// # use words::{Ptr, field};
+/// struct Node { key: u64, name: &'static str }
+/// let node: Ptr<Node> = Ptr::from_bits(64);
+/// let wrong = field!(node, Node, name);
 /// ```
 #[macro_export]
 macro_rules! field {
@@ -199,15 +211,14 @@ impl<T> HasFields<T> for Field<T> {
 #[doc(hidden)]
 #[track_caller]
 pub const fn field_offset<T, F>(offset: usize, _typed: fn(&T) -> &F) -> usize {
-    crate::persist::whole_words(size_of::<F>());
-    assert!(offset.is_multiple_of(8), "a field that is read by itself begins at a whole word");
+    crate::persist::value_words(size_of::<F>());
     offset
 }
 
 /// The expansion of [`field!`](crate::field), in which `_typed` only fixes the field's type.
 #[doc(hidden)]
 #[inline]
-pub fn field_of<T, F>(
+pub fn field_of<T, F: Persist>(
     place: impl HasFields<T>,
     offset: usize,
     _typed: impl FnOnce(&T) -> &F,
@@ -221,20 +232,22 @@ mod tests {
 
     #[test]
     fn nested_field_offsets_add_up() {
+        #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
         struct Inner {
-            a: u64,
-            b: u64,
+            a: u32,
+            b: u16,
+            c: u16,
         }
         #[repr(C)]
         struct Outer {
-            x: u64,
+            x: u32,
             inner: Inner,
         }
         let outer: Ptr<Outer> = Ptr::from_bits(4096);
-        let b: Field<u64> = field!(field!(outer, Outer, inner), Inner, b);
-        assert_eq!(b.addr, Addr::new(4096, 16));
-        let _ = (|o: &Outer| o.x, |i: &Inner| i.a);
+        let c: Field<u16> = field!(field!(outer, Outer, inner), Inner, c);
+        assert_eq!(c.addr, Addr::new(4096, 10));
+        let _ = (|o: &Outer| o.x, |i: &Inner| i.a, |i: &Inner| i.b);
     }
 
     #[test]
@@ -243,22 +256,22 @@ mod tests {
         use std::sync::Mutex;
         static LINES: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-        struct Half {
-            low: u32,
-            high: u64,
+        struct Wrong {
+            none: [u64; 0],
+            large: [u8; 1025],
         }
         let note = |at: &Location<'_>| LINES.lock().unwrap().push(at.line());
         let before = take_hook();
         set_hook(Box::new(move |info| {
             info.location().filter(|at| at.file() == file!()).into_iter().for_each(note);
         }));
-        let of_low = catch_unwind(|| field_offset(8, |half: &Half| &half.low));
-        let inside = catch_unwind(|| field_offset(4, |half: &Half| &half.high));
+        let none = catch_unwind(|| field_offset(0, |wrong: &Wrong| &wrong.none));
+        let large = catch_unwind(|| field_offset(0, |wrong: &Wrong| &wrong.large));
         set_hook(before);
         // The compiler reports the same line: that of the `field!`.
-        assert!(of_low.is_err() && inside.is_err());
+        assert!(none.is_err() && large.is_err());
         assert_eq!(*LINES.lock().unwrap(), [line!() - 5, line!() - 4]);
-        assert_eq!(field_offset(8, |half: &Half| &half.high), 8);
+        assert_eq!(field_offset(3, |pair: &(u64, u8)| &pair.1), 3);
     }
 
     #[test]

@@ -22,12 +22,16 @@ pub enum Stop {
     /// A stored value that its type does not allow (an enum's or bool's unknown bit pattern).
     #[error("a stored value that its type does not allow")]
     BadValue,
+    /// A range of a [`Bytes`](crate::Bytes) or [`Text`](crate::Text) that leaves it, or that
+    /// divides a character of a text. Nothing was read or written.
+    #[error("a range that leaves its string or divides a character")]
+    BadRange,
     /// An object of no bytes, or of more than an object can have.
     #[error("an object has 1 to 1024 bytes")]
     BadSize,
     /// The transaction has written more than its worker's ring, the log, a slot of it or the memory
-    /// for copies holds. The error of the surrounding `run` names the limit.
-    #[error("the transaction is larger than its worker's ring or part of the log")]
+    /// for copies holds. The error of the surrounding `run` names the limit that it met.
+    #[error("the transaction is larger than its worker's ring, memory or part of the log")]
     TooLarge,
     /// A write in a transaction that was begun as read-only.
     #[error("a write in a read-only transaction")]

@@ -159,9 +159,9 @@ pub trait Words {
         let _ = (at, bytes);
     }
 
-    /// Retires the unlinked object or run of blocks at `at`: its memory is reused once no
-    /// transaction can still see it. This transaction itself may be given it at once. If it does
-    /// not commit, nothing is retired.
+    /// Retires the unlinked object, run of blocks or run of pieces at `at`: its memory is reused
+    /// once no transaction can still see it. This transaction itself may be given it at once. If it
+    /// does not commit, nothing is retired.
     ///
     /// # Errors
     /// [`Stop::BadPointer`] when nothing was allocated at `at`, or not so many bytes; else as
@@ -208,6 +208,30 @@ pub trait Allocate: Words {
     /// [`Stop::BadPointer`] when `first` is not a reserved run; else as
     /// [`allocate`](Allocate::allocate).
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop>;
+
+    /// Allocates a run of pieces for a string of `bytes` bytes, more than
+    /// [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX); returns the first byte of the first piece.
+    ///
+    /// The pieces are [`PIECE_STRIDE`](crate::PIECE_STRIDE) apart, and each is an object of
+    /// [`PIECE_BYTES`](crate::PIECE_BYTES) bytes, the last of as many as remain. All are writable
+    /// at once. Their content is undefined, as that of a new object.
+    ///
+    /// # Errors
+    /// As [`allocate`](Allocate::allocate).
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop>;
+
+    /// Makes an object or a run of pieces of `from` bytes one of `to` bytes, if its memory allows
+    /// that where it is. Returns whether it did.
+    ///
+    /// After `true`, the bytes that both sizes have are kept, further ones are undefined, and the
+    /// object is retired as one of `to` bytes. After `false` nothing has changed: there is no room,
+    /// another size class takes less memory, or `from` and `to` are on different sides of
+    /// [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX). The caller then moves the content.
+    ///
+    /// # Errors
+    /// [`Stop::BadPointer`] when nothing of `from` bytes was allocated at `first`,
+    /// [`Stop::BadSize`] when `to` is 0; else as [`allocate`](Allocate::allocate).
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop>;
 
     /// Returns the object from which the program reaches all others; 0 in a new heap.
     ///

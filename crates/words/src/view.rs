@@ -5,7 +5,8 @@
 
 use std::marker::PhantomData;
 
-use crate::persist::{from_words, whole_words, with_buffer};
+use crate::part;
+use crate::persist::value_words;
 use crate::{Addr, Place, Ptr, Stop, Words};
 
 /// The version of an object that a transaction reads, valid until it writes the object.
@@ -71,15 +72,13 @@ impl<'t, W: Words + ?Sized, T> View<'t, W, T> {
     /// As [`Objects::get`](crate::Objects::get).
     #[inline]
     pub fn get<P: Place>(&mut self, place: P) -> Result<P::Value, Stop> {
-        const { whole_words(size_of::<P::Value>()) };
-        let Addr { object, offset } = place.addr();
-        with_buffer::<P::Value, _>(|words| {
+        const { value_words(size_of::<P::Value>()) };
+        part::get(place.addr(), |at, words| {
+            let Addr { object, offset } = at;
             if object != self.seen.object {
-                self.tx.read_words(place.addr(), words)?;
-                return from_words(words);
+                return self.tx.read_words(at, words);
             }
-            self.tx.read_words_seen(self.seen, offset, words)?;
-            from_words(words)
+            self.tx.read_words_seen(self.seen, offset, words)
         })
     }
 

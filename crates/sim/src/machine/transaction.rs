@@ -77,6 +77,18 @@ impl<D: Design> Allocate for Transaction<'_, '_, D> {
         self.note(object)
     }
 
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        let (heap, arena) = (self.hart.heap, self.hart.core());
+        let first = heap.allocate_pieces(self, arena, bytes);
+        self.note(first)
+    }
+
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        let heap = self.hart.heap;
+        let resized = heap.resize(self, first, from, to);
+        self.note(resized)
+    }
+
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
         let heap = self.hart.heap;
         let first = heap.reserve_blocks(self, blocks);

@@ -305,6 +305,12 @@ impl Allocate for Noting<'_> {
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
         self.tx.prepare_blocks(first, most)
     }
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        self.tx.allocate_pieces(bytes)
+    }
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        self.tx.resize(first, from, to)
+    }
     fn root(&mut self) -> Result<u64, Stop> {
         self.tx.root()
     }

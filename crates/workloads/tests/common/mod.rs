@@ -108,6 +108,12 @@ impl Allocate for Torn<'_> {
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
         self.mock.prepare_blocks(first, most)
     }
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        self.mock.allocate_pieces(bytes)
+    }
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        self.mock.resize(first, from, to)
+    }
     fn root(&mut self) -> Result<u64, Stop> {
         self.mock.root()
     }
