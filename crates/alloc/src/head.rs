@@ -78,6 +78,9 @@ impl Run {
         let linked = |number: u64| number == 0 || layout.own_units() <= number && number < frontier;
         Ok(match (kind, class) {
             (1, Some(class)) => {
+                if units != 1 && !layout.has_headers() {
+                    return bad(1, 1);
+                }
                 let slots = layout.slots(units, class);
                 let state = State::decode(fourth).filter(|state| {
                     let ends = state.first <= slots && state.second <= slots;

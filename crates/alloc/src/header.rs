@@ -170,8 +170,8 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
 }
 
 /// Returns the largest size that an object may ever have under this header: of a slot its capacity
-/// (of a string's slot, one piece), whatever the requested size; of a piece a whole one; else the
-/// size in the header. `None` when the header is not the object's. Arguments as for [`permits`].
+/// (of a string's slot, one piece), whatever the requested size; else the size in the header. A
+/// string's last piece may grow, and its new header then has the new size. `None` when the header is not the object's. Arguments as for [`permits`].
 #[inline]
 pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
     let Description { kind, bytes, position } = decode(header, object_offset)?;

@@ -23,9 +23,8 @@
 //!      536  | 0, 0, 0, 0, 0                         |
 //!      576  | unused                                |
 //!     1024  | link, header                          | of the first bins object
-//!     1040  | bins 0 to 125: first free run, or 0   |
-//!     2048  | bins 126 to 251, in the same way      |
-//!     3072  | bins 252 to 295, and zeros            |
+//!     1040  | bins 0 to 5: first free run, or 0     |
+//!      ...  | bins 6 to 287, in 47 more objects     |
 //!     4096  | link, header                          | of the list of size class 0
 //!     4112  | first partly used slab, or 0          |
 //!     4120  | first slab with few free slots, or 0  |
@@ -38,8 +37,7 @@
 //!    65536  | unit 64                               |
 //! ```
 //! A run is named by its first unit. An arena has a pair of words for each of the 63 size classes,
-//! in objects of three pairs. Such an object has its header once the arena owned a slab of its
-//! classes, and before that it is zero:
+//! in objects of three pairs:
 //! ```text
 //!     +  0  | link, header                          |
 //!     + 16  | slab that it owns, or 0               | class 0: slots of 32 bytes
@@ -103,8 +101,8 @@
 //!    12288  | link, header                          | of the owners object
 //!    12304  | bitmap: arenas that own a slab        |
 //!    12352  | unused                                |
-//!    16384  | bins 0 to 295                         |
-//!    18752  | unused                                |
+//!    16384  | bins 0 to 287                         |
+//!    18688  | unused                                |
 //!    20480  | list of class 0: slots of 64 bytes    |
 //!      ...  | classes 1 to 15, each 64 bytes more   |
 //!    21504  | unused                                |
@@ -124,7 +122,7 @@
 //! Taking a slot writes 0 to its second word, which so is a header only while the slot is free. A
 //! second free is recognised by that word, as long as the slot is not allocated again.
 
-use words::{BLOCK_BYTES, HEADER_BYTES, PIECE_BYTES, Stop, Words};
+use words::{ADDRESS_BITS, BLOCK_BYTES, HEADER_BYTES, PIECE_BYTES, Stop, Words};
 
 use crate::classes::{CLASSES, pieces, string_bytes};
 use crate::head::{Head, Run, own_header};
@@ -160,9 +158,9 @@ pub(crate) const LIST_PARTIAL: u64 = 0;
 pub(crate) const LIST_SPARSE: u64 = 8;
 
 /// Number of bins of free runs.
-pub(crate) const BINS: usize = 296;
-/// Bins of one object, whose payload they fill.
-const BINS_PER_OBJECT: u64 = 126;
+pub(crate) const BINS: usize = 288;
+/// Bins of one object: a design that isolates objects copies few words.
+const BINS_PER_OBJECT: u64 = 6;
 
 /// Payload of small objects of the allocator's own and of a run's head: with its header one cache
 /// line.
@@ -213,6 +211,7 @@ const _: () = assert!(ORDINARY.pages() == 128 + HEADER_BYTES);
 const _: () = assert!(HEAD + LINE_PAYLOAD == HEAD_LINE);
 const _: () = assert!(BIN_MAP + 8 * BINS.div_ceil(64) as u64 <= PAGES_PAYLOAD);
 const _: () = assert!(ORDINARY.bin(BINS - 1).0 < ORDINARY.list(0));
+const _: () = assert!(8 * BINS_PER_OBJECT == LINE_PAYLOAD);
 const _: () = assert!(ORDINARY.list(CLASSES) <= WATCH_FIRST);
 const _: () = assert!(WATCH_FIRST + WATCHES * WATCH_STRIDE <= ARENA_FIRST - HEADER_BYTES);
 const _: () = assert!(16 * PAIRS as u64 == LINE_PAYLOAD);
@@ -319,7 +318,7 @@ impl Layout {
         let bin = bin as u64;
         match self {
             Layout::Ordinary => {
-                let object = 1024 * (1 + bin / BINS_PER_OBJECT) + HEADER_BYTES;
+                let object = 1024 + 64 * (bin / BINS_PER_OBJECT) + HEADER_BYTES;
                 (object, 8 * (bin % BINS_PER_OBJECT))
             }
             Layout::LineIsolated => (4 * PAGE, 8 * bin),
@@ -361,8 +360,9 @@ impl Layout {
         }
     }
 
-    /// Returns the allocator's own objects in the first run that a new heap has, with their payload:
-    /// without those of the arenas, and in a line-isolated heap without bins and lists.
+    /// Returns the allocator's own objects in the first run that have a header, with their payload:
+    /// all in an ordinary heap. Headers on the arenas' pages would make formatting a line-isolated
+    /// heap write all those pages, more than some machines hold of a transaction.
     pub(crate) fn own_objects(self) -> impl Iterator<Item = (u64, u64)> {
         let few = [
             (self.root(), LINE_PAYLOAD),
@@ -371,10 +371,12 @@ impl Layout {
         ];
         let all = if self.has_headers() { usize::MAX } else { 0 };
         let bins = (0..BINS).step_by(BINS_PER_OBJECT as usize).take(all);
-        let bins = bins.map(move |bin| (self.bin(bin).0, 8 * BINS_PER_OBJECT));
+        let bins = bins.map(move |bin| (self.bin(bin).0, LINE_PAYLOAD));
         let lists =
             (0..self.classes()).take(all).map(move |class| (self.list(class), LINE_PAYLOAD));
-        few.into_iter().chain(bins).chain(lists)
+        let arenas = (0..ARENAS).flat_map(move |arena| self.arena_objects(arena));
+        let arenas = arenas.map(|object| (object, LINE_PAYLOAD));
+        few.into_iter().chain(bins).chain(lists).chain(arenas)
     }
 
     /// Returns the bytes in front of a program's object that belong to it.
@@ -395,7 +397,8 @@ impl Layout {
     /// Returns the number of slots of a slab.
     #[inline]
     pub(crate) const fn slots(self, units: u64, class: usize) -> u64 {
-        let slots = (units.saturating_mul(self.unit_bytes()) - HEAD_LINE) / self.slot_bytes(class);
+        let bytes = units.saturating_mul(self.unit_bytes()).saturating_sub(HEAD_LINE);
+        let slots = bytes / self.slot_bytes(class);
         if slots < SLOTS_MAX { slots } else { SLOTS_MAX }
     }
 
@@ -454,9 +457,9 @@ impl Layout {
     /// Returns the number of units of a string of `bytes` bytes in a run of its own, or `None` beyond
     /// every heap.
     pub(crate) fn units_for_string(self, bytes: u64) -> Option<u64> {
-        bytes.checked_next_multiple_of(PIECE_BYTES)?;
-        let bytes = string_bytes(bytes).checked_add(HEAD_LINE)?;
-        Some(bytes.div_ceil(self.unit_bytes()))
+        // Beyond every heap; below, the sums do not overflow.
+        (bytes <= 1 << ADDRESS_BITS)
+            .then(|| (string_bytes(bytes) + HEAD_LINE).div_ceil(self.unit_bytes()))
     }
 
     /// Returns the offset of a slot's label from the slot's first byte, wrapping. The label is the
@@ -535,7 +538,7 @@ impl Layout {
 }
 
 impl Heap {
-    /// Formats a heap of zeros as an empty heap, in one transaction of about 80 words; of 15 words
+    /// Formats a heap of zeros as an empty heap, in one transaction of about 800 words; of 15 words
     /// on four cache lines when it is [line-isolated](Heap::line_isolated).
     ///
     /// # Errors

@@ -303,6 +303,9 @@ impl Heap {
             return Err(Stop::BadPointer);
         }
         let units = tx.read(self.addr(self.head(unit), HEAD_UNITS))?;
+        if units == 0 || units > self.units() - unit {
+            return Err(Stop::BadPointer);
+        }
         let number = state.carved;
         if number >= self.layout.slots(units, class) {
             return Ok(None);

@@ -23,20 +23,15 @@ pub(crate) const fn arena_lock(arena: usize) -> LockId {
     LockId(u64::MAX - arena as u64)
 }
 
-/// Returns the lock of a slab: the numbers before the page object's. Several slabs share one.
-pub(crate) const fn slab_lock(unit: u64) -> LockId {
-    LockId(u64::MAX - ARENAS as u64 - 1 - unit % SLAB_LOCKS)
-}
-
-/// Number of locks of slabs.
-const SLAB_LOCKS: u64 = 1 << 20;
-
-/// The lock of the page object and of all lists.
+/// The lock of the page object, of all lists and of all heads. A transaction takes it after the lock
+/// of its arena, so no two transactions wait for each other.
 pub(crate) const PAGES_LOCK: LockId = LockId(u64::MAX - ARENAS as u64);
 
 /// Runs of the bin of the wanted length that are tried before longer ones. From 8 units on, a bin
 /// has runs of different lengths.
 const TRIES: usize = 8;
+/// The same before the heap counts as full.
+const TRIES_WHEN_FULL: usize = 1000;
 
 /// Returns the bin of the free runs of `units` units.
 pub(crate) const fn bin_of(units: u64) -> usize {
@@ -63,7 +58,14 @@ impl Heap {
         let pages = self.lock_pages(tx)?;
         match self.find(tx, &pages, units)? {
             Some((unit, head)) => self.take_from(tx, &pages, unit, head, units),
-            None => self.extend(tx, &pages, units),
+            None => match self.extend(tx, &pages, units) {
+                // The bin may have a long run behind those that were tried.
+                Err(Stop::Full) => match self.find_among(tx, &pages, units, TRIES_WHEN_FULL)? {
+                    (Some((unit, head)), _) => self.take_from(tx, &pages, unit, head, units),
+                    _ => Err(Stop::Full),
+                },
+                result => result,
+            },
         }
     }
 
@@ -86,7 +88,7 @@ impl Heap {
         if left >= most {
             return Ok((self.extend(tx, &pages, most)?.0, most));
         }
-        // The highest bin that holds a run has the longest one: all are shorter than `most`.
+        // The highest bin that holds a run has the longest ones.
         if let Some(bin) = self.last_bin(tx)? {
             let (unit, head) = self.first_in(tx, &pages, bin)?;
             let units = head.units.min(most);
@@ -112,14 +114,15 @@ impl Heap {
         let end = unit.checked_add(units).filter(|&end| end <= frontier);
         let mut end = end.ok_or(Stop::BadPointer)?;
         let before = tx.read(self.addr(self.head(unit), HEAD_BEFORE))?;
-        // Mark it free in its own head even when it merges into the run before: that is how a second
-        // free of the same run is recognised.
-        self.write_head(tx, unit, Head { units, before: 0, kind: Run::NO_LINKS })?;
+        // A head inside a longer run would pass for that of a run. Its header is what a second free of
+        // the same run looks for.
+        self.clear_header(tx, unit)?;
         if end < frontier
             && let Head { units, kind: Run::Free { next, previous }, .. } =
                 self.read_head(tx, end, frontier)?
         {
             self.unlink_run(tx, &pages, units, (next, previous))?;
+            self.clear_header(tx, end)?;
             end += units;
         }
         let mut first = unit;
@@ -128,6 +131,7 @@ impl Heap {
             match self.read_head(tx, first, frontier)? {
                 Head { units, kind: Run::Free { next, previous }, .. } if units == before => {
                     self.unlink_run(tx, &pages, units, (next, previous))?;
+                    self.clear_header(tx, first)?;
                 }
                 _ => return Err(Stop::BadPointer),
             }
@@ -176,26 +180,42 @@ impl Heap {
         pages: &Pages,
         units: u64,
     ) -> Result<Option<(u64, Head)>, Stop> {
+        let (found, bin) = self.find_among(tx, pages, units, TRIES)?;
+        if found.is_some() || bin >= BINS {
+            return Ok(found);
+        }
+        match self.next_bin(tx, bin + 1)? {
+            Some(bin) => self.first_in(tx, pages, bin).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Finds a free run of at least `units` units among the first `tries` of the bin of that length.
+    /// Returns it with the bin.
+    fn find_among<W: Words>(
+        &self,
+        tx: &mut W,
+        pages: &Pages,
+        units: u64,
+        tries: usize,
+    ) -> Result<(Option<(u64, Head)>, usize), Stop> {
         let bin = bin_of(units);
         if bin >= BINS {
-            return Ok(None);
+            return Ok((None, bin));
         }
         let mut unit = tx.read(self.bin_at(bin))?;
-        for _ in 0..TRIES {
+        for _ in 0..tries {
             if unit == 0 {
                 break;
             }
             let head = self.read_head(tx, unit, pages.frontier)?;
             let Run::Free { next, .. } = head.kind else { return Err(Stop::BadPointer) };
             if head.units >= units {
-                return Ok(Some((unit, head)));
+                return Ok((Some((unit, head)), bin));
             }
             unit = next;
         }
-        match self.next_bin(tx, bin + 1)? {
-            Some(bin) => self.first_in(tx, pages, bin).map(Some),
-            None => Ok(None),
-        }
+        Ok((None, bin))
     }
 
     /// Returns the first bin from `from` on that holds a run.
@@ -346,6 +366,11 @@ impl Heap {
         tx.write(self.addr(object, HEAD_BEFORE), before)
     }
 
+    /// Clears the header of a head that begins no run any more.
+    fn clear_header<W: Words>(&self, tx: &mut W, unit: u64) -> Result<(), Stop> {
+        tx.write(self.header_at(self.head(unit)), 0)
+    }
+
     /// Returns whether the header word before this object is that of a run's head.
     fn is_head<W: Words>(&self, tx: &mut W, object: u64) -> Result<bool, Stop> {
         let header = tx.read(self.header_at(object))?;
@@ -370,6 +395,6 @@ mod tests {
         assert_eq!(bin_of(15), 15);
         assert_eq!(bin_of(16), 16);
         assert_eq!(bin_of(17), 16);
-        assert_eq!(bin_of((1 << 38) - 1), BINS - 1 - 8, "the longest run of an ordinary heap");
+        assert_eq!(bin_of((1 << 38) - 1), BINS - 1, "the longest run of an ordinary heap");
     }
 }

@@ -20,19 +20,22 @@
 //! each change of a list is seen by all workers. Such slabs wait on a list of their own, which
 //! serves when there is no free run for a new slab.
 //!
-//! *Shortage.* Arenas whose workers are gone still own slabs. When no memory is left, an allocation
-//! takes all slabs from all arenas (`rescue`) and puts them on the lists. A bitmap names the arenas
-//! that own one, so that a full heap is not searched again.
+//! *Empty slabs.* A slab whose last object is freed stays on the partial list if that list is empty
+//! otherwise, and serves its class again without a new run. Any other becomes a free run.
 //!
-//! A transaction that changes an arena writes or protects it, also when it finds nothing to change.
-//! Under snapshot isolation, an arena could otherwise acquire a slab while a rescue clears its bit.
+//! *Shortage.* Arenas own slabs that may be empty, and their workers may be gone. A transaction that
+//! ends with [`Stop::Full`] therefore has to be run again after [`Heap::reclaim`], in transactions of
+//! its own, has taken their slabs from all arenas. A bitmap names the arenas that own one. This is not
+//! a part of the allocation: the memory of an empty slab must not serve other objects in the
+//! transaction that frees it, where a design isolates objects, and the search would be repeated by
+//! every allocation that fails.
 
 use words::{Addr, Stop, Words};
 
-use crate::head::{HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE, Head, Run, is_slab, own_header};
-use crate::layout::{LINE_PAYLOAD, LIST_PARTIAL, LIST_SPARSE, Layout};
+use crate::head::{HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE, Head, Run, is_slab};
+use crate::layout::{LIST_PARTIAL, LIST_SPARSE, Layout};
 use crate::objects::{Detached, Taken};
-use crate::pages::{PAGES_LOCK, arena_lock, slab_lock};
+use crate::pages::PAGES_LOCK;
 use crate::state::{SLOTS_MAX, State, Status};
 use crate::{ARENAS, Heap};
 
@@ -72,11 +75,6 @@ impl Heap {
         class: usize,
     ) -> Result<(Taken, usize), Stop> {
         if let Some(taken) = self.take_more(tx, arena, class)? {
-            return Ok((taken, class));
-        }
-        if self.rescue(tx)?
-            && let Some(taken) = self.take_more(tx, arena, class)?
-        {
             return Ok((taken, class));
         }
         let slot_bytes = self.layout.slot_bytes(class);
@@ -130,7 +128,7 @@ impl Heap {
         let pair = self.pair(tx, arena, class)?;
         let unit = tx.read(pair)?;
         if unit != 0 {
-            tx.lock(slab_lock(unit))?;
+            tx.lock(PAGES_LOCK)?;
             let slab = self.read_slab(tx, unit, class)?;
             let mine = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
             let count = mine.count + slab.state.count;
@@ -155,7 +153,6 @@ impl Heap {
         if first == 0 {
             return Ok(None);
         }
-        tx.lock(slab_lock(first))?;
         let slab = self.read_slab(tx, first, class)?;
         if slab.state.status != list {
             return Err(Stop::BadPointer);
@@ -187,10 +184,6 @@ impl Heap {
         state: State,
     ) -> Result<(), Stop> {
         let pair = self.pair(tx, arena, class)?;
-        let (object, _) = self.layout.pair(arena, class);
-        if self.layout.has_headers() && tx.read(self.header_at(object))? == 0 {
-            tx.write(self.header_at(object), own_header(object, LINE_PAYLOAD))?;
-        }
         tx.write_words(pair, &[unit, state.encode()])?;
         tx.write(self.state_at(unit), State::OWNED.encode())?;
         tx.lock(PAGES_LOCK)?;
@@ -201,51 +194,74 @@ impl Heap {
         tx.write(self.owners_at(), owners | 1 << arena)
     }
 
-    /// Takes all slabs from all arenas. Returns whether one had a slab.
-    #[cold]
-    fn rescue<W: Words>(self, tx: &mut W) -> Result<bool, Stop> {
-        tx.lock(PAGES_LOCK)?;
+    /// Takes its slabs from one arena that owns some, or else the empty slabs from the lists: for a
+    /// transaction that met a full heap, which is run again afterwards. Each call is a transaction of
+    /// its own. Returns `None` when nothing is left to take, else whether memory became free.
+    ///
+    /// Does nothing in a line-isolated heap: designs that isolate by named locks take those of arenas
+    /// one at a time.
+    ///
+    /// # Errors
+    /// As [`retire`](Heap::retire).
+    pub fn reclaim<W: Words>(&self, tx: &mut W) -> Result<Option<bool>, Stop> {
+        if !self.layout.has_headers() {
+            return Ok(None);
+        }
         let owners = tx.read(self.owners_at())?;
         if owners == 0 {
+            let mut gained = None;
+            for class in 0..self.layout.classes() {
+                if self.release_empty(tx, class)? {
+                    gained = Some(true);
+                }
+            }
+            return Ok(gained);
+        }
+        let arena = owners.trailing_zeros() as usize;
+        if arena >= ARENAS {
+            return Err(Stop::BadPointer);
+        }
+        tx.write(self.owners_at(), owners & (owners - 1))?;
+        // Under snapshot isolation the arena's worker may acquire a slab beside this transaction. It
+        // then writes one of these objects, so one of the two gives way.
+        for object in self.layout.arena_objects(arena) {
+            tx.protect(self.addr(object, 0))?;
+        }
+        let mut gained = false;
+        for class in 0..self.layout.classes() {
+            gained |= self.take_away(tx, arena, class)?;
+        }
+        Ok(Some(gained))
+    }
+
+    /// Frees the slab that an otherwise empty partial list keeps. Returns whether it did.
+    fn release_empty<W: Words>(self, tx: &mut W, class: usize) -> Result<bool, Stop> {
+        let first = tx.read(self.list_at(class, Status::Partial))?;
+        if first == 0 {
             return Ok(false);
         }
-        tx.write(self.owners_at(), 0)?;
-        for arena in (0..ARENAS).filter(|arena| owners & 1 << arena != 0) {
-            tx.lock(arena_lock(arena))?;
-            self.lock_arena(tx, arena)?;
-            for class in 0..self.layout.classes() {
-                self.take_away(tx, arena, class)?;
-            }
+        let slab = self.read_slab(tx, first, class)?;
+        if slab.state.count != slab.state.carved {
+            return Ok(false);
         }
+        self.unlink_slab(tx, &slab)?;
+        self.give_units(tx, slab.unit, slab.units)?;
         Ok(true)
     }
 
-    /// Excludes changes of an arena by its worker, which then do not commit beside this transaction.
-    fn lock_arena<W: Words>(self, tx: &mut W, arena: usize) -> Result<(), Stop> {
-        for object in self.layout.arena_objects(arena) {
-            match tx.read(self.header_at(object))? {
-                // A design cannot lock an object without a header.
-                0 => tx.write(self.header_at(object), own_header(object, LINE_PAYLOAD))?,
-                _ => tx.protect(self.addr(object, 0))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the slab of a class from an arena.
-    fn take_away<W: Words>(self, tx: &mut W, arena: usize, class: usize) -> Result<(), Stop> {
+    /// Takes the slab of a class from an arena. Returns whether it has free slots.
+    fn take_away<W: Words>(self, tx: &mut W, arena: usize, class: usize) -> Result<bool, Stop> {
         let (object, offset) = self.layout.pair(arena, class);
         let pair = self.addr(object, offset);
         let unit = tx.read(pair)?;
         if unit == 0 {
-            return Ok(());
+            return Ok(false);
         }
-        tx.lock(slab_lock(unit))?;
         let slab = self.read_slab(tx, unit, class)?;
         let mine = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
         tx.write_words(pair, &[0, 0])?;
-        // Three lists at most, of which two remain: the arena has a second list only if its slab
-        // was taken away once, and took none of the slots before.
+        // Three lists at most, of which two remain. The arena has a second one only if its slab was
+        // taken away from another arena before.
         let state = match (mine.first, mine.second, slab.state.first) {
             (first, second, 0) => State { first, second, ..mine },
             (first, 0, freed) => State { first, second: freed, ..mine },
@@ -262,13 +278,15 @@ impl Heap {
         }
         let state = State { count, status: Status::Full, ..state };
         if count == state.carved {
-            let run = self.detach_run(tx, unit, slab.units)?;
-            return self.give_units(tx, run.unit, run.units);
+            self.give_units(tx, unit, slab.units)?;
+            return Ok(true);
         }
-        match slots - state.carved + count {
-            0 => tx.write(self.state_at(unit), state.encode()),
-            _ => self.link_slab(tx, &Slab { state, ..slab }),
+        if slots - state.carved + count == 0 {
+            tx.write(self.state_at(unit), state.encode())?;
+            return Ok(false);
         }
+        self.link_slab(tx, &Slab { state, ..slab })?;
+        Ok(true)
     }
 
     /// Appends a list of free slots to another one of the slab.
@@ -298,7 +316,7 @@ impl Heap {
         class: usize,
         number: u64,
     ) -> Result<(u64, Option<Detached>), Stop> {
-        tx.lock(slab_lock(unit))?;
+        tx.lock(PAGES_LOCK)?;
         let slab = self.read_slab(tx, unit, class)?;
         let link = slab.state.first;
         let (first, count) = (number + 1, slab.state.count + 1);
@@ -313,6 +331,10 @@ impl Heap {
             _ if count > state.carved => return Err(Stop::BadPointer),
             _ if count == state.carved => {
                 self.unlink_slab(tx, &slab)?;
+                tx.lock(PAGES_LOCK)?;
+                if tx.read(self.list_at(class, Status::Partial))? == 0 {
+                    return self.link_slab(tx, &slab).map(|()| (link, None));
+                }
                 return self.detach_run(tx, unit, slab.units).map(|run| (link, Some(run)));
             }
             status if status != self.list_of(&slab) => {

@@ -47,6 +47,9 @@ impl Heap {
         if bytes <= OBJECT_BYTES_MAX as u64 {
             return Err(Stop::BadSize);
         }
+        if bytes > self.bytes {
+            return Err(Stop::Full);
+        }
         let class = string_class(bytes).filter(|_| layout.has_headers());
         let object = match class {
             Some(class) => {
@@ -92,6 +95,9 @@ impl Heap {
         let object = self.untag(first)?;
         if to == 0 {
             return Err(Stop::BadSize);
+        }
+        if from.max(to) > self.bytes {
+            return if from > self.bytes { Err(Stop::BadPointer) } else { Ok(false) };
         }
         let place = self.find_string(tx, object, from)?;
         let is_object = |bytes: u64| bytes <= OBJECT_BYTES_MAX as u64;
@@ -166,6 +172,9 @@ impl Heap {
     /// Returns where the live object or string of `bytes` bytes at `object` lies.
     fn find_string<W: Words>(self, tx: &mut W, object: u64, bytes: u64) -> Result<Place, Stop> {
         let layout = self.layout;
+        if bytes > self.bytes {
+            return Err(Stop::BadPointer);
+        }
         if bytes <= OBJECT_BYTES_MAX as u64 {
             let slot = self.slot_at(tx, object, bytes)?;
             return slot.map(Place::Object).ok_or(Stop::BadPointer);

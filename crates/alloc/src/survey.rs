@@ -47,7 +47,10 @@ pub struct ClassUsage {
 impl Usage {
     /// Returns the memory of free slots, which serve their own class until their slab is empty.
     pub fn free_slot_bytes(&self) -> u64 {
-        self.classes.iter().map(|class| (class.slots - class.live) * class.slot_bytes).sum()
+        self.classes
+            .iter()
+            .map(|class| class.slots.saturating_sub(class.live) * class.slot_bytes)
+            .sum()
     }
 
     /// Returns the share of the free memory that is not in the longest free run, from 0 to 1.

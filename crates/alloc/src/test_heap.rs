@@ -106,14 +106,10 @@ impl TestHeap {
         self.write(at, value)
     }
 
-    pub(crate) fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
-        let (heap, arena) = (self.heap, self.arena);
-        heap.allocate_pieces(self, arena, bytes)
-    }
-
-    pub(crate) fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+    /// Takes the slabs of all arenas, each in a transaction.
+    pub(crate) fn reclaim(&mut self) {
         let heap = self.heap;
-        heap.resize(self, first, from, to)
+        while self.run(|tx| heap.reclaim(tx)).unwrap().is_some() {}
     }
 
     pub(crate) fn check(&self) -> Result<Usage, Damage> {
@@ -184,6 +180,16 @@ impl Allocate for TestHeap {
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
         let (heap, arena) = (self.heap, self.arena);
         heap.allocate(self, arena, bytes)
+    }
+
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        let (heap, arena) = (self.heap, self.arena);
+        heap.allocate_pieces(self, arena, bytes)
+    }
+
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        let heap = self.heap;
+        heap.resize(self, first, from, to)
     }
 
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {

@@ -17,12 +17,16 @@ mod strings;
 /// Fills the heap with objects of one size, by one arena.
 fn fill(heap: &mut TestHeap, bytes: usize) -> Vec<u64> {
     let mut objects = Vec::new();
+    let mut reclaimed = false;
     loop {
         match heap.run(|tx| tx.allocate(bytes)) {
             Ok(object) => objects.push(object),
             Err(stop) => {
                 assert_eq!(stop, Stop::Full);
-                return objects;
+                if std::mem::replace(&mut reclaimed, true) {
+                    return objects;
+                }
+                heap.reclaim();
             }
         }
     }
@@ -105,6 +109,7 @@ fn freed_heap_serves_every_size_again() {
             heap.arena = number % 7;
             free(&mut heap, object, bytes as u64).unwrap();
         }
+        heap.reclaim();
         let usage = heap.check().unwrap();
         assert_eq!(usage.objects, 0);
         heap.arena = 9;
@@ -112,11 +117,14 @@ fn freed_heap_serves_every_size_again() {
             let others = fill(&mut heap, other);
             let class = layout.class_of(other).unwrap();
             let taken = others.len() as u64 * layout.slot_bytes(class);
-            assert!(10 * taken >= 9 * usage.free_bytes, "{other} after {bytes}: {taken}");
+            // Without headers, each arena and list keeps one slab.
+            let share = if layout.has_headers() { 90 } else { 50 };
+            assert!(100 * taken >= share * usage.free_bytes, "{other} after {bytes}: {taken}");
             others.iter().for_each(|&object| free(&mut heap, object, other as u64).unwrap());
             heap.check().unwrap();
         }
-        assert_eq!(fill(&mut heap, bytes).len(), objects.len());
+        let again = fill(&mut heap, bytes).len();
+        assert!(again == objects.len() || !layout.has_headers());
         heap.check().unwrap();
     }
 }
@@ -163,6 +171,11 @@ fn full_heap_takes_slabs_from_other_arenas_and_larger_slots() {
         let last = *objects.last().unwrap();
         free(&mut heap, last, bytes as u64).unwrap();
         heap.arena = 5;
+        if !layout.has_headers() {
+            // Such a heap reclaims nothing.
+            assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::Full));
+            continue;
+        }
         assert_eq!(heap.run(|tx| tx.allocate(bytes)), Ok(last), "another arena's slab");
         free(&mut heap, last, bytes as u64).unwrap();
         let smaller = 550;
@@ -184,8 +197,23 @@ fn failed_allocation_in_a_full_heap_is_short() {
     fill(&mut heap, 16);
     assert_eq!(heap.run(|tx| tx.allocate(1024)), Err(Stop::Full));
     let (reads, writes) = (heap.reads, heap.writes);
-    // The transaction rolls back, so the arenas that own a slab are searched each time.
-    assert!(reads < 32 * (22 + 63) + 500 && writes < 2_000, "{reads} words read, {writes} written");
+    assert!(reads < 200 && writes == 0, "{reads} words read, {writes} written");
+}
+
+#[test]
+fn reclaimed_heap_serves_arrays_and_every_class() {
+    let mut heap = TestHeap::laid_out(Layout::Ordinary, 20);
+    let all = heap.check().unwrap().free_bytes;
+    for arena in 0..crate::ARENAS {
+        heap.arena = arena;
+        let object = heap.run(|tx| tx.allocate(32 + 16 * arena)).unwrap();
+        free(&mut heap, object, 32 + 16 * arena as u64).unwrap();
+    }
+    assert!(heap.check().unwrap().free_bytes < all);
+    heap.reclaim();
+    assert_eq!(heap.check().unwrap().free_bytes, all);
+    heap.run(|tx| tx.reserve_blocks((all - 64) / words::BLOCK_STRIDE)).unwrap();
+    heap.check().unwrap();
 }
 
 #[test]

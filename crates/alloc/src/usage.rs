@@ -30,12 +30,15 @@ impl Heap {
             let Some(head) = self.head_below(unit, frontier, &mut word) else { break };
             match head.kind {
                 Run::Slab { class, state, .. } => {
-                    let mine = owned.get(&unit).copied().filter(|_| state.status == Status::Owned);
+                    let mine = owned.get(&unit).filter(|_| state.status == Status::Owned);
+                    let mine = mine.filter(|(of, _)| *of == class).map(|(_, mine)| *mine);
                     let carved = mine.unwrap_or(state).carved;
                     let count = state.count + mine.map_or(0, |mine| mine.count);
-                    let live = carved.saturating_sub(count);
+                    // Another transaction may have changed one of the words meanwhile.
+                    let slots = layout.slots(head.units, class);
+                    let live = carved.saturating_sub(count).min(slots);
                     usage.objects += live;
-                    usage.add_slab(layout.slot_bytes(class), layout.slots(head.units, class), live);
+                    usage.add_slab(layout.slot_bytes(class), slots, live);
                 }
                 Run::Array { blocks, prepared, .. } => {
                     usage.arrays += 1;
@@ -54,16 +57,16 @@ impl Heap {
         usage
     }
 
-    /// Returns the state of each slab that an arena owns, by its first unit.
-    pub(crate) fn owned(&self, word: &mut impl FnMut(u64) -> u64) -> BTreeMap<u64, State> {
-        let pairs = (0..ARENAS).flat_map(|arena| {
-            (0..self.layout.classes()).map(move |class| self.layout.pair(arena, class))
-        });
+    /// Returns the class and the state of each slab that an arena owns, by its first unit.
+    pub(crate) fn owned(&self, word: &mut impl FnMut(u64) -> u64) -> BTreeMap<u64, (usize, State)> {
+        let classes = 0..self.layout.classes();
+        let pairs = (0..ARENAS).flat_map(|arena| classes.clone().map(move |class| (arena, class)));
         let mut owned = BTreeMap::new();
-        for (object, offset) in pairs {
+        for (arena, class) in pairs {
+            let (object, offset) = self.layout.pair(arena, class);
             let (unit, state) = (word(object + offset), word(object + offset + 8));
             if let Some(state) = State::decode(state).filter(|_| unit != 0) {
-                owned.insert(unit, state);
+                owned.insert(unit, (class, state));
             }
         }
         owned

@@ -38,8 +38,8 @@ pub struct Walk<F> {
     word: F,
     /// The unit after the last run.
     frontier: u64,
-    /// The state of each slab that an arena owns.
-    owned: BTreeMap<u64, State>,
+    /// The class and the state of each slab that an arena owns.
+    owned: BTreeMap<u64, (usize, State)>,
     /// The unit whose head is read next.
     unit: u64,
     place: Place,
@@ -89,7 +89,7 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         self.place = match head.kind {
             Run::Slab { class, state, .. } => {
                 // Later slots were never allocated.
-                let carved = self.owned.get(&unit).unwrap_or(&state).carved;
+                let carved = self.owned.get(&unit).map_or(state, |(_, state)| *state).carved;
                 let end = carved.min(self.heap.layout.slots(head.units, class));
                 Place::Slab { unit, class, number: 0, end }
             }

@@ -9,7 +9,7 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Backoff, QueuePlace};
-use crate::worker::{Phase, WorkerState, arena, conclude};
+use crate::worker::{Phase, WorkerState, arena, conclude, reclaim};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
 /// A transaction that has begun. Dropping it rolls it back.
@@ -67,13 +67,20 @@ struct TxGuard<'w, D: Design> {
     tx: Tx<'w, D>,
     phase: &'w mut Phase,
     backoff: &'w mut Backoff,
+    /// Set when the heap was full: the next `begin` then reclaims memory.
+    met_full: &'w mut bool,
 }
 
 impl<'w, D: Design> TxGuard<'w, D> {
     #[inline]
-    fn new(tx: Tx<'w, D>, phase: &'w mut Phase, backoff: &'w mut Backoff) -> TxGuard<'w, D> {
+    fn new(
+        tx: Tx<'w, D>,
+        phase: &'w mut Phase,
+        backoff: &'w mut Backoff,
+        met_full: &'w mut bool,
+    ) -> TxGuard<'w, D> {
         *phase = Phase::Open;
-        TxGuard { tx, phase, backoff }
+        TxGuard { tx, phase, backoff, met_full }
     }
 
     /// Ends the transaction, by a roll-back if `end` leaves it open. If that panics, the worker can
@@ -82,6 +89,7 @@ impl<'w, D: Design> TxGuard<'w, D> {
     fn end<R>(&mut self, end: impl FnOnce(&mut Tx<'w, D>) -> R) -> R {
         *self.phase = Phase::Ending;
         let done = end(&mut self.tx);
+        *self.met_full = self.tx.stopped() == Some(Stop::Full);
         self.tx.roll_back_if_open();
         *self.phase = Phase::Over;
         done
@@ -118,7 +126,15 @@ impl<'p, D: Design> Worker<'p, D> {
         let waits = !(read_only && D::READS_PASS);
         let (design, mut place) = (pool.design(), None);
         let passed = if waits { state.pass(pool, &mut place) } else { Ok(()) };
-        let WorkerState { local, number, backoff, known, phase, conflicts, writes, .. } = state;
+        let passed = match passed {
+            Ok(()) if std::mem::take(&mut state.met_full) && !read_only => {
+                reclaim(pool, state, &mut place).map(drop)
+            }
+            passed => passed,
+        };
+        let WorkerState {
+            local, number, backoff, known, phase, conflicts, writes, met_full, ..
+        } = state;
         let begun =
             passed.and_then(|()| design.begin(local, read_only && backoff.has_few_conflicts()));
         if let Err(error) = begun {
@@ -127,7 +143,7 @@ impl<'p, D: Design> Worker<'p, D> {
         }
         let arena = arena(*number);
         let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
-        let guard = TxGuard::new(tx, phase, backoff);
+        let guard = TxGuard::new(tx, phase, backoff, met_full);
         Ok(Open { guard, pool, conflicts, writes, _place: place, _inside: inside })
     }
 }

@@ -205,6 +205,19 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(())
     }
 
+    /// Takes the slabs of one arena, for a transaction that met a full heap: see
+    /// [`lw_alloc::Heap::reclaim`].
+    ///
+    /// # Errors
+    /// As [`Words::retire`].
+    #[cold]
+    pub(crate) fn reclaim(&mut self) -> Result<Option<bool>, Stop> {
+        let heap = self.shape.heap();
+        // Before the first write: a design may then end a group.
+        self.design.gives_runs_back(self.local);
+        heap.reclaim(&mut Metadata(self)).map_err(|stop| self.end(stop))
+    }
+
     #[cold]
     fn give_runs_back(&mut self) -> Result<(), Stop> {
         let heap = self.shape.heap();

@@ -53,14 +53,27 @@ pub(crate) struct WorkerState<D: Design> {
     pub(crate) mark: Mark,
     pub(crate) conflicts: u64,
     pub(crate) writes: u64,
+    /// Whether the last open transaction met a full heap.
+    pub(crate) met_full: bool,
 }
 
 impl<D: Design> WorkerState<D> {
     pub(crate) fn new(local: D::Local, number: usize) -> WorkerState<D> {
         let (backoff, known) = (Backoff::new(number), Known::NOTHING);
         let (patience, phase, mark) = (Clocks::default(), Phase::Over, Mark::new());
-        let (conflicts, writes) = (0, 0);
-        WorkerState { local, number, backoff, patience, known, phase, mark, conflicts, writes }
+        let (conflicts, writes, met_full) = (0, 0, false);
+        WorkerState {
+            local,
+            number,
+            backoff,
+            patience,
+            known,
+            phase,
+            mark,
+            conflicts,
+            writes,
+            met_full,
+        }
     }
 
     /// Waits for the last obstacle, and for the starvation lock, before an attempt.
@@ -238,12 +251,20 @@ impl<'p, D: Design> Worker<'p, D> {
         if waits {
             state.pass(pool, &mut place)?;
         }
+        let mut reclaimed = false;
         let done = loop {
             match attempt(pool, state, &mut body, read_only) {
                 Err(None) => {
                     state.conflicts += 1;
                     state.backoff.give_way();
                     state.pass(pool, &mut place)?;
+                }
+                // Other arenas may own free memory. The body runs again if that was so.
+                Err(Some(error @ Error::Full { .. })) if !reclaimed => {
+                    reclaimed = true;
+                    if !reclaim(pool, state, &mut place)? {
+                        break Err(error);
+                    }
                 }
                 Err(Some(error)) => break Err(error),
                 Ok(done) => break Ok(done),
@@ -260,6 +281,33 @@ impl<'p, D: Design> Worker<'p, D> {
         }
         Ok(Committed { value, ticket })
     }
+}
+
+/// Takes the slabs of all arenas, one arena in a transaction, so that a full heap serves other sizes
+/// and workers. Returns whether that freed memory.
+#[cold]
+pub(crate) fn reclaim<'p, D: Design>(
+    pool: &'p Pool<D>,
+    state: &mut WorkerState<D>,
+    place: &mut Option<QueuePlace<'p>>,
+) -> Result<bool, Error> {
+    let mut gained = false;
+    // Each pass takes an arena from the bitmap of owners. Others may enter it meanwhile, so their
+    // number does not bound the loop.
+    for _ in 0..2 * lw_alloc::ARENAS {
+        match attempt(pool, state, &mut |tx| tx.reclaim(), false) {
+            Err(None) => {
+                state.conflicts += 1;
+                state.backoff.give_way();
+                state.pass(pool, place)?;
+            }
+            Ok((Some(more), _)) => gained |= more,
+            // Nothing is left to take, or one arena's slabs exceed the size of a transaction.
+            Ok((None, _)) | Err(Some(Error::TransactionTooLarge { .. })) => break,
+            Err(Some(error)) => return Err(error),
+        }
+    }
+    Ok(gained)
 }
 
 /// A run of one body, over all of its attempts. Its end resets the counts of conflicts, also by an

@@ -92,6 +92,16 @@ impl Allocate for Plain {
         heap.allocate(self, 0, bytes)
     }
 
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.allocate_pieces(self, 0, bytes)
+    }
+
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        let heap = self.heap;
+        heap.resize(self, first, from, to)
+    }
+
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
         let heap = self.heap;
         heap.reserve_blocks(self, blocks)

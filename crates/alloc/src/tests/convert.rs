@@ -43,6 +43,7 @@ fn objects_of_format_1_keep_their_places() {
     for object in heap.live() {
         free(&mut heap, object.object, object.bytes).unwrap();
     }
+    heap.reclaim();
     let usage = heap.check().unwrap();
     let own = Layout::Ordinary.offset(Layout::Ordinary.own_units());
     assert_eq!(usage.free_bytes, usage.heap_bytes - own);

@@ -1,6 +1,6 @@
 //! Byte strings that are longer than an object.
 
-use words::{Addr, PIECE_BYTES, PIECE_STRIDE, Stop, Words};
+use words::{Addr, Allocate, PIECE_BYTES, PIECE_STRIDE, Stop, Words};
 
 use super::free;
 use crate::classes::SLOT_STRING_BYTES_MAX;
@@ -70,7 +70,7 @@ fn string_is_resized_within_its_memory() {
 #[test]
 fn object_is_resized_within_its_slot() {
     let mut heap = TestHeap::laid_out(Layout::Ordinary, 20);
-    let object = heap.run(|tx| words::Allocate::allocate(tx, 100)).unwrap();
+    let object = heap.run(|tx| tx.allocate(100)).unwrap();
     assert_eq!(heap.run(|tx| tx.resize(object, 100, 112)), Ok(true));
     assert_eq!(heap.run(|tx| tx.resize(object, 112, 113)), Ok(false));
     assert_eq!(heap.run(|tx| tx.resize(object, 112, 1)), Ok(true));
@@ -84,8 +84,8 @@ fn object_is_resized_within_its_slot() {
 #[test]
 fn stale_links_are_cleared_where_pieces_begin() {
     let mut heap = TestHeap::new(3);
-    let run = heap.run(|tx| words::Allocate::reserve_blocks(tx, 100)).unwrap();
-    heap.run(|tx| words::Allocate::prepare_blocks(tx, run, 100)).unwrap();
+    let run = heap.run(|tx| tx.reserve_blocks(100)).unwrap();
+    heap.run(|tx| tx.prepare_blocks(run, 100)).unwrap();
     for block in 0..100 {
         let words = [u64::MAX; 32];
         heap.run(|tx| tx.write_words(Addr::new(run + block * 272, 0), &words)).unwrap();

@@ -54,6 +54,8 @@ pub fn convert(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Error
         .layout(&exact_name(&superblock.layout), superblock.layout_version);
     let mut first = plan(&options, &name(&superblock.design), medium)?;
     first.pool = superblock.pool;
+    // A log of the old pool must not pass for one of the new pool, which has the same ID.
+    first.generation = superblock.generation.saturating_add(2);
     let content = (0..).zip(words).filter(|&(_, word)| word != 0);
     // The words are in memory already, and no design starts.
     let none = |_: &Options, _: Medium, _: u64| Demand { heap_bytes: 0, records: 0 };

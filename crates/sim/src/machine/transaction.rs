@@ -56,7 +56,7 @@ impl<D: Design> Words for Transaction<'_, '_, D> {
     }
 
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
-        let (heap, arena) = (self.hart.heap, self.hart.core());
+        let (heap, arena) = (self.hart.heap, self.hart.core() % lw_alloc::ARENAS);
         let retired = heap.retire(self, arena, at, bytes).map(drop);
         self.note(retired)
     }
@@ -72,13 +72,13 @@ impl<D: Design> Words for Transaction<'_, '_, D> {
 
 impl<D: Design> Allocate for Transaction<'_, '_, D> {
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
-        let (heap, arena) = (self.hart.heap, self.hart.core());
+        let (heap, arena) = (self.hart.heap, self.hart.core() % lw_alloc::ARENAS);
         let object = heap.allocate(self, arena, bytes);
         self.note(object)
     }
 
     fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
-        let (heap, arena) = (self.hart.heap, self.hart.core());
+        let (heap, arena) = (self.hart.heap, self.hart.core() % lw_alloc::ARENAS);
         let first = heap.allocate_pieces(self, arena, bytes);
         self.note(first)
     }
