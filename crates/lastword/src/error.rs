@@ -262,13 +262,16 @@ pub enum Error {
 
     /// A transaction wrote more than its worker's slot of the log holds.
     #[error(
-        "a transaction writes more than its worker's slot of {slot_bytes} bytes holds (design \
-         `{design}` divides the log of {log_bytes} bytes into {slots} slots): split it, or create \
-         the pool with more `log_bytes`"
+        "the transaction is too large: it may write at most {} bytes, which its worker's slot of \
+         {slot_bytes} bytes holds with their places (design `{design}` divides the log of \
+         {log_bytes} bytes into {slots} slots): split it, or create the pool with more `log_bytes`",
+        8 * words_max
     )]
     SlotTooSmall {
         /// The design.
         design: &'static str,
+        /// The greatest number of words that one transaction may write.
+        words_max: usize,
         /// Bytes of a slot that hold records.
         slot_bytes: u64,
         /// The number of slots in the log.

@@ -75,14 +75,21 @@ impl Bytes {
     /// Allocates a string and copies `bytes` into it.
     ///
     /// # Errors
-    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot write so much. The first
-    /// limit that a long string meets depends on the design:
-    /// - `decoupled`: the worker's ring, by default 8 MiB with the words of the allocator
-    ///   (`Options::ring_entries`), then half the log (`Options::log_bytes`);
-    /// - the other designs: a worker's slot of the log;
-    /// - `snapshot`, in addition: its memory for copies.
+    /// [`Stop::Full`]; [`Stop::TooLarge`] when one transaction cannot write so much. A string of
+    /// `n` bytes has to fit, with some words of the allocator for each KiB, into each of these:
     ///
-    /// The error of the surrounding `run` names the limit and the remedy.
+    /// | design | limit | at most | raised by |
+    /// |---|---|---|---|
+    /// | `decoupled` | the worker's ring | half its bytes | `Options::ring_entries` |
+    /// | | half the log | a quarter of its bytes | `Options::log_bytes` |
+    /// | | one log record | 64 MiB | no option |
+    /// | `undo` | the worker's slot, 1/64 of the log | two thirds of its bytes | `log_bytes` |
+    /// | `redo`, `snapshot` | the same | half its bytes | `log_bytes` |
+    /// | `snapshot` | the worker's memory for copies | its bytes | `ring_entries` |
+    ///
+    /// The error of the surrounding `run` names the limit that the string met and the option. A
+    /// longer string is written in several transactions: [`append`](Bytes::append) the parts, or
+    /// [`write_at`](Bytes::write_at) them.
     pub fn new<W: Allocate>(tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
         Bytes::EMPTY.appended(tx, bytes)
     }

@@ -170,7 +170,8 @@ fn each_error_has_its_status() {
         } => FULL,
         TransactionTooLarge { limit: Limit::Ring, words_max: 1, log_bytes: 8, ring_bytes: 8 }
             => TOO_LARGE,
-        SlotTooSmall { design: "undo", slot_bytes: 8, slots: 64, log_bytes: 512 } => TOO_LARGE,
+        SlotTooSmall { design: "undo", words_max: 1, slot_bytes: 8, slots: 64, log_bytes: 512 }
+            => TOO_LARGE,
         CopiesTooSmall { copies_bytes: 16 } => TOO_LARGE,
         BadPointer { object: 8, offset: 0 } => ADDRESS,
         BadValue => MISMATCH,

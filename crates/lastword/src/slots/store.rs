@@ -179,10 +179,12 @@ impl SlotStore {
         self.superblock.reproduced
     }
 
-    /// Returns the error for a transaction whose records do not fit even into an empty slot.
-    pub(super) fn slot_too_small(&self, design: &'static str) -> Error {
+    /// Returns the error for a transaction whose records do not fit even into an empty slot. The
+    /// design lets it write at most `words_max` words.
+    pub(super) fn slot_too_small(&self, design: &'static str, words_max: usize) -> Error {
         let (slots, slot_bytes) = (self.layout.slots, 8 * self.layout.record_words() as u64);
-        Error::SlotTooSmall { design, slot_bytes, slots, log_bytes: self.superblock.log_bytes }
+        let log_bytes = self.superblock.log_bytes;
+        Error::SlotTooSmall { design, words_max, slot_bytes, slots, log_bytes }
     }
 
     /// Returns the key that seals the records of a slot.

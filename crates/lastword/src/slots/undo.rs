@@ -467,7 +467,7 @@ impl Design for Undo {
     }
 
     fn why_too_large(&self, _local: &Local) -> Option<Error> {
-        Some(self.store.slot_too_small(Self::NAME))
+        Some(self.store.slot_too_small(Self::NAME, self.words_max()))
     }
 
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {

@@ -122,6 +122,52 @@ fn large_byte_string_names_ring_entries() {
     assert!(is_ring && error.to_string().contains("`ring_entries`"), "{error}");
 }
 
+/// Returns the largest string that one transaction writes, to 4 KiB, and the limit in bytes that
+/// the error names for a longer one.
+fn longest_string<D: Design>(medium: Medium) -> (u64, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(16 << 20).log_bytes(8 << 20).ring_entries(1 << 19);
+    let pool = Pool::<D>::create_as(dir.path().join("pool"), options.medium(medium)).unwrap();
+    let content = vec![7; 4 << 20];
+    let write = |bytes: u64| {
+        let done = pool.run(|tx| Bytes::new(tx, &content[..bytes as usize])?.free(tx));
+        done.map(|done| done.value)
+    };
+    let named = match write(4 << 20).unwrap_err() {
+        Error::TransactionTooLarge { words_max, .. } | Error::SlotTooSmall { words_max, .. } => {
+            8 * words_max as u64
+        }
+        error => panic!("{}: {error}", D::NAME),
+    };
+    let (mut fits, mut exceeds) = (0, 4 << 20);
+    while exceeds - fits > 4096 {
+        let middle = (fits + exceeds) / 2;
+        if write(middle).is_ok() { fits = middle } else { exceeds = middle }
+    }
+    (fits, named)
+}
+
+/// The error names what a transaction can write, and not the size of a ring or slot that also holds
+/// the places of the words.
+#[test]
+fn longest_string_has_the_size_that_the_error_names() {
+    for medium in [EMULATED, Medium::File] {
+        let measured = [
+            longest_string::<Decoupled>(medium),
+            longest_string::<Redo>(medium),
+            longest_string::<Snapshot>(medium),
+        ];
+        for (fits, named) in measured {
+            // The allocator writes some words for each KiB, and the search stops at 4 KiB.
+            let least = named - named / 16 - 4096;
+            assert!(fits < named && fits >= least, "{fits} of {named} bytes");
+        }
+        // Old values are recorded in units of a cache line, and each write of a piece on its own.
+        let (fits, named) = longest_string::<Undo>(medium);
+        assert!(fits < named && fits >= named / 2, "{fits} of {named} bytes");
+    }
+}
+
 #[test]
 fn full_heap_error_names_wanted_bytes() {
     let dir = tempfile::tempdir().unwrap();

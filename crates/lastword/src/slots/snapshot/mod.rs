@@ -56,7 +56,7 @@ use words::{Stop, TxId};
 
 use self::core::Core;
 use self::group::Groups;
-use self::log::{BEFORE_RUNS, Log};
+use self::log::Log;
 use self::timer::Timer;
 use self::waiting::Waiting;
 use super::format::SLOTS_MAX;
@@ -247,8 +247,7 @@ impl Design for Snapshot {
     }
 
     fn words_max(&self) -> usize {
-        let words = self.core.store.layout.record_words();
-        words.saturating_sub(self.core.store.room(BEFORE_RUNS)) / 2 // worst case: a run per word
+        self.core.words_max()
     }
 
     #[inline]
@@ -379,7 +378,7 @@ impl Design for Snapshot {
         // Each write checks its words against the slot. Before that limit only the memory for
         // copies ends an attempt.
         Some(match local.attempt.words_written() > self.words_max() {
-            true => self.core.store.slot_too_small(Self::NAME),
+            true => self.core.store.slot_too_small(Self::NAME, self.words_max()),
             false => Error::CopiesTooSmall { copies_bytes: self.core.copies_bytes() },
         })
     }

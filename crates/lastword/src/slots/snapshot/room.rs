@@ -102,12 +102,19 @@ impl Core {
         done
     }
 
+    /// Returns the most words that a transaction may write so that its batch fits into a slot if
+    /// each word is a run of its own.
+    pub(super) fn words_max(&self) -> usize {
+        let words = self.store.layout.record_words();
+        words.saturating_sub(self.store.room(BEFORE_RUNS)) / 2
+    }
+
     /// Frees space in a log for a batch that did not fit. Fails if it never can.
     #[cold]
     fn room_for(&self, log: &mut Log, wanted: usize) -> Result<(), Error> {
         if BEFORE_RUNS + wanted > self.store.layout.record_words() {
             // A batch has whole objects, while `words_max` counts written words.
-            return Err(self.store.slot_too_small(Snapshot::NAME));
+            return Err(self.store.slot_too_small(Snapshot::NAME, self.words_max()));
         }
         if log.has_room(&self.store, wanted) { Ok(()) } else { self.make_room(log) }
     }
