@@ -22,9 +22,9 @@ use std::slice;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use lastword::{Addr, Allocate, Design, Error, OBJECT_BYTES_MAX, Stop, Tx, Words, Worker};
+use lastword::{Addr, Allocate, Design, Error, OBJECT_BYTES_MAX, Objects, Stop, Tx, Words, Worker};
 
-use crate::bytes::{fill, read_bytes, write_bytes};
+use crate::bytes::fill;
 use crate::design::{Any, Each, map, on};
 use crate::handle::{Closed, Shell};
 use crate::pool::{self, lw_pool};
@@ -464,7 +464,7 @@ pub unsafe extern "C" fn lw_read_bytes(
     }
     // SAFETY: the header requires `bytes` writable bytes, and any bytes are valid.
     let out = unsafe { slice::from_raw_parts_mut(out.cast::<u8>(), bytes as usize) };
-    within!(worker, tx => read_bytes(tx, object, offset, out))
+    within!(worker, tx => tx.read_bytes(Addr::new(object, offset), out))
 }
 
 /// Writes bytes.
@@ -481,7 +481,7 @@ pub unsafe extern "C" fn lw_write_bytes(
     }
     // SAFETY: the header requires `bytes` readable bytes.
     let from = unsafe { slice::from_raw_parts(from.cast::<u8>(), bytes as usize) };
-    within!(worker, tx => write_bytes(tx, object, offset, from))
+    within!(worker, tx => tx.write_bytes(Addr::new(object, offset), from))
 }
 
 /// Allocates an object.

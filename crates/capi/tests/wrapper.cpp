@@ -214,6 +214,32 @@ void conflicts(lw::pool& pool, lw::ptr<root_of_all> root) {
     std::printf("%d transactions in %ld attempts\n", 2 * each, attempts.load());
 }
 
+// Two threads change members that share a word. Neither loses the other's.
+void neighbours(lw::pool& pool) {
+    constexpr int each = 2000;
+    const auto one = [&] {
+        lw::worker worker(pool);
+        return worker.run([&](lw::tx& tx) {
+            mixed value{};
+            value.character = 'b';
+            return tx.alloc(value);
+        }).value;
+    }();
+    const auto count = [&pool](auto member) {
+        lw::worker worker(pool);
+        for (int i = 0; i < each; i++) {
+            worker.run([&](lw::tx& tx) { tx.set(member, tx.get(member) + 1); });
+        }
+    };
+    std::thread other([&] { count(one.field(&mixed::small)); });
+    count(one.field(&base::first));
+    other.join();
+    lw::worker worker(pool);
+    const mixed now = worker.read([&](lw::tx& tx) { return tx.get(one); }).value;
+    expect(now.small == each && now.first == each, "every change of a member counts once");
+    expect(now.character == 'b', "a member between them stays");
+}
+
 void durability(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
     std::atomic<int> calls{0};
     std::uint64_t last = 0;
@@ -251,6 +277,7 @@ void run(const std::string& path) {
         durability(pool, worker, root);
     }
     conflicts(pool, root);
+    neighbours(pool);
     pool.close();
     options.layout = "another";
     expect(status_of([&] { lw::pool::open(path, options); }) == LW_EMISMATCH, "another layout");

@@ -96,6 +96,9 @@ pub(crate) fn read_bytes(
     at: Addr,
     out: &mut [u8],
 ) -> Result<(), Stop> {
+    if out.is_empty() {
+        return tx.read_words(word_of(at).0, &mut []); // fails in a transaction that was stopped
+    }
     let mut at = at;
     for out in out.chunks_mut(CHUNK) {
         let (first, skip) = word_of(at);
@@ -117,6 +120,9 @@ pub(crate) fn write_bytes(
     bytes: &[u8],
     after: After,
 ) -> Result<(), Stop> {
+    if bytes.is_empty() {
+        return tx.write_words(word_of(at).0, &[]); // fails in a transaction that was stopped
+    }
     let (mut at, mut left) = (at, bytes);
     while !left.is_empty() {
         let (bytes, rest) = left.split_at(left.len().min(CHUNK));
