@@ -20,6 +20,7 @@ macro_rules! every_durable {
 mod contention;
 mod cut;
 mod damaged;
+mod fields;
 mod grouping;
 mod heap_reuse;
 mod ideal;
@@ -36,4 +37,5 @@ mod recovery;
 mod slots;
 mod snapshot;
 mod snapshot_groups;
+mod strings;
 mod unpaused;
