@@ -27,7 +27,7 @@ use crate::{Error, Pool, Ticket, Tx, Worker};
 ///   [`Error::Blocked`] after [`Options::patience`](crate::Options::patience).
 /// - Under [`Snapshot`](crate::Snapshot) the log cannot be truncated.
 /// - If it was starving and runs alone, every other transaction ends with
-/// [`Error::StarvationLockHeld`] after the same time.
+///   [`Error::StarvationLockHeld`] after the same time.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
