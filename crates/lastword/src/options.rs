@@ -447,8 +447,8 @@ impl Options {
     }
 
     /// Sets how long a worker waits for one transaction of another worker. Default 10 s. A pool
-    /// with longer bodies needs more: the default tells a body without an end from one that takes
-    /// its time, and an error has no effect. A worker waits in three cases:
+    /// with longer bodies needs more, or runs the transactions again that end with an error: they
+    /// had no effect. A worker waits in three cases:
     /// - A starving transaction runs alone. The wait ends with [`Error::StarvationLockHeld`].
     /// - A transaction holds a word that this one needs, or has reserved it. The wait ends with
     ///   [`Error::Blocked`].

@@ -138,7 +138,8 @@ pub enum Error {
     /// the zeros. Its contents are as they were.
     #[error("no room for {missing} bytes that {} lacks: not all of its {bytes} bytes are \
         allocated, as after a copy that leaves holes (`cp --sparse`); free {missing} bytes on its \
-        file system or raise its quota, then open the pool again; nothing was changed", .path.display())]
+        file system or raise its quota, then open the pool again; nothing was changed",
+        .path.display())]
     Unallocated {
         /// The file.
         path: PathBuf,
