@@ -1,7 +1,7 @@
 //! Arrays: runs of blocks.
 //!
-//! An array takes whole units. It is reserved at once and prepared in steps. The steps of a long run
-//! are transactions of their own. The run's head records the progress.
+//! An array takes whole units. It is reserved at once and prepared in steps. The steps of a long
+//! run are transactions of their own. The run's head records the progress.
 
 use words::{BLOCK_BYTES, Stop, Words};
 
@@ -12,8 +12,8 @@ use crate::layout::watch;
 use crate::objects::Detached;
 
 /// Blocks whose headers are cleared when an array is freed, so that a write through a dangling
-/// pointer is refused. Clearing every header of a long array could outgrow the log. The later blocks
-/// of such an array look live until their memory is reused.
+/// pointer is refused. Clearing every header of a long array could outgrow the log. The later
+/// blocks of such an array look live until their memory is reused.
 const HEADERS_CLEARED: u64 = 240;
 
 /// A block's header has 32 bits for its number.

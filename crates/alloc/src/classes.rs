@@ -6,8 +6,8 @@
 //!   with a header, so 1024 apart. See [`words::PIECE_BYTES`].
 //!
 //! Sizes are multiples of 16 and grow by 16 bytes up to 192, and then by at most a sixth. String
-//! classes grow by a tenth: a byte string occupies its length plus at most 12 % and 32 bytes. All sizes
-//! of format 1 are among them, so a slab of that format is one of this format.
+//! classes grow by a tenth: a byte string occupies its length plus at most 12 % and 32 bytes. All
+//! sizes of format 1 are among them, so a slab of that format is one of this format.
 //!
 //! In the line-isolated layout, objects have no headers and start at cache lines. A slot there
 //! takes as many whole lines as the object needs: a class for each multiple of 64 up to 1024.
@@ -66,8 +66,8 @@ pub(crate) const fn string_bytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(16) + pieces(bytes).saturating_mul(HEADER_BYTES)
 }
 
-/// Returns the class of a byte string of `bytes` bytes, if it is longer than an object and fits in a
-/// slot.
+/// Returns the class of a byte string of `bytes` bytes, if it is longer than an object and fits in
+/// a slot.
 pub(crate) fn string_class(bytes: u64) -> Option<usize> {
     if bytes <= OBJECT_BYTES_MAX as u64 || bytes > SLOT_STRING_BYTES_MAX {
         return None;

@@ -8,8 +8,9 @@
 //!   object  | payload: as many words as `bytes` needs ...           |
 //! ```
 //! Objects are aligned to 16 bytes. `bytes` is the requested size, or of a free slot the largest
-//! that an object there may have. `check` is the upper 16 bits of (r ^ the lower 48 bits) * 0x9e3779b97f4a7c15
-//! modulo 2^64, where r is the object's heap offset rotated left by 32 bits. The kinds, and the position of each:
+//! that an object there may have. `check` is the upper 16 bits of (r ^ the lower 48 bits) *
+//! 0x9e3779b97f4a7c15 modulo 2^64, where r is the object's heap offset rotated left by 32 bits. The
+//! kinds, and the position of each:
 //! ```text
 //!                                              47..40  39..34   33..22   21..16
 //!    1  free slot of a slab                  | 0      | 0      | slot   | class |
@@ -171,7 +172,8 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
 
 /// Returns the largest size that an object may ever have under this header: of a slot its capacity
 /// (of a string's slot, one piece), whatever the requested size; else the size in the header. A
-/// string's last piece may grow, and its new header then has the new size. `None` when the header is not the object's. Arguments as for [`permits`].
+/// string's last piece may grow, and its new header then has the new size. `None` when the header
+/// is not the object's. Arguments as for [`permits`].
 #[inline]
 pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
     let Description { kind, bytes, position } = decode(header, object_offset)?;

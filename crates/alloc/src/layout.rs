@@ -62,10 +62,10 @@
 //!     + 80  | slot         | block of 256   | piece of 1008  |              |
 //!      ...  | slots        | 272 apart      | 1024 apart     |              |
 //! ```
-//! `before` is the length of the free run that ends where this run begins, or 0. Two free runs never
-//! touch, and no free run touches the frontier. `next` and `previous` link the slabs of one of a
-//! class's two lists, or the free runs of a bin. The slab's state is one word, in the arena while an arena
-//! owns the slab.
+//! `before` is the length of the free run that ends where this run begins, or 0. Two free runs
+//! never touch, and no free run touches the frontier. `next` and `previous` link the slabs of one
+//! of a class's two lists, or the free runs of a bin. The slab's state is one word, in the arena
+//! while an arena owns the slab.
 //!
 //! Bin b < 8 holds the free runs of b units. From 8 on each power of two has eight bins: a run of u
 //! units, 2^f <= u < 2^(f + 1), is in bin 8 (f - 2) + (u / 2^(f - 3)) mod 8.
@@ -334,8 +334,8 @@ impl Layout {
         }
     }
 
-    /// Returns the place of the arena's pair of words for a class: the heap offset of its object, and
-    /// its offset in there.
+    /// Returns the place of the arena's pair of words for a class: the heap offset of its object,
+    /// and its offset in there.
     #[inline(always)]
     pub(crate) const fn pair(self, arena: usize, class: usize) -> (u64, u64) {
         let object = self.arena(arena);
@@ -454,8 +454,8 @@ impl Layout {
         Some(bytes.div_ceil(self.unit_bytes()))
     }
 
-    /// Returns the number of units of a string of `bytes` bytes in a run of its own, or `None` beyond
-    /// every heap.
+    /// Returns the number of units of a string of `bytes` bytes in a run of its own, or `None`
+    /// beyond every heap.
     pub(crate) fn units_for_string(self, bytes: u64) -> Option<u64> {
         // Beyond every heap; below, the sums do not overflow.
         (bytes <= 1 << ADDRESS_BITS)

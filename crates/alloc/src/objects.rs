@@ -361,7 +361,8 @@ impl Heap {
         Ok(None)
     }
 
-    /// Returns the address of the arena's pair of words for a class: its slab, and the slab's state.
+    /// Returns the address of the arena's pair of words for a class: its slab, and the slab's
+    /// state.
     #[inline(always)]
     pub(crate) fn pair<W: Words>(
         self,

@@ -3,11 +3,11 @@
 //! ```text
 //!   take 5 units    bin of 5 -> next bin that holds a run, by the bitmap -> the frontier
 //!                   the rest of a longer run returns to the bin of its length
-//!   give a run      the head behind it, and its own word `before`, tell which neighbors are free
+//!   give a run      the head behind it, and its own word `before`, name the free neighbors
 //! ```
 //!
-//! Each takes constant time: a bin is found by arithmetic, and a run knows its neighbors. Slabs take
-//! runs rarely, once for 32 KiB of objects. A transaction that takes or gives first locks and
+//! Each takes constant time: a bin is found by arithmetic, and a run knows its neighbors. Slabs
+//! take runs rarely, once for 32 KiB of objects. A transaction that takes or gives first locks and
 //! protects the page object. Two such transactions therefore exclude each other under every
 //! isolation level.
 
@@ -23,8 +23,8 @@ pub(crate) const fn arena_lock(arena: usize) -> LockId {
     LockId(u64::MAX - arena as u64)
 }
 
-/// The lock of the page object, of all lists and of all heads. A transaction takes it after the lock
-/// of its arena, so no two transactions wait for each other.
+/// The lock of the page object, of all lists and of all heads. A transaction takes it after the
+/// lock of its arena, so no two transactions wait for each other.
 pub(crate) const PAGES_LOCK: LockId = LockId(u64::MAX - ARENAS as u64);
 
 /// Runs of the bin of the wanted length that are tried before longer ones. From 8 units on, a bin
@@ -69,8 +69,8 @@ impl Heap {
         }
     }
 
-    /// Takes the longest run of at most `most` and at least `least` units; returns its first unit and
-    /// its length.
+    /// Takes the longest run of at most `most` and at least `least` units; returns its first unit
+    /// and its length.
     ///
     /// # Errors
     /// As [`take_units`](Heap::take_units).
@@ -114,8 +114,8 @@ impl Heap {
         let end = unit.checked_add(units).filter(|&end| end <= frontier);
         let mut end = end.ok_or(Stop::BadPointer)?;
         let before = tx.read(self.addr(self.head(unit), HEAD_BEFORE))?;
-        // A head inside a longer run would pass for that of a run. Its header is what a second free of
-        // the same run looks for.
+        // A head inside a longer run would pass for that of a run. A second free of the
+        // same run looks for its header and finds none.
         self.clear_header(tx, unit)?;
         if end < frontier
             && let Head { units, kind: Run::Free { next, previous }, .. } =
@@ -190,8 +190,8 @@ impl Heap {
         }
     }
 
-    /// Finds a free run of at least `units` units among the first `tries` of the bin of that length.
-    /// Returns it with the bin.
+    /// Finds a free run of at least `units` units among the first `tries` of the bin of that
+    /// length. Returns it with the bin.
     fn find_among<W: Words>(
         &self,
         tx: &mut W,

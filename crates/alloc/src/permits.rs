@@ -12,8 +12,8 @@ use crate::layout::{LINE_WORDS, Layout};
 
 impl Heap {
     /// Returns whether a program may write the word at `at`: a whole word of a live object, of a
-    /// prepared block or of a byte string. `word` is called only for words inside the heap, by their
-    /// offset in bytes; it must return the word that the program's transaction would read.
+    /// prepared block or of a byte string. `word` is called only for words inside the heap, by
+    /// their offset in bytes; it must return the word that the program's transaction would read.
     pub fn permits(&self, at: Addr, mut word: impl FnMut(u64) -> u64) -> bool {
         let Ok(object) = self.untag(at.object) else { return false };
         match self.layout {
@@ -25,8 +25,8 @@ impl Heap {
         }
     }
 
-    /// Returns whether a pointer leads to a live object, to a block of an array or to a byte string,
-    /// in a heap in which no transaction runs; `word` as for [`live`](Heap::live).
+    /// Returns whether a pointer leads to a live object, to a block of an array or to a byte
+    /// string, in a heap in which no transaction runs; `word` as for [`live`](Heap::live).
     ///
     /// In an ordinary heap the header before the object decides. In a line-isolated heap the head
     /// of the run decides, which cannot exclude slots that were never allocated.

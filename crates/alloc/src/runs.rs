@@ -7,8 +7,8 @@
 //!
 //! A block of 256 bytes has its header in another cache line than most of its words. A program that
 //! writes one word here and one there would miss twice for each write. The head of an array holds
-//! for all of its blocks the facts that their headers hold. The index knows the parts of 64 KiB that
-//! are within one array: writes to other memory do not look for an array.
+//! for all of its blocks the facts that their headers hold. The index knows the parts of 64 KiB
+//! that are within one array: writes to other memory do not look for an array.
 //!
 //! Invariants:
 //! - A begin is a hint: 0 or a wrong one does no harm, and it is never made durable. Its user
@@ -126,8 +126,8 @@ impl Runs {
         self.changes[watch as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes the array of the live block with this header at this heap offset, for the 64 KiB around
-    /// it, if the array has all of them. `load` reads the word at a heap offset.
+    /// Notes the array of the live block with this header at this heap offset, for the 64 KiB
+    /// around it, if the array has all of them. `load` reads the word at a heap offset.
     #[cold]
     pub fn learn(&self, object: u64, header: u64, load: impl Fn(u64) -> u64) {
         let Some(block) = decode(header, object).filter(|found| found.kind == Kind::Block) else {

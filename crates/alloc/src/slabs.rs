@@ -16,19 +16,19 @@
 //! worker frees a slot of another arena's slab, or of a slab without owner, in the slab's own head.
 //! When an arena has no free slot it first collects what others freed in its slab.
 //!
-//! A slab with fewer free slots than a sixteenth would serve an arena for a few allocations only, and
-//! each change of a list is seen by all workers. Such slabs wait on a list of their own, which
+//! A slab with fewer free slots than a sixteenth would serve an arena for a few allocations only,
+//! and each change of a list is seen by all workers. Such slabs wait on a list of their own, which
 //! serves when there is no free run for a new slab.
 //!
 //! *Empty slabs.* A slab whose last object is freed stays on the partial list if that list is empty
 //! otherwise, and serves its class again without a new run. Any other becomes a free run.
 //!
-//! *Shortage.* Arenas own slabs that may be empty, and their workers may be gone. A transaction that
-//! ends with [`Stop::Full`] therefore has to be run again after [`Heap::reclaim`], in transactions of
-//! its own, has taken their slabs from all arenas. A bitmap names the arenas that own one. This is not
-//! a part of the allocation: the memory of an empty slab must not serve other objects in the
-//! transaction that frees it, where a design isolates objects, and the search would be repeated by
-//! every allocation that fails.
+//! *Shortage.* Arenas own slabs that may be empty, and their workers may be gone. A transaction
+//! that ends with [`Stop::Full`] therefore has to be run again after [`Heap::reclaim`], in
+//! transactions of its own, has taken their slabs from all arenas. A bitmap names the arenas that
+//! own one. This is not a part of the allocation: the memory of an empty slab must not serve other
+//! objects in the transaction that frees it, where a design isolates objects, and the search would
+//! be repeated by every allocation that fails.
 
 use words::{Addr, Stop, Words};
 
@@ -65,8 +65,8 @@ impl Slab {
 }
 
 impl Heap {
-    /// Takes a slot when the arena's slab has none. Returns it with its class, which is a larger one
-    /// if the heap is nearly full.
+    /// Takes a slot when the arena's slab has none. Returns it with its class, which is a larger
+    /// one if the heap is nearly full.
     #[cold]
     pub(crate) fn refill<W: Words>(
         self,
@@ -195,11 +195,11 @@ impl Heap {
     }
 
     /// Takes its slabs from one arena that owns some, or else the empty slabs from the lists: for a
-    /// transaction that met a full heap, which is run again afterwards. Each call is a transaction of
-    /// its own. Returns `None` when nothing is left to take, else whether memory became free.
+    /// transaction that met a full heap, which is run again afterwards. Each call is a transaction
+    /// of its own. Returns `None` when nothing is left to take, else whether memory became free.
     ///
-    /// Does nothing in a line-isolated heap: designs that isolate by named locks take those of arenas
-    /// one at a time.
+    /// Does nothing in a line-isolated heap: designs that isolate by named locks take those of
+    /// arenas one at a time.
     ///
     /// # Errors
     /// As [`retire`](Heap::retire).
@@ -222,8 +222,8 @@ impl Heap {
             return Err(Stop::BadPointer);
         }
         tx.write(self.owners_at(), owners & (owners - 1))?;
-        // Under snapshot isolation the arena's worker may acquire a slab beside this transaction. It
-        // then writes one of these objects, so one of the two gives way.
+        // Under snapshot isolation the arena's worker may acquire a slab beside this transaction.
+        // It then writes one of these objects, so one of the two gives way.
         for object in self.layout.arena_objects(arena) {
             tx.protect(self.addr(object, 0))?;
         }
@@ -307,8 +307,8 @@ impl Heap {
         Err(Stop::BadPointer)
     }
 
-    /// Frees a slot whose slab the worker's arena does not own. Returns the slab if it is empty now.
-    /// The caller has labelled the slot, and stores the link that is returned in it.
+    /// Frees a slot whose slab the worker's arena does not own. Returns the slab if it is empty
+    /// now. The caller has labelled the slot, and stores the link that is returned in it.
     pub(crate) fn push_elsewhere<W: Words>(
         self,
         tx: &mut W,

@@ -1,4 +1,5 @@
-//! The state of a slab in one word: its free slots, in the slab's head or in the arena that owns it.
+//! The state of a slab in one word: its free slots, in the slab's head or in the arena that owns
+//! it.
 //!
 //! ```text
 //!   63        50 49  48 47     36 35      24 23       12 11        0

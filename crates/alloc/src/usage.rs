@@ -1,8 +1,8 @@
 //! An estimate of the free memory while transactions run.
 //!
 //! It reads one line for each run and the arenas, so a heap of 1 GiB of small objects takes some
-//! milliseconds. Other transactions may change the words meanwhile: where a head makes no sense, the
-//! walk ends, and what was found so far is the estimate.
+//! milliseconds. Other transactions may change the words meanwhile: where a head makes no sense,
+//! the walk ends, and the runs so far are the estimate.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::survey::Usage;
 use crate::{ARENAS, Heap};
 
 impl Heap {
-    /// Returns the free memory and the slots of each class, without the sizes of objects: they
-    /// are [`Usage::object_bytes`] 0. Exact in a heap in which no transaction runs. `word` is called
+    /// Returns the free memory and the slots of each class, without the sizes of objects: they are
+    /// [`Usage::object_bytes`] 0. Exact in a heap in which no transaction runs. `word` is called
     /// only for words inside the heap, by their offset in bytes.
     pub fn usage_now(&self, mut word: impl FnMut(u64) -> u64) -> Usage {
         let mut usage = Usage { heap_bytes: self.bytes, ..Usage::default() };

@@ -180,8 +180,8 @@ pub(crate) enum PoolCommand {
     Dump(PoolDump),
     /// Convert a pool of format version 3, of an earlier Lastword, into a new pool
     ///
-    /// Objects keep their addresses. The old pool is only read; replace it by the new one afterwards.
-    /// Takes memory for the heap twice.
+    /// Objects keep their addresses. The old pool is only read; replace it by the new one
+    /// afterwards. Takes memory for the heap twice.
     Convert(PoolConvert),
 }
 

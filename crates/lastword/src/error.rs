@@ -15,6 +15,7 @@ use thiserror::Error;
 use words::{AnyError, TxId};
 
 pub use self::limit::Limit;
+use self::limit::{other_version, wanted};
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
@@ -225,10 +226,10 @@ pub enum Error {
 
     /// The heap has no room left.
     #[error(
-        "the pool is full: its heap of {heap_bytes} bytes has no room for {}; {free_bytes} bytes are \
-         free, {largest_free_bytes} of them in one piece, and {free_slot_bytes} bytes in slots for \
-         objects of other sizes; free objects of this size, or all objects of a size, or create a \
-         pool with more `bytes`",
+        "the pool is full: its heap of {heap_bytes} bytes has no room for {}; {free_bytes} bytes \
+         are free, {largest_free_bytes} of them in one piece, and {free_slot_bytes} bytes in slots \
+         for objects of other sizes; free objects of this size, or all objects of a size, or \
+         create a pool with more `bytes`",
         wanted(*wanted_bytes)
     )]
     Full {
@@ -534,18 +535,6 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
-}
-
-/// Returns the remedy for a pool of another format version.
-fn other_version(found: u64) -> &'static str {
-    match found {
-        3 => "convert it with `lastword pool convert OLD NEW`",
-        _ => "open it with the version of Lastword that wrote it",
-    }
-}
-
-fn wanted(bytes: u64) -> String {
-    if bytes == 0 { "the request".into() } else { format!("{bytes} bytes more") }
 }
 
 /// Returns a layout as it is printed; `none` for a pool that was created without one.

@@ -283,8 +283,8 @@ impl<'p, D: Design> Worker<'p, D> {
     }
 }
 
-/// Takes the slabs of all arenas, one arena in a transaction, so that a full heap serves other sizes
-/// and workers. Returns whether that freed memory.
+/// Takes the slabs of all arenas, one arena in a transaction, so that a full heap serves other
+/// sizes and workers. Returns whether that freed memory.
 #[cold]
 pub(crate) fn reclaim<'p, D: Design>(
     pool: &'p Pool<D>,
@@ -322,8 +322,9 @@ impl<D: Design> Drop for Run<'_, D> {
 }
 
 /// Returns the allocator arena of a worker. The bits of its number are reversed, so that the arenas
-/// of the first workers lie far apart: the ownership records of two or three neighboring arenas share
-/// a cache line. (Two workers that allocate and free: 290 ns with a shared line, 130 ns without.)
+/// of the first workers lie far apart: the ownership records of two or three neighboring arenas
+/// share a cache line. (Two workers that allocate and free: 290 ns with a shared line, 130 ns
+/// without.)
 #[inline]
 pub(crate) fn arena(number: usize) -> usize {
     (number % lw_alloc::ARENAS).reverse_bits() >> (usize::BITS - lw_alloc::ARENAS.trailing_zeros())

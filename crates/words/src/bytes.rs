@@ -64,8 +64,8 @@ pub struct Bytes {
     form: u64,
 }
 
-/// The bit of a handle's second word that marks a string in pieces. Earlier versions kept a string of
-/// more than 1 KiB in the blocks of an array, and a converted pool has such strings.
+/// The bit of a handle's second word that marks a string in pieces. Earlier versions kept a string
+/// of more than 1 KiB in the blocks of an array, and a converted pool has such strings.
 const IN_PIECES: u64 = 1 << 63;
 
 impl Bytes {
@@ -170,7 +170,7 @@ impl Bytes {
     /// nothing when the string is not longer.
     ///
     /// A string of up to 32 KiB keeps its memory, for a later append; truncation to 0 frees it. A
-    /// longer one, or the rest of one that becomes an object, moves into memory of its new length.
+    /// longer string moves into memory of its new length. So does a rest that becomes an object.
     ///
     /// # Errors
     /// As [`append`](Bytes::append), since a full heap may have no room for a rest that moves.
@@ -281,7 +281,7 @@ impl Bytes {
         if len == self.len() {
             return Ok(self);
         }
-        let is_kept = len > 0 && self.len() > 0 && !self.is_in_blocks();
+        let is_kept = len > 0 && !self.is_empty() && !self.is_in_blocks();
         if is_kept && tx.resize(self.first, self.len(), len)? {
             return Ok(Bytes::of(self.first, len));
         }

@@ -178,7 +178,8 @@ impl Mock {
         Ok(object)
     }
 
-    /// Takes memory for a run, whose address tells where headers are: see [`block_stride`].
+    /// Takes memory for a run, whose address shows whether blocks have headers: see
+    /// [`block_stride`].
     fn take_run(&mut self, bytes: u64) -> Result<u64, Stop> {
         self.heap.next = match self.lines {
             true => self.heap.next.next_multiple_of(64),
@@ -346,7 +347,7 @@ impl Allocate for Mock {
         if self.heap.runs.contains_key(&object) || self.heap.live.get(&object) != Some(&from) {
             return self.wrong(Addr::new(first, 0), "resize of an object that is not live");
         }
-        // As size classes do: the memory that the object took is what the other size would take.
+        // As size classes do: both sizes take the same memory.
         let fits = to <= OBJECT_BYTES_MAX as u64 && from.div_ceil(16) == to.div_ceil(16);
         if fits {
             self.heap.live.insert(object, to);

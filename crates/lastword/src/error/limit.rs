@@ -50,3 +50,16 @@ impl Limit {
         }
     }
 }
+
+/// Returns the remedy for a pool of another format version.
+pub(super) fn other_version(found: u64) -> &'static str {
+    match found {
+        3 => "convert it with `lastword pool convert OLD NEW`",
+        _ => "open it with the version of Lastword that wrote it",
+    }
+}
+
+/// Returns the request of a full heap.
+pub(super) fn wanted(bytes: u64) -> String {
+    if bytes == 0 { "the request".into() } else { format!("{bytes} bytes more") }
+}

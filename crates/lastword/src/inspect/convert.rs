@@ -1,7 +1,7 @@
 //! The conversion of a pool of format version 3, whose heap has format 1, into a new pool.
 //!
-//! Every object keeps its address, and the pool keeps its ID, which is part of every pointer. So the
-//! program's data need no change. The new pool is created with the converted words as its first
+//! Every object keeps its address, and the pool keeps its ID, which is part of every pointer. So
+//! the program's data need no change. The new pool is created with the converted words as its first
 //! content: like every creation it appears whole or not at all, and the old pool is only read.
 
 use std::path::Path;
@@ -22,9 +22,9 @@ use medium::PoolFile;
 /// twice. IDs of transactions start again.
 ///
 /// # Errors
-/// As [`check`](crate::check) for the old pool, and as [`Pool::create`](crate::Pool::create) for the
-/// new one. [`Error::DamagedHeap`] when the old heap is damaged. [`Error::FormatVersion`] when it
-/// needs no conversion, or one that this version cannot do.
+/// As [`check`](crate::check) for the old pool, and as [`Pool::create`](crate::Pool::create) for
+/// the new one. [`Error::DamagedHeap`] when the old heap is damaged. [`Error::FormatVersion`] when
+/// it needs no conversion, or this version has none for it.
 pub fn convert(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Error> {
     let path = from.as_ref();
     let expected = CheckOptions { converts: true, ..CheckOptions::new() };
