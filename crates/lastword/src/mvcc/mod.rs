@@ -48,7 +48,7 @@ use crate::pool::Shape;
 use crate::shadow::ShadowHeap;
 use crate::sync::{Mutex, Ordering, lock, spin_loop, thread};
 #[cfg(test)]
-use crate::worker::panics::{Point, point};
+use crate::worker::panic_injection::{Point, point};
 use crate::{Error, Options};
 use running::Running;
 use versions::{Store, Version, Versions, WORDS_MAX};

@@ -28,7 +28,7 @@ mod copied_pages;
 mod dual_version;
 mod explore;
 mod finding;
-#[path = "../../../lastword/src/names/findings.rs"]
+#[path = "../../../lastword/src/file_check/findings.rs"]
 mod findings;
 #[path = "../../../lastword/src/slots/gather.rs"]
 mod gather;
