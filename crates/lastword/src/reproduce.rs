@@ -151,6 +151,7 @@ impl Reproduce {
             // Release: a thread that sees the reproduced ID may read the heap image.
             self.reproduced
                 .store(batch.last, relax(Ordering::Release, Mutant::ReproducedStoredRelaxed));
+            // Last, because the log space of the batch is reused from here on.
             let groups = Arc::into_inner(batch.groups).expect("every claim has dropped the batch");
             persist.queue.recycle(groups, batch.end);
             Ok(Step::Done)
@@ -199,6 +200,8 @@ impl Reproduce {
             let failure = persist.progress.check();
             return Err(failure.expect_err("a part that fails poisons the pool"));
         }
+        // One sync for all parts, and the superblock last. Its log sequence permits workers to
+        // overwrite this batch's log, and only the heap image has the writes then.
         let started = timer.start();
         let synced = match injected(Mutant::SyncedAtFirstPart) {
             true => Ok(()),

@@ -290,11 +290,14 @@ impl Tm for Stm {
         redo: &mut impl Redo,
     ) -> Result<TxId, Stop> {
         if attempt.written.entries.is_empty() {
+            // All reads belong to the state of this ID, so a wait for it covers them.
             let early = u64::from(injected(Mutant::ReadAcknowledgedTooEarly));
             let seen = TxId(attempt.snapshot.saturating_sub(early));
             attempt.clear();
             return Ok(seen);
         }
+        // Before an ID is assigned: the merge waits for the record of every ID, so no wait for room
+        // may lie between the two.
         if !redo.has_room(record_words_max(attempt.written.words())) {
             attempt.obstacle = Obstacle::Room;
             return Err(Stop::Conflict);
@@ -303,7 +306,8 @@ impl Tm for Stm {
             self.release(attempt, &mut space, TxId(attempt.snapshot));
         }
         let id = self.assign(redo);
-        // When no other ID was assigned since the snapshot, no read can have changed.
+        // The reads are checked after the ID: a transaction that takes a record later has a later
+        // ID. When no other ID was assigned since the snapshot, no read can have changed.
         let is_next = match injected(Mutant::CommitTrustsClockTooLong) {
             true => id.0 <= attempt.snapshot + 2,
             false => id.0 == attempt.snapshot + 1,
@@ -516,7 +520,9 @@ impl Stm {
     /// Restores the heap, adds a no-op record, and releases with an ID that no reader has seen.
     #[cold]
     fn abort(&self, attempt: &mut Attempt, space: &mut impl Space, redo: &mut impl Redo, id: TxId) {
+        // Before the release: until then no other transaction accepts a read of these words.
         attempt.written.restore(space);
+        // The ID is assigned, and the merge waits for the record of every ID.
         if !injected(Mutant::NoOpRecordLeftOut) {
             redo.record(id, Written::nothing());
         }
@@ -526,6 +532,8 @@ impl Stm {
                 record.store(entry.version, Ordering::Release);
             }
         } else {
+            // With a new version: a reader that loaded a value of this attempt between two loads of
+            // the record would find the old version twice, and would keep the value.
             self.release(attempt, space, id);
         }
         attempt.clear();

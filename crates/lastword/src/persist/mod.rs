@@ -360,6 +360,7 @@ impl Persist {
         job: &mut Option<(Job, Packer)>,
         placed: &mut Vec<(u64, Placed)>,
     ) -> Result<Step, medium::Error> {
+        // Groups that are packed already come first: the log holds groups in ID order.
         if let Some(step) = self.place_all(sending, placed)? {
             return Ok(step);
         }
@@ -422,6 +423,7 @@ impl Persist {
         if let Some((Job { number, gathered }, mut packer)) = job {
             let mut ready = VecDeque::new();
             self.pack(gathered, &mut packer, &mut ready);
+            // Other threads may have packed later groups first. `complete` restores the order.
             let mut sending = lock(&self.sending);
             sending.packing.complete(number, ready);
             sending.packers.put_back(packer);
@@ -481,6 +483,8 @@ impl Persist {
             self.acknowledged(memory.expect("memory is durable at once"), plain, group);
             return Ok(());
         }
+        // Before the append: once the medium has the group, another thread may acknowledge it and
+        // takes the oldest group from here.
         self.in_flight.place(group, plain);
         let durable = self.medium.append(at, image, words)?;
         if injected(Mutant::GroupAcknowledgedWhenSent) {

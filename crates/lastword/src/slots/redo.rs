@@ -199,6 +199,7 @@ impl Recorder for End<'_> {
         let guard = redo.workers.poison.on_panic("commit");
         #[cfg(test)]
         panic_injection::point(panic_injection::Point::Assigned);
+        // The ID cannot be taken back, so a failed write poisons the pool.
         if let Err(error) = log.end(redo, id, &written) {
             redo.workers.poison.put(error);
         }

@@ -287,6 +287,7 @@ impl Recorder for End<'_> {
         if !undo.store.is_in_place() {
             batch_of(&written, &mut new);
         }
+        // The ID cannot be taken back, so a failed write poisons the pool.
         if let Err(error) = log.end(undo, id, &new) {
             undo.workers.poison.put(error);
         }
