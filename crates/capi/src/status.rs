@@ -54,8 +54,9 @@ statuses! {
         "no free worker: close one, or create the pool with more options.log_bytes (64 KiB for \
          each worker, at most 64 workers; LW_PLAIN has one)",
     HELD_UP "LW_EHELDUP" -13
-        "a transaction that does not end retains a resource of this one: end it, or open the pool \
-         with more options.patience_ms or options.ring_entries",
+        "a transaction that does not end retains a resource of this one, which had no effect: run \
+         it again when the other has ended, keep transactions short, or open the pool with more \
+         options.patience_ms or options.ring_entries",
     EXISTS "LW_EEXIST" -14 "a file of that name exists: open it, or remove it first",
     MISSING "LW_ENOENT" -15 "no such file or directory: check the path, or create the pool first",
     IO "LW_EIO" -16

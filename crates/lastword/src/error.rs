@@ -434,9 +434,10 @@ pub enum Error {
     /// A starving transaction runs alone and does not end: its body is long, or the program forgot
     /// it. This transaction had no effect.
     #[error(
-        "the transaction of worker {worker} runs alone and did not end within {waited:?}: end it \
-         or drop its worker (a forgotten one leaves when the pool is closed), or wait longer \
-         (`Options::patience`)"
+        "the transaction of worker {worker} runs alone and did not end within {waited:?}; this \
+         one had no effect: run it again when that one has ended, keep bodies short, or open the \
+         pool with more `Options::patience` (a forgotten transaction ends when its worker is \
+         dropped, or when the pool is closed)"
     )]
     StarvationLockHeld {
         /// Number of the worker, counted from 0.
@@ -449,8 +450,9 @@ pub enum Error {
     /// the program forgot it. This transaction had no effect.
     #[error(
         "the transaction of worker {worker} keeps a word that this one needs and did not end \
-         within {waited:?}: end it or drop its worker (a forgotten one leaves when the pool is \
-         closed), or wait longer (`Options::patience`)"
+         within {waited:?}; this one had no effect: run it again when that one has ended, keep \
+         bodies short, or open the pool with more `Options::patience` (a forgotten transaction \
+         ends when its worker is dropped, or when the pool is closed)"
     )]
     Blocked {
         /// Number of the worker, counted from 0.

@@ -446,8 +446,9 @@ impl Options {
         self
     }
 
-    /// Sets how long a worker waits for one transaction of another worker. Default 10 s. It waits
-    /// in three cases:
+    /// Sets how long a worker waits for one transaction of another worker. Default 10 s. A pool
+    /// with longer bodies needs more, or runs the transactions again that end with an error: they
+    /// had no effect. A worker waits in three cases:
     /// - A starving transaction runs alone. The wait ends with [`Error::StarvationLockHeld`].
     /// - A transaction holds a word that this one needs, or has reserved it. The wait ends with
     ///   [`Error::Blocked`].

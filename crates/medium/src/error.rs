@@ -137,9 +137,9 @@ pub enum Error {
     /// A file has holes that its file system has no room for, as a copy may that was made without
     /// the zeros. Its contents are as they were.
     #[error(
-        "no room for {missing} bytes that {} lacks: not all of its {bytes} bytes are allocated, as \
-         after a copy that leaves holes (`cp --sparse`); free {missing} bytes on its file system or \
-         raise its quota, then open the pool again; nothing was changed",
+        "no room for {missing} bytes that {} lacks: not all of its {bytes} bytes are allocated, \
+         as after a copy that leaves holes (`cp --sparse`); free {missing} bytes on its file \
+         system or raise its quota, then open the pool again; nothing was changed",
         .path.display()
     )]
     Unallocated {

@@ -358,3 +358,41 @@ fn is_blocked<T>(ended: &Result<T, Error>) -> bool {
 fn word_of_forgotten_worker_is_an_error() {
     every_design(&RecordsStayHeld);
 }
+
+/// A transaction takes longer than another one waits, and ends.
+struct LongBody;
+
+impl Suite for LongBody {
+    fn run<D: Design>(&self, options: Options, _durability: Durability) {
+        let holds_nothing = !D::ROLLS_BACK || D::NAME == "mvcc";
+        if holds_nothing || D::WORKERS_MAX < 2 || waits_for_the_open_one::<D>() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let options = options.patience(Duration::from_millis(20));
+        let (pool, pair) = create::<D>(&dir.path().join("pool"), &options);
+        let mut worker = pool.worker().unwrap();
+        let long = worker.run(|tx| {
+            tx.set(pair.written, 2)?;
+            let blocked = || pool.run(|tx| tx.set(pair.written, 3)).map(drop);
+            let refused = std::thread::scope(|scope| scope.spawn(blocked).join().unwrap());
+            let Err(refused @ Error::Blocked { .. }) = &refused else { panic!("{refused:?}") };
+            let text = refused.to_string();
+            for says in ["had no effect", "run it again", "keep bodies short", "Options::patience"]
+            {
+                assert!(text.contains(says), "{text}");
+            }
+            tx.get(pair.written)
+        });
+        assert_eq!(long.unwrap().value, 2, "{}", D::NAME);
+        let again = pool.run(|tx| tx.update(pair.written, |value| value + 1)).map(drop);
+        assert!(again.is_ok(), "{}: {again:?}", D::NAME);
+        let read = pool.run(|tx| tx.get(pair.written)).unwrap().value;
+        assert_eq!(read, 3, "{}", D::NAME);
+    }
+}
+
+#[test]
+fn blocked_transaction_had_no_effect_and_may_run_again() {
+    every_design(&LongBody);
+}
