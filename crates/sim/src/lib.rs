@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`machine`] | the machine of every design: cores, caches, network, memory controllers |
 //! | [`design`] | how a machine makes transactions durable: one file per design |
-//! | [`crash`] | power failures at any cycle, and the check of what recovery makes of them |
+//! | [`crash`] | power failures at any cycle, and the check of the recovered state |
 //! | [`image`] | a heap without a machine |
 //! | [`mutants`] | injected bugs |
 //! | [`persist`] | the persistent state, and each change of it |

@@ -162,9 +162,9 @@ pub(crate) fn cut_power<D: Design>(
 fn heap_of<D: Design>(machine: &Machine<D>, before: &Persistent, extra: u32) -> Vec<u64> {
     let mut heap = copy_of(before.first_lines(extra), extra as usize * 8);
     if D::MOVES {
-        let finder = D::finder(&machine.description, extra);
+        let line_map = D::line_map(&machine.description, extra);
         for (line, words) in (0..).zip(heap.chunks_exact_mut(8)) {
-            let found = before.line(finder(before, line));
+            let found = before.line(line_map(before, line));
             // Skip equal lines: writing zeros would make the host commit memory.
             if *words != found {
                 words.copy_from_slice(&found);
@@ -190,8 +190,8 @@ impl<D: Design> Cutting<'_, D> {
     }
 
     /// Returns the index of the program's lines in the recovered state.
-    fn finder(&self) -> impl Fn(&Persistent, u32) -> u32 + use<D> {
-        D::finder(&self.machine.description, self.extra)
+    fn line_map(&self) -> impl Fn(&Persistent, u32) -> u32 + use<D> {
+        D::line_map(&self.machine.description, self.extra)
     }
 
     /// Recovers from this cut, with recovery cut again after each of these numbers of steps.
@@ -265,8 +265,8 @@ impl<D: Design> Cutting<'_, D> {
     }
 
     fn compare(&self, cut: &Persistent, oracle: &mut Oracle<'_>, whole: bool, report: &mut Report) {
-        let finder = self.finder();
-        let found_at = |line| finder(cut, line);
+        let line_map = self.line_map();
+        let found_at = |line| line_map(cut, line);
         let heap = Heap { state: cut, found_at: &found_at, moves: D::MOVES };
         let found = oracle.compare(&heap, whole);
         report.ending_there += found.there;
@@ -284,10 +284,10 @@ impl<D: Design> Cutting<'_, D> {
         report: &mut Report,
     ) -> Result<(), Error> {
         let cut = self.recovered(state, &[]);
-        let finder = self.finder();
+        let line_map = self.line_map();
         let mut words = vec![0; self.extra as usize * 8];
         for (line, words) in (0..).zip(words.chunks_exact_mut(8)) {
-            let found = cut.line(finder(&cut, line));
+            let found = cut.line(line_map(&cut, line));
             if found != [0; 8] {
                 words.copy_from_slice(&found);
             }

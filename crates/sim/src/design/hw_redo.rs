@@ -235,7 +235,7 @@ impl Design for HwRedo {
         let (number, now) = (machine.design.numbers, machine.now());
         let words = machine.memory.line(line);
         machine.design.coming.insert(number, (line, serial, words));
-        machine.send_from_home(0, (line, Size::Data), now, [number, 0]);
+        machine.send_from_home_tile(0, (line, Size::Data), now, [number, 0]);
         machine.rare(BUFFERED, now, now + 100);
         true
     }

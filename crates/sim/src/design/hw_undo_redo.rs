@@ -148,7 +148,7 @@ impl Design for HwUndoRedo {
         machine.design.is_busy = true;
         if !std::mem::replace(&mut machine.design.is_due, true) {
             let next = machine.now() + machine.design.period;
-            machine.hasten_engine(0, next);
+            machine.schedule_engine(0, next);
         }
     }
 
@@ -198,7 +198,7 @@ impl Design for HwUndoRedo {
         }
         log::push_out(machine, line);
         let number = number(machine);
-        let (home, now) = (machine.home(line), machine.now());
+        let (home, now) = (machine.home_tile(line), machine.now());
         let class = machine.design.class_of(line);
         machine.write_memory(line, class, home, now, Notify::Design(0, tag(LINE, number)));
         true
@@ -265,7 +265,7 @@ impl Logging for HwUndoRedo {
 
     fn request_write_backs(machine: &mut Machine<Self>) {
         let next = machine.design.last + machine.design.soon();
-        machine.hasten_engine(0, next);
+        machine.schedule_engine(0, next);
     }
 }
 
@@ -356,7 +356,7 @@ fn is_over(machine: &mut Machine<HwUndoRedo>) {
     machine.counts.add("scans", u64::from(all.is_none()));
     machine.rare(SCANS, since, now);
     if is_due {
-        machine.hasten_engine(0, next.max(now + 1));
+        machine.schedule_engine(0, next.max(now + 1));
     }
     log::trim(machine);
     log::look_again(machine);

@@ -339,12 +339,12 @@ impl<const ALL: bool> Design for Staged<ALL> {
                 // program exposes this: every store of a program here is transactional, and a cache
                 // does not write a line that it has clean. The unit test below drives the queues
                 // directly.
-                let behind = aside.contains(&queued.line) && !injected(Mutant::LadPlainWritesHeap);
-                if queued.owner != 0 || behind {
+                let follows = aside.contains(&queued.line) && !injected(Mutant::LadPlainWritesHeap);
+                if queued.owner != 0 || follows {
                     aside.push(queued.line);
                     state.save(channel, queued);
                 } else {
-                    state.save_home(queued.line, queued.payload);
+                    state.save_line(queued.line, queued.payload);
                 }
             }
         }
@@ -584,7 +584,7 @@ mod tests {
             state.line(8)
         };
         assert_eq!(recovered(), [6; 8]);
-        let _planted = inject(Mutant::LadPlainWritesHeap);
+        let _injected = inject(Mutant::LadPlainWritesHeap);
         assert_eq!(recovered(), [5; 8]);
     }
 }

@@ -226,13 +226,13 @@ impl Design for LadLlc {
             }
         }
         if let Some((&(time, _), _)) = machine.design.next.first_key_value() {
-            machine.hasten_engine(engine, time);
+            machine.schedule_engine(engine, time);
         }
     }
 
     fn power_fails(_: &Description, state: &mut Failing) {
         for queued in state.take_queues().into_iter().flatten() {
-            state.save_home(queued.line, queued.payload);
+            state.save_line(queued.line, queued.payload);
         }
         for kept in state.take_kept() {
             state.save(0, kept);
@@ -258,7 +258,7 @@ impl Design for LadLlc {
 /// If the set has no way for an older version besides, the older version goes to memory first.
 fn stage(machine: &mut Machine<LadLlc>, core: usize, line: u32) {
     let now = machine.now();
-    let arrives = machine.to_home(core, line);
+    let arrives = machine.to_home_tile(core, line);
     let owner = owner(core, machine.design.cores[core].dtx.number);
     let kept = machine.design.kept.get(&line);
     let has_older = kept.is_some_and(|kept| kept.iter().any(|version| version.owner != owner));
@@ -296,7 +296,7 @@ fn send(machine: &mut Machine<LadLlc>, time: Time, event: Event) {
     machine.design.count += 1;
     let key = (time, machine.design.count);
     machine.design.next.insert(key, event);
-    machine.hasten_engine(0, time);
+    machine.schedule_engine(0, time);
 }
 
 /// Sends the last version of a line to memory, if a bank has any. Returns the version's number.
@@ -308,7 +308,7 @@ fn write_last(machine: &mut Machine<LadLlc>, line: u32) -> Option<u64> {
         return Some(number);
     }
     let write = Write::new(u64::from(line), payload, Class::Data);
-    let home = machine.home(line);
+    let home = machine.home_tile(line);
     machine.write_line(write, home, now, Notify::Design(0, u64::from(line) << 32 | number));
     Some(number)
 }
@@ -326,7 +326,7 @@ fn flushed(machine: &mut Machine<LadLlc>, core: usize, line: u32, version: Versi
     if let Some(number) = before {
         machine.changed(Change::Dropped { number });
     }
-    let (home, tile) = (machine.home(line), machine.tile(core));
+    let (home, tile) = (machine.home_tile(line), machine.tile(core));
     let there = machine.send_now(home, tile, Size::Control);
     machine.notify(token, there);
 }
@@ -341,7 +341,7 @@ fn notify_banks(machine: &mut Machine<LadLlc>, core: usize) -> Vec<When> {
     let notify = |bank: usize| {
         let token = machine.open_token();
         let tile = machine.tile(core);
-        let home = machine.home(bank as u32);
+        let home = machine.home_tile(bank as u32);
         let time = machine.send_now(tile, home, Size::Control) + machine.description.llc.directory;
         let of_bank = held.iter().copied().filter(|line| *line as usize % banks == bank);
         let lines = of_bank.collect();
@@ -383,7 +383,7 @@ fn committed(
     if let Some(since) = machine.design.dtx(core).note_partial(number, now, banks) {
         machine.rare(PARTIAL, since, now);
     }
-    let (home, tile) = (machine.home(bank as u32), machine.tile(core));
+    let (home, tile) = (machine.home_tile(bank as u32), machine.tile(core));
     let there = machine.send_now(home, tile, Size::Control);
     machine.notify(token, there);
 }

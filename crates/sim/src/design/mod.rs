@@ -217,7 +217,7 @@ pub trait Design: Sized + 'static {
     /// Reacts to the oldest operation of a core's store buffer having to wait. Younger operations
     /// may have entered the buffer behind it.
     #[inline(always)]
-    fn behind(machine: &mut Machine<Self>, core: usize) {
+    fn oldest_waits(machine: &mut Machine<Self>, core: usize) {
         let _ = (machine, core);
     }
 
@@ -345,7 +345,7 @@ pub trait Design: Sized + 'static {
     fn power_fails(description: &Description, state: &mut Failing) {
         let _ = description;
         for queued in state.take_queues().into_iter().flatten() {
-            state.save_home(queued.line, queued.payload);
+            state.save_line(queued.line, queued.payload);
         }
     }
 
@@ -360,7 +360,7 @@ pub trait Design: Sized + 'static {
     }
 
     /// Returns a function that finds a program line in the state that recovery has left.
-    fn finder(
+    fn line_map(
         description: &Description,
         extra: u32,
     ) -> impl Fn(&Persistent, u32) -> u32 + use<Self> {

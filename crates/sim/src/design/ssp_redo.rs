@@ -389,7 +389,7 @@ fn logged(log: &Striped, first: u64, entries: u64, state: &Persistent) -> Vec<(u
         // rejects the log.
         let count = count.clamp(1, ENTRIES as u64).min(entries - logged.len() as u64);
         let of_it = (1..=count).zip(lines);
-        logged.extend(of_it.map(|(behind, line)| (line as u32, state.line(log.line(at + behind)))));
+        logged.extend(of_it.map(|(offset, line)| (line as u32, state.line(log.line(at + offset)))));
         at += 1 + count;
     }
     logged

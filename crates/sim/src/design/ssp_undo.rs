@@ -156,7 +156,7 @@ impl Design for SspUndo {
         hart.wait_for(done);
     }
 
-    fn behind(machine: &mut Machine<Self>, core: usize) {
+    fn oldest_waits(machine: &mut Machine<Self>, core: usize) {
         let now = machine.now();
         let SspUndo { heap, together, side_by_side, ref cores } = machine.design;
         let log = &cores[core];

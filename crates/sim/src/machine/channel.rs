@@ -142,7 +142,7 @@ impl<D: Design> Machine<D> {
         *last = (*last).max(through + self.description.mc.overhead);
         let at = *last;
         self.channels[to].inbox.add(at, arrival);
-        self.sources.hasten(to, at.max(self.now));
+        self.sources.lower(to, at.max(self.now));
         at
     }
 
@@ -196,14 +196,14 @@ impl<D: Design> Machine<D> {
 
     /// Sends a message of the design for a core, from a line's home tile to the line's channel,
     /// with or without the line's data. Returns its time of arrival.
-    pub fn send_from_home(
+    pub fn send_from_home_tile(
         &mut self,
         core: usize,
         (line, size): (u32, Size),
         time: Time,
         message: Message,
     ) -> Time {
-        let (home, channel) = (self.home(line), self.channel_of(line));
+        let (home, channel) = (self.home_tile(line), self.channel_of(line));
         self.send(home, channel, size, time, Arrival::Message { core, message })
     }
 
@@ -227,7 +227,7 @@ impl<D: Design> Machine<D> {
     /// Returns a channel's controller for a change.
     pub fn controller(&mut self, channel: usize) -> &mut Controller {
         // The caller may change its state, so the controller runs again at the current time.
-        self.sources.hasten(channel, self.now);
+        self.sources.lower(channel, self.now);
         &mut self.channels[channel].controller
     }
 
@@ -339,11 +339,11 @@ impl<D: Design> Machine<D> {
             self.channels[at].controller.run(now, &mut |event| events.push(event));
         }
         for event in events.drain(..) {
-            self.tell_event(at, event);
+            self.handle_event(at, event);
         }
         self.events = events;
         if let Some(next) = self.channels[at].next() {
-            self.sources.hasten(at, next.max(now));
+            self.sources.lower(at, next.max(now));
         }
     }
 
@@ -380,7 +380,7 @@ impl<D: Design> Machine<D> {
         }
     }
 
-    fn tell_event(&mut self, at: usize, event: Event) {
+    fn handle_event(&mut self, at: usize, event: Event) {
         match event {
             Event::Read { id, forwarded } => self.has_read(at, id, forwarded),
             Event::Accepted { id } => {

@@ -22,9 +22,9 @@ impl<D: Design> Machine<D> {
         let source = self.buffer_source(core);
         if let Some(done) = self.cores[core].draining {
             match self.time_for(core, done) {
-                None => return D::behind(self, core),
+                None => return D::oldest_waits(self, core),
                 Some(time) if time > self.now => {
-                    D::behind(self, core);
+                    D::oldest_waits(self, core);
                     return self.sources.set(source, time);
                 }
                 Some(_) => self.cores[core].draining = None,
@@ -64,7 +64,7 @@ impl<D: Design> Machine<D> {
             self.cores[core].core.drained();
             self.wake(core, self.now);
             if self.cores[core].draining.is_some() || !self.cores[core].core.is_drained() {
-                self.sources.hasten(source, self.now + 1);
+                self.sources.lower(source, self.now + 1);
             }
         }
     }
@@ -146,7 +146,7 @@ impl<D: Design> Machine<D> {
         let misses: Vec<When> = self.cores[core].core.misses().collect();
         for miss in misses {
             if let Some(time) = self.time_for(core, miss) {
-                self.sources.hasten(self.buffer_source(core), time.max(self.now + 1));
+                self.sources.lower(self.buffer_source(core), time.max(self.now + 1));
                 self.wake(core, time.max(self.now + 1));
             }
         }
@@ -158,7 +158,7 @@ impl<D: Design> Machine<D> {
         let (known, write) =
             self.write_back(core, line, self.design.class_of(line), |_| {}, notify);
         if write.is_none() && !self.wait_for_write(core, line, done) {
-            let (home, tile) = (self.home(line), self.tile(core));
+            let (home, tile) = (self.home_tile(line), self.tile(core));
             let there = self.network.send(home, tile, Size::Control, known);
             self.notify(done, there);
         }

@@ -16,7 +16,7 @@ use super::hierarchy::Lookup;
 use super::memory::line_of;
 use super::tlb::{PAGE_LINES, Translation};
 use super::when::{NEVER, Time, When};
-use super::{Machine, Turn, Why};
+use super::{Machine, Step, Why};
 use crate::design::Design;
 
 /// The bits of an address that hold its offset in the heap.
@@ -101,11 +101,11 @@ impl<'y, D: Design> Hart<'y, D> {
         loop {
             let machine = self.machine();
             match machine.step() {
-                Turn::Done => continue,
-                Turn::Core(next) if next == core => return,
-                Turn::Core(next) => machine.turn = Some(next),
+                Step::Done => continue,
+                Step::Core(next) if next == core => return,
+                Step::Core(next) => machine.next_core = Some(next),
                 // The kernel finds no event either, and ends the run.
-                Turn::None => {}
+                Step::None => {}
             }
             let machine = self.machine.take().expect("a hart that runs owns the machine");
             self.machine = Some(self.yielder.suspend(machine));
@@ -120,7 +120,7 @@ impl<'y, D: Design> Hart<'y, D> {
             let machine = self.machine();
             let source = machine.core_source(core);
             machine.sources.set(source, time);
-            machine.cores[core].why = Why::Turn;
+            machine.cores[core].why = Why::Events;
             self.others_act();
         }
         let machine = self.machine();
@@ -375,7 +375,7 @@ impl<'y, D: Design> Hart<'y, D> {
             let source = machine.buffer_source(core);
             // Without a known time, the drain registers for it.
             let ready = ready.unwrap_or(machine.now).max(machine.now);
-            machine.sources.hasten(source, ready);
+            machine.sources.lower(source, ready);
         }
     }
 

@@ -105,7 +105,7 @@ impl<D: Design> Machine<D> {
     /// data.
     fn fetch(&mut self, core: usize, line: u32, write: bool, time: Time) -> (State, When) {
         let private = self.description.l2.as_ref().unwrap_or(&self.description.l1).latency;
-        let (home, tile) = (self.home(line), self.tile(core));
+        let (home, tile) = (self.home_tile(line), self.tile(core));
         let asked = self.network.send(tile, home, Size::Control, time + private);
         let booked = self.book_bank(line, asked);
         let known = booked + self.description.llc.directory;
@@ -160,7 +160,7 @@ impl<D: Design> Machine<D> {
         known: Time,
         ready: Time,
     ) -> (State, When) {
-        let (home, tile) = (self.home(line), self.tile(core));
+        let (home, tile) = (self.home_tile(line), self.tile(core));
         let found = known + self.description.llc.latency;
         let clean = if alone { EXCLUSIVE } else { SHARED };
         let Some(slot) = self.llc.find(line) else {
@@ -212,7 +212,7 @@ impl<D: Design> Machine<D> {
         known: Time,
     ) -> (State, When) {
         self.counts.transfers += 1;
-        let (home, from, to) = (self.home(line), self.tile(owner), self.tile(core));
+        let (home, from, to) = (self.home_tile(line), self.tile(owner), self.tile(core));
         let asked = self.network.send(home, from, Size::Control, known);
         let mut replies = asked + self.description.l1.latency;
         // The owner itself may still wait for the line; the requester then waits with it.
@@ -246,7 +246,7 @@ impl<D: Design> Machine<D> {
 
     /// Invalidates all sharers of a line. Returns when the last acknowledgement has arrived.
     fn invalidate(&mut self, core: usize, others: u32, line: u32, known: Time) -> Time {
-        let (home, tile) = (self.home(line), self.tile(core));
+        let (home, tile) = (self.home_tile(line), self.tile(core));
         let mut ready = known;
         let mut left = others;
         while left != 0 {
@@ -354,7 +354,7 @@ impl<D: Design> Machine<D> {
             return;
         }
         if state & COHERENCE == MODIFIED && !D::leaves_core(self, core, line, state) {
-            let (from, home) = (self.tile(core), self.home(line));
+            let (from, home) = (self.tile(core), self.home_tile(line));
             self.network.send(from, home, Size::Data, self.now);
             self.put_llc(line, MODIFIED);
         }
@@ -435,8 +435,8 @@ impl<D: Design> Machine<D> {
     }
 
     /// Sends a line from a core to its bank of the last-level cache. Returns the time of arrival.
-    pub fn to_home(&mut self, core: usize, line: u32) -> Time {
-        let (home, tile) = (self.home(line), self.tile(core));
+    pub fn to_home_tile(&mut self, core: usize, line: u32) -> Time {
+        let (home, tile) = (self.home_tile(line), self.tile(core));
         let sent = self.now + self.description.l1.latency;
         let asked = self.network.send(tile, home, Size::Data, sent);
         let booked = self.book_bank(line, asked);
@@ -469,7 +469,7 @@ impl<D: Design> Machine<D> {
             }
         }
         if dirty && !injected(Mutant::LastCacheDrops) && !D::leaves_llc(self, line) {
-            let home = self.home(line);
+            let home = self.home_tile(line);
             let now = self.now;
             let class = self.design.class_of(line);
             self.write_memory(line, class, home, now, super::Notify::None);
@@ -505,7 +505,7 @@ impl<D: Design> Machine<D> {
         make: impl FnOnce(&mut Write),
         notify: super::Notify,
     ) -> (Time, Option<Id>) {
-        let (home, tile) = (self.home(line), self.tile(core));
+        let (home, tile) = (self.home_tile(line), self.tile(core));
         let holder = self.clean(line);
         let size = if holder == Some(Some(core)) { Size::Data } else { Size::Control };
         let sent = self.now + self.description.l1.latency;
@@ -520,7 +520,7 @@ impl<D: Design> Machine<D> {
             known = self.network.send(from, home, Size::Data, asked + self.description.l1.latency);
         }
         let written = known + self.description.llc.latency;
-        (known, Some(self.write_from_home(line, class, written, make, notify)))
+        (known, Some(self.write_from_home_tile(line, class, written, make, notify)))
     }
 
     /// Writes a line to its channel that a core's caches have evicted and that no cache holds
@@ -533,17 +533,17 @@ impl<D: Design> Machine<D> {
         make: impl FnOnce(&mut Write),
         notify: super::Notify,
     ) -> Id {
-        let (home, tile) = (self.home(line), self.tile(core));
+        let (home, tile) = (self.home_tile(line), self.tile(core));
         let asked = self.network.send(tile, home, Size::Data, self.now);
         let booked = self.book_bank(line, asked);
         self.take_over(line);
         self.put_llc(line, if injected(Mutant::LadFlushLeavesDirty) { MODIFIED } else { SHARED });
         let Description { llc, .. } = &self.description;
         let written = booked + llc.directory + llc.latency;
-        self.write_from_home(line, class, written, make, notify)
+        self.write_from_home_tile(line, class, written, make, notify)
     }
 
-    fn write_from_home(
+    fn write_from_home_tile(
         &mut self,
         line: u32,
         class: Class,
@@ -553,7 +553,7 @@ impl<D: Design> Machine<D> {
     ) -> Id {
         let mut write = Write::new(u64::from(line), self.memory.line(line), class);
         make(&mut write);
-        self.write_line(write, self.home(line), time, notify)
+        self.write_line(write, self.home_tile(line), time, notify)
     }
 
     /// Sets or clears the mark of a line in a core's first cache. Returns the old mark, or `None`

@@ -9,7 +9,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use lw_alloc::Heap;
 
 use super::hart::Hart;
-use super::{Machine, Turn};
+use super::{Machine, Step};
 use crate::design::Design;
 use crate::error::Error;
 
@@ -47,16 +47,16 @@ pub fn run<D: Design>(
         machine.sources.set(source, machine.now);
         routines.push(Some(routine(core, heap, program)));
     }
-    for turn in 1_u64.. {
-        if turn.is_multiple_of(1 << 16) {
+    for step in 1_u64.. {
+        if step.is_multiple_of(1 << 16) {
             watch(&machine);
         }
-        let core = match machine.turn.take() {
+        let core = match machine.next_core.take() {
             Some(core) => core,
             None => match machine.step() {
-                Turn::Done => continue,
-                Turn::None => break,
-                Turn::Core(core) => core,
+                Step::Done => continue,
+                Step::None => break,
+                Step::Core(core) => core,
             },
         };
         let routine = routines[core].as_mut().expect("it has not ended");

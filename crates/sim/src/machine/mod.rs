@@ -115,7 +115,7 @@ pub struct Machine<D> {
     /// The failure that ends the run.
     pub(crate) failed: Option<&'static str>,
     /// The next core, when a hart has already determined it.
-    turn: Option<usize>,
+    next_core: Option<usize>,
 }
 
 /// Flag of a directory entry: the single holder may modify the line without a request.
@@ -139,7 +139,7 @@ pub(crate) struct Running {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Why {
     /// For earlier events.
-    Turn,
+    Events,
     /// For a line's data, or the acknowledgement of a write-back.
     Line,
     /// For an acknowledgement to its design.
@@ -157,7 +157,7 @@ pub(crate) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Turn => f.write_str("its turn"),
+            Why::Events => f.write_str("earlier events"),
             Why::Line => f.write_str("a line"),
             Why::Answer => f.write_str("an acknowledgement"),
             Why::Miss => f.write_str("room for a miss"),
@@ -187,7 +187,7 @@ impl<D: Design> Machine<D> {
             parked: false,
             flushes: Vec::new(),
             draining: None,
-            why: Why::Turn,
+            why: Why::Events,
         };
         let lookahead = description.network.interface + l1.latency;
         Machine {
@@ -216,7 +216,7 @@ impl<D: Design> Machine<D> {
             network,
             lookahead,
             failed: None,
-            turn: None,
+            next_core: None,
             memory,
             design,
             description,
@@ -255,9 +255,9 @@ impl<D: Design> Machine<D> {
     }
 
     /// Schedules one of the design's engines at this time, or earlier if it already is.
-    pub fn hasten_engine(&mut self, engine: usize, time: Time) {
+    pub fn schedule_engine(&mut self, engine: usize, time: Time) {
         assert!(engine < ENGINES);
-        self.sources.hasten(self.engine_source(engine), time.max(self.now));
+        self.sources.lower(self.engine_source(engine), time.max(self.now));
     }
 
     fn engine_source(&self, engine: usize) -> Source {
@@ -283,7 +283,7 @@ impl<D: Design> Machine<D> {
         while asked != 0 {
             let core = asked.trailing_zeros() as usize;
             asked &= asked - 1;
-            self.sources.hasten(self.buffer_source(core), time.max(self.now));
+            self.sources.lower(self.buffer_source(core), time.max(self.now));
             self.wake(core, time);
         }
     }
@@ -291,7 +291,7 @@ impl<D: Design> Machine<D> {
     /// Wakes a parked hart at this time.
     pub fn wake(&mut self, core: usize, time: Time) {
         if self.cores[core].parked {
-            self.sources.hasten(self.core_source(core), time.max(self.now));
+            self.sources.lower(self.core_source(core), time.max(self.now));
         }
     }
 
@@ -306,11 +306,11 @@ impl<D: Design> Machine<D> {
     }
 
     /// Runs the next event of a controller, engine or store buffer. Returns the core that is next
-    /// instead, or `Turn::None` when no event is left.
-    fn step(&mut self) -> Turn {
+    /// instead, or `Step::None` when no event is left.
+    fn step(&mut self) -> Step {
         let (time, source) = self.sources.first();
         if time == NEVER {
-            return Turn::None;
+            return Step::None;
         }
         debug_assert!(time >= self.now, "time never goes backwards");
         self.now = time;
@@ -322,9 +322,9 @@ impl<D: Design> Machine<D> {
             buffer if buffer < channels + ENGINES + cores => {
                 self.drain(buffer - channels - ENGINES);
             }
-            core => return Turn::Core(core - channels - ENGINES - cores),
+            core => return Step::Core(core - channels - ENGINES - cores),
         }
-        Turn::Done
+        Step::Done
     }
 
     /// Returns the number of lines that are not yet in persistent memory: modified in caches,
@@ -362,7 +362,7 @@ impl<D: Design> Machine<D> {
     }
 
     /// Returns the home tile of a line: that of its bank of the last-level cache.
-    pub fn home(&self, line: u32) -> Tile {
+    pub fn home_tile(&self, line: u32) -> Tile {
         match self.description.network.columns {
             0 => 0,
             _ => line as usize % self.banks.len(),
@@ -371,7 +371,7 @@ impl<D: Design> Machine<D> {
 }
 
 /// The result of a step of the event loop.
-enum Turn {
+enum Step {
     /// An event has run.
     Done,
     /// The hart of this core is next.

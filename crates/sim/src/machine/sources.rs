@@ -53,7 +53,7 @@ impl Sources {
 
     /// Lowers the next event time of a source to `time` if it is later.
     #[inline]
-    pub fn hasten(&mut self, source: Source, time: Time) {
+    pub fn lower(&mut self, source: Source, time: Time) {
         if time < self.get(source) {
             self.set(source, time);
         }
@@ -92,8 +92,8 @@ mod tests {
         assert_eq!(sources.first(), (7, 3));
         sources.set(3, NEVER);
         assert_eq!(sources.first(), (7, 40));
-        sources.hasten(20, 5);
-        sources.hasten(20, 6);
+        sources.lower(20, 5);
+        sources.lower(20, 6);
         assert_eq!(sources.first(), (5, 20));
     }
 }

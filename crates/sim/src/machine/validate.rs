@@ -20,7 +20,7 @@ pub const SLOTS_MIN: u32 = 8;
 const MOST: f64 = 1e9;
 
 /// The ranges of designs' parameters. A range from 0 to 1 is a switch, except in [`SHARES`]. Sizes
-/// in bytes are bounded above by the host's memory and below by what the design must store there.
+/// in bytes are bounded above by the host's memory and below by the design's minimum contents.
 const PARAMETERS: [(&str, &str, f64, f64); 31] = [
     ("lad", "overflow", 0.0, 1.0),
     ("lad", "suspend_cycles", 0.0, 1e12),

@@ -125,7 +125,7 @@ impl Failing {
     }
 
     /// Saves a line to the array.
-    pub fn save_home(&mut self, line: u32, payload: LineWords) {
+    pub fn save_line(&mut self, line: u32, payload: LineWords) {
         self.after.changed.insert(line, payload);
     }
 

@@ -186,7 +186,7 @@ fn window_hides_exactly_its_capacity() {
         took
     };
     let alone = with(0);
-    println!("lad: a miss takes {alone} cycles; with what fits the window {}", with(rob - 2));
+    println!("lad: a miss takes {alone} cycles; with a full window {}", with(rob - 2));
     assert_eq!(with(rob - 2), alone, "instructions that fit are hidden");
     for more in [300, 3000] {
         let (took, rest) = (with(rob + more), more / width);

@@ -141,8 +141,8 @@ fn seen(machine: &str, threads: &[Vec<Instr>], seed: u64) -> BTreeMap<Outcome, u
     outcomes
 }
 
-/// Runs a test on every machine. `relaxed` tells whether outcomes that only store buffers allow
-/// must occur on some of them.
+/// Runs a test on every machine. With `relaxed`, outcomes that only store buffers allow must occur
+/// on some of them.
 fn test(name: &str, threads: &[Vec<Instr>], relaxed: bool) {
     let (tso, sc) = (allowed(threads, 8), allowed(threads, 0));
     assert!(sc.is_subset(&tso));

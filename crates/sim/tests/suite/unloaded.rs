@@ -38,7 +38,7 @@ impl Formula {
         (core as u32 % columns, core as u32 / columns)
     }
 
-    fn home(&self, line: u32) -> (u32, u32) {
+    fn home_tile(&self, line: u32) -> (u32, u32) {
         self.core((line % self.0.llc.banks) as usize)
     }
 
@@ -91,11 +91,13 @@ impl Formula {
     /// tile.
     fn known(&self, core: usize, line: u32) -> u64 {
         let private = if self.0.l2.is_some() { self.l2_hit() } else { self.l1_hit() };
-        private + self.control(self.core(core), self.home(line)) + self.0.llc.directory
+        private + self.control(self.core(core), self.home_tile(line)) + self.0.llc.directory
     }
 
     fn llc_hit(&self, core: usize, line: u32) -> u64 {
-        self.known(core, line) + self.0.llc.latency + self.data(self.home(line), self.core(core))
+        self.known(core, line)
+            + self.0.llc.latency
+            + self.data(self.home_tile(line), self.core(core))
     }
 
     /// Returns the distance in lines to the next line of the same row and home tile.
@@ -110,7 +112,7 @@ impl Formula {
         let row = if row_is_open { memory.read_hit_ns } else { memory.read_miss_ns };
         self.known(core, line)
             + self.0.llc.latency
-            + self.control(self.home(line), corner)
+            + self.control(self.home_tile(line), corner)
             + self.0.mc.overhead
             + self.ns(row)
             + self.ns(memory.burst_ns)
@@ -127,7 +129,7 @@ impl Formula {
 
     fn transfer(&self, core: usize, owner: usize, line: u32) -> u64 {
         self.found_elsewhere(core, line)
-            + self.control(self.home(line), self.core(owner))
+            + self.control(self.home_tile(line), self.core(owner))
             + self.l1_hit()
             + self.data(self.core(owner), self.core(core))
     }
@@ -135,7 +137,7 @@ impl Formula {
     /// Returns the latency of an upgrade: a sharer requests the right to write, and another sharer
     /// exists.
     fn upgrade(&self, core: usize, other: usize, line: u32) -> u64 {
-        let (home, core_at, other) = (self.home(line), self.core(core), self.core(other));
+        let (home, core_at, other) = (self.home_tile(line), self.core(core), self.core(other));
         let invalidated = self.control(home, other) + 1 + self.control(other, core_at);
         self.found_elsewhere(core, line) + self.control(home, core_at).max(invalidated)
     }
@@ -143,7 +145,7 @@ impl Formula {
     /// Returns the latency of a write-back of a line modified in the core itself, from the cycle in
     /// which it leaves the store buffer until its acknowledgement at the core.
     fn write_back(&self, core: usize, line: u32) -> u64 {
-        let (home, core) = (self.home(line), self.core(core));
+        let (home, core) = (self.home_tile(line), self.core(core));
         let corner = self.corner(self.channel(line));
         let media = self.ns(self.memory(line).burst_ns) + self.ns(self.memory(line).write_ns);
         self.l1_hit()

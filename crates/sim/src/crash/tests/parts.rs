@@ -23,7 +23,7 @@ pub(super) struct Part {
     pub(super) own: Vec<Object>,
     pub(super) shared: Object,
     /// The number of transactions begun.
-    pub(super) turn: usize,
+    pub(super) round: usize,
     parts: Parts,
 }
 
@@ -55,7 +55,7 @@ impl Loaded for All {
         let cores = objects.len() - 1;
         let (own, shared) = (objects[core].clone(), objects[cores][parts.own / 2]);
         let is_last = core + 1 == cores;
-        Box::new(Part { core, is_last, own, shared, turn: 0, parts: *parts })
+        Box::new(Part { core, is_last, own, shared, round: 0, parts: *parts })
     }
 
     fn check(&self, _: &mut Erased<'_, Ended>) -> Result<Vec<String>, Ended> {
@@ -65,7 +65,7 @@ impl Loaded for All {
 
 impl Client for Part {
     fn next(&mut self) {
-        self.turn += 1;
+        self.round += 1;
     }
 
     fn run(&self, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {

@@ -26,7 +26,7 @@ const GIVEN_UP: Parts = Parts {
 };
 
 fn is_large(part: &Part) -> bool {
-    part.is_last && part.turn.is_multiple_of(3)
+    part.is_last && part.round.is_multiple_of(3)
 }
 
 /// Increments a core's objects. Each transaction increments the core's first object, and every
@@ -40,7 +40,7 @@ fn count(part: &Part, large: usize, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
     }
     // A core that rarely increments the shared object leaves an old version of it in the log for
     // long.
-    let shares = if part.is_last { is_large } else { part.turn.is_multiple_of(3) };
+    let shares = if part.is_last { is_large } else { part.round.is_multiple_of(3) };
     if shares {
         tx.lock(LockId(1))?;
         tx.update(part.shared, count)?;

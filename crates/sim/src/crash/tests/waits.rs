@@ -25,20 +25,20 @@ fn run(part: &Part, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
         tx.lock(LockId(1))?;
         tx.update(part.shared, count)
     };
-    let turn = part.turn as u32;
+    let round = part.round as u32;
     match part.core {
         0 => share(tx),
         1 => {
             tx.update(part.own[0], count)?;
             // Vary the time between the stores.
-            tx.compute(10_000 * (turn % 50));
+            tx.compute(10_000 * (round % 50));
             tx.update(part.own[0], count)?;
             tx.update(part.own[1], count)?;
             share(tx)
         }
-        _ if turn.is_multiple_of(2) => share(tx),
+        _ if round.is_multiple_of(2) => share(tx),
         _ => {
-            tx.compute(3000 * (turn % 7));
+            tx.compute(3000 * (round % 7));
             part.own.iter().try_for_each(|object| tx.update(*object, count))
         }
     }

@@ -119,8 +119,8 @@ fn drop_it<D: Logging>(machine: &mut Machine<D>, serial: u64, core: usize, token
         return;
     }
     // The identifier stays reserved until Log Start passes the last record with its entries. The
-    // open record is sealed now: a transaction that waits for the identifier may be the only one
-    // that would seal it.
+    // open record is sealed now: perhaps only a transaction that waits for the identifier would
+    // seal it.
     if live.entries > 0 {
         log.packer.seal();
         live.end = Some(log.packer.next() - 1);
@@ -156,7 +156,7 @@ fn append<D: Logging>(machine: &mut Machine<D>, serial: u64, slot: &Slot) {
     machine.counts.add("log_bytes", 8 * (u64::from(entries) + words));
 }
 
-/// Ends the flight of a slot of a core, and wakes a store that waits for it.
+/// Counts a slot of a core as arrived, and wakes a store that waits for it.
 fn is_taken<D: Logging>(machine: &mut Machine<D>, core: usize) {
     let writing = &mut machine.design.log().cores[core];
     writing.in_flight -= 1;

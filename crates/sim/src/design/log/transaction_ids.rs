@@ -48,8 +48,8 @@ impl TransactionIds {
 
     /// Notes the position of the durable Log Start.
     pub(super) fn log_starts_at(&mut self, record: u64) {
-        let behind = self.gone.split_off(&record);
-        self.free.extend(std::mem::replace(&mut self.gone, behind).into_values().flatten());
+        let later = self.gone.split_off(&record);
+        self.free.extend(std::mem::replace(&mut self.gone, later).into_values().flatten());
     }
 }
 

@@ -417,7 +417,7 @@ fn flush(machine: &mut Machine<Redu>, core: usize, line: u32, serial: u64) {
     machine.clean_private(core, line);
     let token = machine.open_token();
     machine.design.flushes[core].push(token);
-    let time = machine.to_home(core, line);
+    let time = machine.to_home_tile(core, line);
     send(machine, core, line, serial, time, Some((core, token)));
 }
 
@@ -433,7 +433,7 @@ fn send(
     machine.design.numbers += 1;
     let number = machine.design.numbers;
     machine.design.coming.insert(number, Coming { line, serial, words, waiter });
-    machine.send_from_home(core, (line, Size::Data), time, [number, 0]);
+    machine.send_from_home_tile(core, (line, Size::Data), time, [number, 0]);
 }
 
 /// Inserts a line that has reached the DRAM cache.

@@ -5,10 +5,10 @@
 //!   journal is half full -> all before its head is durable -> slots that changed are written
 //!     -> they are durable -> the tail becomes that head -> it is durable: room
 //! ```
-//! A slot is written once, in its state at that time, however often it changed. Its version tells
-//! recovery which records it includes. If power fails before the tail moves, recovery sees older
-//! records again. Pages that changed places twice must not be swapped back by the first of two such
-//! records.
+//! A slot is written once, in its state at that time, however often it changed. Recovery derives
+//! from its version which records it includes. If power fails before the tail moves, recovery sees
+//! older records again. Pages that changed places twice must not be swapped back by the first of
+//! two such records.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -111,7 +111,7 @@ fn write_slots(machine: &mut Machine<Ssp>) {
 
 fn write(machine: &mut Machine<Ssp>, line: u32, words: [u64; 8], tag: u64) {
     let write = Write::new(u64::from(line), words, Class::Checkpoint);
-    let (home, now) = (machine.home(line), machine.now());
+    let (home, now) = (machine.home_tile(line), machine.now());
     machine.write_line(write, home, now, Notify::Design(0, tag));
 }
 

@@ -212,7 +212,7 @@ fn write(machine: &mut Machine<Ssp>, from: u32, to: u32, time: Time) {
     machine.memory.copy_line(from, to);
     let words = machine.memory.line(to);
     let write = Write::new(u64::from(to), words, Class::Consolidation);
-    let home = machine.home(to);
+    let home = machine.home_tile(to);
     let waits = !injected(Mutant::SspJournalFirst);
     batch(machine).writes += usize::from(waits);
     let notify = if waits { Notify::Design(0, COPY_TAG) } else { Notify::None };
@@ -288,7 +288,7 @@ fn table(machine: &mut Machine<Ssp>) {
             *word = physical.map_or(0, |at| u64::from(*at) + 1);
         }
         let write = Write::new(u64::from(line), words, Class::Consolidation);
-        let (home, now) = (machine.home(line), machine.now());
+        let (home, now) = (machine.home_tile(line), machine.now());
         machine.write_line(write, home, now, Notify::Design(0, TABLE_TAG));
         machine.counts.add("page_table_lines", 1);
     }
@@ -312,7 +312,7 @@ fn end_if_durable(machine: &mut Machine<Ssp>) {
     batch.jobs.iter().for_each(|job| cache.finish_consolidation(job.slot));
     let done = consolidation.done.take();
     if injected(Mutant::SspTableFirst) {
-        // The records join the next ones that are appended.
+        // The records are appended with the next records.
         journal.waiting.push_back((Origin::Pages, records(&batch.jobs), now));
     }
     if let Some(journaled) = batch.journaled {

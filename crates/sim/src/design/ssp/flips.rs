@@ -63,7 +63,7 @@ pub(super) fn broadcast(
     tlbs[core].entry_mut(flip.line).expect("a moved line has an entry").apply(flip);
     cores[core].broadcasts.push(acknowledged);
     flips.add(known, Step::AtHomeTile { core, place, flip, acknowledged });
-    machine.hasten_engine(ENGINE, known);
+    machine.schedule_engine(ENGINE, known);
     if injected(Mutant::SspTlbsFirst) {
         let now = machine.now();
         (0..machine.cores()).for_each(|other| arrives_at(machine, other, flip, now));
@@ -85,7 +85,7 @@ pub(super) fn go_on(machine: &mut Machine<Ssp>) {
         }
     }
     if let Some(next) = machine.design.flips.first() {
-        machine.hasten_engine(ENGINE, next);
+        machine.schedule_engine(ENGINE, next);
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn go_on(machine: &mut Machine<Ssp>) {
 fn leaves_home_tile(machine: &mut Machine<Ssp>, core: usize, place: u32, flip: Flip) -> Time {
     let now = machine.now();
     let message = Message::Flip(flip).words();
-    let at_controller = machine.send_from_home(core, (place, Size::Control), now, message);
+    let at_controller = machine.send_from_home_tile(core, (place, Size::Control), now, message);
     let mut acknowledged = machine.answer_at(0, core, Size::Control, at_controller);
     for other in (0..machine.cores()).filter(|other| *other != core) {
         let there = machine.answer_at(0, other, Size::Control, at_controller);
@@ -110,7 +110,7 @@ fn leaves_home_tile(machine: &mut Machine<Ssp>, core: usize, place: u32, flip: F
 /// Schedules a flip's arrival at the TLB of this core.
 fn arrives_at(machine: &mut Machine<Ssp>, core: usize, flip: Flip, time: Time) {
     machine.design.flips.add(time, Step::Arrives { core, flip });
-    machine.hasten_engine(ENGINE, time);
+    machine.schedule_engine(ENGINE, time);
 }
 
 fn arrives(machine: &mut Machine<Ssp>, core: usize, flip: Flip) {

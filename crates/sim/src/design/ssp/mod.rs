@@ -112,7 +112,7 @@ pub struct Ssp {
     soft: SoftLog,
     /// Pages that a transaction may write.
     write_set: usize,
-    /// Cycles of a look-up that hits in the SSP cache, and of one that misses.
+    /// Cycles of a look-up in the SSP cache: on a hit, and on a miss.
     hit: Time,
     miss: Time,
     /// Whether these cycles are counted separately and added to the result.
@@ -381,7 +381,7 @@ impl Design for Ssp {
         })
     }
 
-    fn finder(description: &Description, extra: u32) -> impl Fn(&Persistent, u32) -> u32 + use<> {
+    fn line_map(description: &Description, extra: u32) -> impl Fn(&Persistent, u32) -> u32 + use<> {
         let layout = Layout::new(description, extra);
         move |state, line| layout.place_in(state, line)
     }
@@ -404,7 +404,7 @@ fn leave_core(machine: &mut Machine<Ssp>, number: usize, core: usize) {
 fn leave(machine: &mut Machine<Ssp>, number: usize) {
     if machine.design.cache.leave(number) {
         let now = machine.now();
-        machine.hasten_engine(consolidation::ENGINE, now);
+        machine.schedule_engine(consolidation::ENGINE, now);
     }
 }
 

@@ -164,7 +164,7 @@ fn read_after_own_flip(machine: &str) -> u64 {
 fn refetched_tlb_entry_has_own_flips() {
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(read_after_own_flip(machine), 5, "{machine}");
-        let _planted = inject(Mutant::SspLeavesEarly);
+        let _injected = inject(Mutant::SspLeavesEarly);
         assert_eq!(read_after_own_flip(machine), 0, "{machine}: the mutant fetches the old bit");
     }
 }
@@ -255,7 +255,7 @@ fn tlbs_with_flip_at_commit(machine: &str) -> usize {
 fn commit_waits_for_flips_at_all_tlbs() {
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(tlbs_with_flip_at_commit(machine), 4, "{machine}");
-        let _planted = inject(Mutant::SspEndsEarly);
+        let _injected = inject(Mutant::SspEndsEarly);
         assert!(
             tlbs_with_flip_at_commit(machine) < 4,
             "{machine}: the farthest TLB has not received the flip"
@@ -282,7 +282,7 @@ fn inconsistencies_after_fallback(machine: &str, word: u64, settings: &[&str]) -
 fn fallback_leaves_no_writer() {
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(inconsistencies_after_fallback(machine, AWAY, &FAR), 0, "{machine}");
-        let _planted = inject(Mutant::SspDropsEarly);
+        let _injected = inject(Mutant::SspDropsEarly);
         let wrong = inconsistencies_after_fallback(machine, AWAY, &FAR);
         assert!(wrong > 0, "{machine}: a late flip makes the core a writer again");
     }
@@ -298,7 +298,7 @@ fn fallback_moves_line_back_across_home_tiles() {
     };
     for machine in ["tiny-ssp", "ssp"] {
         assert_eq!(wrong(machine), 0, "{machine}");
-        let _planted = inject(Mutant::SspTurnsBackEarly);
+        let _injected = inject(Mutant::SspTurnsBackEarly);
         assert!(wrong(machine) > 0, "{machine}: the first broadcast arrives last");
     }
 }
@@ -326,7 +326,8 @@ fn cycles_of_other_message(moves: bool, later: Time) -> Time {
         let machine = hart.machine();
         let flip = Message::Flip(Flip { line: line_of(OTHER), in_second: false });
         let now = machine.now();
-        let there = machine.send_from_home(1, (line_of(OTHER), Size::Control), now, flip.words());
+        let there =
+            machine.send_from_home_tile(1, (line_of(OTHER), Size::Control), now, flip.words());
         finds.set(there - now);
     });
     let loads_first: Program<Ssp> = Box::new(|hart| {

@@ -76,7 +76,7 @@ pub(super) fn give_up(hart: &mut Hart<'_, Ssp>) {
                 *machine.design.tlbs[core].entry(line).expect("the page was just translated");
             let (to, flip) = entry.other(line);
             given_up.push(entry.place(line));
-            let known = machine.tell_home(core, to);
+            let known = machine.notify_home_tile(core, to);
             flips::broadcast(machine, core, to, flip, known);
         }
     }

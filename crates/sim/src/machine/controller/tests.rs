@@ -232,7 +232,7 @@ fn held_write_without_owner_has_no_slot() {
     channel.go(None);
     assert_eq!((channel.accepted_at(1), channel.durable_at(1)), (Some(100), Some(204)));
     // With the mutant, a battery would persist this write although its log may not be durable.
-    let _planted = inject(Mutant::HeldHasSlot);
+    let _injected = inject(Mutant::HeldHasSlot);
     let mut channel = Channel::new(QUEUE);
     channel.controller.write(0, 1, Write { held: true, ..data(0) });
     channel.go(None);

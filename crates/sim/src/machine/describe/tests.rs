@@ -121,7 +121,8 @@ impl Visitor for Asks {
         ASKED.take();
         D::fits(&machine).expect("its own machine");
         let extra = 4096;
-        let _ = (D::extra_lines(&machine), D::volatile_lines(&machine), D::finder(&machine, extra));
+        let _ =
+            (D::extra_lines(&machine), D::volatile_lines(&machine), D::line_map(&machine, extra));
         let _ = D::new(&machine, extra);
         ASKED.take()
     }

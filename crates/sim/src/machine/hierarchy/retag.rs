@@ -22,7 +22,7 @@ impl<D: Design> Machine<D> {
             self.write_back(core, old, class, |_| {}, Notify::None);
         }
         self.memory.copy_line(old, new);
-        let known = self.tell_home(core, new);
+        let known = self.notify_home_tile(core, new);
         let coming = self.cores[core].core.pending(old, self.now, &self.tokens).is_some();
         self.cores[core].core.renamed(old, new);
         self.drop_private(core, old);
@@ -36,9 +36,9 @@ impl<D: Design> Machine<D> {
 
     /// Sends a control message from a core to the home tile of a line. Returns when its directory
     /// has it.
-    pub(crate) fn tell_home(&mut self, core: usize, line: u32) -> Time {
+    pub(crate) fn notify_home_tile(&mut self, core: usize, line: u32) -> Time {
         let private = self.description.l2.as_ref().unwrap_or(&self.description.l1).latency;
-        let (home, tile) = (self.home(line), self.tile(core));
+        let (home, tile) = (self.home_tile(line), self.tile(core));
         let asked = self.network.send(tile, home, Size::Control, self.now + private);
         self.book_bank(line, asked) + self.looked_up()
     }
