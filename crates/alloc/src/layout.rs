@@ -124,8 +124,8 @@ pub(crate) const VERSION: u64 = 1;
 /// The offset in the root object of the program's root.
 pub(crate) const ROOT_USER: u64 = 16;
 
-/// Offsets in the chunks object. It is apart from the root, so that a transaction that reads the
-/// root does not conflict with one that takes a chunk.
+/// Offsets in the chunks object. It is apart from the root, so that transactions that read the root
+/// do not conflict with transactions that take a chunk.
 pub(crate) const FRONTIER: u64 = 0;
 pub(crate) const FIRST_FREE: u64 = 8;
 

@@ -64,7 +64,7 @@ pub enum Wrong {
     /// A wrong header of a prepared block.
     #[error("wrong header of a block")]
     Block,
-    /// A free list that leads to no free slot, or to one that a list has reached already.
+    /// A free list that leads to no free slot, or to a slot that a list has already reached.
     #[error("a free list leads to no free object")]
     FreeList,
     /// A free slot that no free list reaches.

@@ -19,9 +19,9 @@ fn header() -> String {
 fn code(header: &str) -> String {
     let mut code = String::new();
     let mut rest = header;
-    while let Some((before, behind)) = rest.split_once("/*") {
+    while let Some((before, after)) = rest.split_once("/*") {
         code.push_str(before);
-        rest = behind.split_once("*/").unwrap().1;
+        rest = after.split_once("*/").unwrap().1;
     }
     code + rest
 }
@@ -46,10 +46,10 @@ fn functions(header: &str) -> BTreeMap<String, String> {
 }
 
 /// Returns the types of a function's result and parameters, without parameter names.
-fn types(before: &str, behind: &str, name: &str) -> String {
+fn types(before: &str, after: &str, name: &str) -> String {
     let before = before.replace(name, "").replace("extern", "");
     let mut types = before + " ";
-    for token in behind.split_inclusive(['(', ')', ',', '*']) {
+    for token in after.split_inclusive(['(', ')', ',', '*']) {
         let (words, end) =
             token.split_at(token.len() - token.ends_with(['(', ')', ',', '*']) as usize);
         let words: Vec<&str> = words.split_whitespace().filter(|word| *word != "struct").collect();

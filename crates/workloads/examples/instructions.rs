@@ -335,8 +335,8 @@ fn measured_large_insert(tx: &mut Plain, state: &mut State) -> u64 {
     over(1000, 2000, |key, n| tree.insert(tx, key, n))
 }
 
-/// Lists them, and for each workload a function that generates transactions and one that also runs
-/// them.
+/// Lists them. Each workload gets two functions: the first generates transactions, the second also
+/// runs them.
 macro_rules! measured {
     ($($name:ident)* ; $($draw:ident $run:ident $workload:ty),*) => {
         const OPERATIONS: &[(&str, Measured)] = &[$((stringify!($name), $name)),*];

@@ -145,9 +145,9 @@ impl Workload for Cq {
         tx.lock(LockId::of(lock::ROWS, client.queue))?;
         let (queue, mut found) = (queue(self.ring, client.queue), Vec::new());
         queue.scan(tx, 0, u64::MAX, |_, value| found.push(value[0]))?;
-        // The entry is present, or one that the same worker pushed later.
+        // The entry is present, or a later entry of the same worker.
         let is_passed = |&stamp: &u64| client.stamp.is_passed_by(stamp, client.queue);
-        // Or others pushed so many later that it was popped again.
+        // Or other workers pushed so many later entries that it was popped again.
         let is_later = |&stamp: &u64| client.stamp.is_in(stamp, client.queue);
         Ok(found.iter().any(is_passed) || found.iter().all(is_later))
     }

@@ -32,11 +32,11 @@ pub(crate) fn stripe(row: u64) -> LockId {
     LockId::of(ROWS, row % STRIPES)
 }
 
-/// Returns the lock of a chain of objects. The head words of eight chains share a line, and hence
-/// a lock.
+/// Returns the lock of a chain of objects, by its bucket. The head words of eight chains share a
+/// line, and hence a lock.
 #[inline]
-pub(crate) fn chain(space: u8, home: u64) -> LockId {
-    LockId::of(space, home / 8)
+pub(crate) fn chain(space: u8, bucket: u64) -> LockId {
+    LockId::of(space, bucket / 8)
 }
 
 /// Up to `MOST` locks in the order in which they are taken; a repeated lock is taken once.

@@ -159,9 +159,9 @@ impl Workload for Ssca2 {
         tx.lock(LockId::of(lock::ROWS, client.node / COUNTS_IN_LINE))?;
         let (_, slots) = self.read(client.node, tx)?;
         let found = slots.map(|[first, stamp]| (stamp, first & 0xffff_ffff));
-        // The edge is present, or one that the same worker added later.
+        // The edge is present, or a later edge of the same worker.
         let mut own = found.iter().map(|&(stamp, edge)| client.stamp.is_passed_by(stamp, edge));
-        // Or others added so many later that it was replaced.
+        // Or other workers added so many later edges that it was replaced.
         let mut later = found.iter().map(|&(stamp, edge)| client.stamp.is_in(stamp, edge));
         Ok(own.any(|is_there| is_there) || later.all(|is_later| is_later))
     }

@@ -206,7 +206,7 @@ impl<I: Index> Tatp<I> {
     fn cell<W: Words>(&self, client: &KeyClient, tx: &mut W) -> Result<Field<u64>, Stop> {
         let id = self.by_number.get(tx, number(client.key + 1))?.unwrap_or(0);
         tx.after_last_read();
-        // An ID of 0 wraps round and is refused like one that is too large.
+        // An ID of 0 wraps round, and is refused as too large.
         let row = self.subscribers.at(id.wrapping_sub(1))?;
         let cell = field!(row, Subscriber, cell);
         tx.will_write(cell.addr(), 8);

@@ -249,17 +249,17 @@ impl Watch {
     /// Returns the cycle of locks: repeatedly removes locks that are taken after no remaining one.
     fn circle(&self) -> Vec<LockId> {
         let mut before: BTreeMap<LockId, HashSet<LockId>> = BTreeMap::new();
-        let mut behind: HashMap<LockId, Vec<LockId>> = HashMap::new();
+        let mut after: HashMap<LockId, Vec<LockId>> = HashMap::new();
         for &(first, second) in &self.order {
             before.entry(first).or_default();
             before.entry(second).or_default().insert(first);
-            behind.entry(first).or_default().push(second);
+            after.entry(first).or_default().push(second);
         }
         let is_free = |(&lock, before): (&LockId, &HashSet<_>)| before.is_empty().then_some(lock);
         let mut free: Vec<LockId> = before.iter().filter_map(is_free).collect();
         while let Some(lock) = free.pop() {
             before.remove(&lock);
-            for second in behind.get(&lock).into_iter().flatten() {
+            for second in after.get(&lock).into_iter().flatten() {
                 let waits_for = before.get_mut(second).expect("every lock has an entry");
                 waits_for.remove(&lock);
                 if waits_for.is_empty() {

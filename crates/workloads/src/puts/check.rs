@@ -83,7 +83,7 @@ pub(super) fn buffers<K: Kind, T: Transact>(
         if time != 0 && Stamp::of(time, copy).is_none() {
             violations.add(Violation::Value { key: copy, found: time });
         }
-        violations.expect("the sum of what was copied", sum, found);
+        violations.expect("the sum of the copied values", sum, found);
     }
     Ok(())
 }

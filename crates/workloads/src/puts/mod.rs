@@ -412,7 +412,7 @@ impl PutsClient {
         }
     }
 
-    /// Returns the next inserted key, and the one that it replaces.
+    /// Returns the next inserted key, and the key that it replaces.
     fn insertion(&mut self) -> Task {
         match self.churn.advance() {
             Change::In(comes) => Task::Insert(comes, None),
