@@ -520,7 +520,7 @@ impl Stm {
     /// Restores the heap, adds a no-op record, and releases with an ID that no reader has seen.
     #[cold]
     fn abort(&self, attempt: &mut Attempt, space: &mut impl Space, redo: &mut impl Redo, id: TxId) {
-        // Before the release: until then no other transaction reads these words.
+        // Before the release: until then no other transaction accepts a read of these words.
         attempt.written.restore(space);
         // The ID is assigned, and the merge waits for the record of every ID.
         if !injected(Mutant::NoOpRecordLeftOut) {
