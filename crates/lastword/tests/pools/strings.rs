@@ -111,7 +111,7 @@ fn follow_a_vector<D: Design>(medium: Medium) {
     }
     for which in 0..3 {
         let handle = handles.field_at::<Bytes>(16 * which);
-        let _ = pool.run(|tx| Bytes::resize(tx, handle, 0, 0)).unwrap().value;
+        let _ = pool.run(|tx| Bytes::resize(tx, handle, 0, 0)).unwrap();
     }
     assert_eq!(pool.check_heap().unwrap().objects, 1, "{}: only the handles are left", D::NAME);
 }
@@ -174,7 +174,7 @@ fn snapshot_reader_keeps_a_string_that_is_freed() {
                         (0..(200_000 / len).clamp(1, 10))
                             .try_for_each(|_| Bytes::new(tx, &vec![0xdd; len]).map(drop))
                     });
-                    let _ = done.unwrap().value;
+                    let _ = done.unwrap();
                 });
                 string.read(tx)
             });
