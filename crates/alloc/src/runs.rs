@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use words::BLOCK_STRIDE;
 
 use crate::Heap;
+use crate::blocks::HEADERS_CLEARED;
 use crate::head::{ARRAY, HEAD_BLOCKS, HEAD_PREPARED, HEAD_UNITS, own_header};
 use crate::header::{Kind, decode};
 use crate::layout::{self, CHUNK_BYTES, HEAD, LINE_PAYLOAD, Layout, WATCHES};
@@ -101,6 +102,15 @@ impl Runs {
     #[inline]
     pub const fn watch(begin: u64) -> u64 {
         layout::watch(begin)
+    }
+
+    /// Returns the unit in which the array of the block with this header begins, when the block's
+    /// own header proves nothing: freeing a long array clears only the headers of its first blocks.
+    #[inline]
+    pub fn begin_of_late_block(object: u64, header: u64) -> Option<u64> {
+        let block = decode(header, object).filter(|found| found.kind == Kind::Block)?;
+        let first = object.checked_sub(block.position.checked_mul(BLOCK_STRIDE)?)?;
+        (block.position >= HEADERS_CLEARED).then_some(first / LAYOUT.unit_bytes())
     }
 
     /// Returns whether the object is where the first block of an array starts.

@@ -118,11 +118,17 @@ impl<D: Design> Tx<'_, D> {
         // Both are multiples of 8: the object's address and the first byte to be written.
         match lw_alloc::header::writable_bytes(header, object) {
             Some(size) if at.offset.saturating_add(bytes) <= size => {
-                self.live = (at.object, size);
                 if !D::BY_OBJECT && lw_alloc::header::is_block(header) {
+                    let array = Runs::begin_of_late_block(object, header);
+                    if let Some(begin) = array
+                        && !self.look_at_head(object, begin)?
+                    {
+                        return Err(self.refuse(at));
+                    }
                     let load = |offset: u64| self.design.peek((offset / 8) as usize);
                     self.shape.runs().learn(object, header, load);
                 }
+                self.live = (at.object, size);
                 Ok(())
             }
             _ => Err(self.refuse(at)),

@@ -107,7 +107,7 @@ fn single_damaged_superblock_is_tolerated() {
 #[test]
 fn unknown_version_design_or_medium_is_refused() {
     let (design, medium) = (u64::from_le_bytes(*b"newdesig"), u64::from_le_bytes(*b"clay\0\0\0\0"));
-    for (word, value) in [(1, 4_u64), (6, design), (21, medium)] {
+    for (word, value) in [(1, 5_u64), (6, design), (21, medium)] {
         let (_dir, path) = create(options());
         // A newer program writes one copy of the superblock at a time, so one new copy suffices.
         for copy in if word == 1 { vec![4096] } else { vec![0, 4096] } {

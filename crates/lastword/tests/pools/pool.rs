@@ -241,7 +241,9 @@ fn full_pool_names_its_size_and_keeps_objects() {
         }
     };
     let text = error.to_string();
-    assert!(text.contains("524288 bytes") && text.contains("1048576 bytes"), "{text}");
+    assert!(text.contains("heap of 524288 bytes") && text.contains("512 bytes"), "{text}");
+    let Error::Full { free_bytes, largest_free_bytes, .. } = error else { panic!("{text}") };
+    assert!(largest_free_bytes <= free_bytes && free_bytes < 64 << 10, "{text}");
     assert!(value(&pool) > 10);
 }
 
@@ -518,18 +520,17 @@ fn callback_runs_once_transaction_is_durable() {
 fn write_to_concurrently_freed_array_is_refused() {
     let (_dir, path) = place();
     let pool = Pool::create(&path, options()).unwrap();
-    let array = pool.run(|tx| Array::<[u64; 32]>::create(tx, 300)).unwrap().value;
+    let array = pool.run(|tx| Array::<[u64; 32]>::create(tx, 900)).unwrap().value;
     // This write caches the array's head: later accesses read no block header.
-    pool.run(|tx| tx.set(array.at(299)?, [1; 32])).unwrap().ticket.wait().unwrap();
+    pool.run(|tx| tx.set(array.at(500)?, [1; 32])).unwrap().ticket.wait().unwrap();
     let (mut one, mut two) = (pool.worker().unwrap(), pool.worker().unwrap());
     let mut attempts = 0;
     let refused = one.run(|tx| {
         attempts += 1;
-        tx.set(array.at(290)?, [2; 32])?;
+        tx.set(array.at(490)?, [2; 32])?;
         if attempts == 1 {
             std::thread::scope(|scope| {
-                // The free clears the headers of one chunk. The header of the block written above
-                // is in another chunk.
+                // The free clears the headers of the first blocks alone.
                 let freed = scope.spawn(|| two.run(|tx| array.free(tx)).map(drop));
                 freed.join().unwrap().unwrap();
             });
@@ -539,6 +540,11 @@ fn write_to_concurrently_freed_array_is_refused() {
     });
     assert!(matches!(refused, Err(Error::BadPointer { .. })), "{refused:?}");
     assert_eq!(attempts, 2, "the free did not conflict");
+    // Its header still looks live.
+    for late in [240, 500, 899] {
+        let refused = one.run(|tx| tx.set(array.at(late)?, [2; 32]));
+        assert!(matches!(refused, Err(Error::BadPointer { .. })), "{late}: {refused:?}");
+    }
     drop((one, two));
     pool.close().unwrap();
     checked(&path).unwrap();
