@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{SMALL, addresses, check, is_present, load, loaded, open, run, run_one};
+use common::{SMALL, addresses, check, is_present, load, loaded, on_each, open, run, run_one};
 use words::mock::Mock;
 use words::{Allocate, AnyError, Erased, ErasedTx, Objects, Ptr, Stop, Transact, Words};
 use workloads::{
@@ -30,7 +30,7 @@ fn holds_after_many_transactions(kind: Kind) {
 
 #[test]
 fn every_workload_is_consistent_after_many_transactions() {
-    Kind::all().for_each(holds_after_many_transactions);
+    on_each(Kind::all(), holds_after_many_transactions);
 }
 
 fn opens(kind: Kind) {
@@ -99,7 +99,7 @@ fn holds_with_every_data_set(kind: Kind) {
 
 #[test]
 fn every_data_set_is_consistent() {
-    Kind::all().filter(|kind| kind.supported.data).for_each(holds_with_every_data_set);
+    on_each(Kind::all().filter(|kind| kind.supported.data), holds_with_every_data_set);
 }
 
 /// Returns every workload whose transactions write often enough.
@@ -139,7 +139,7 @@ fn is_sharp(kind: Kind) {
 
 #[test]
 fn unexecuted_transaction_is_not_present() {
-    all_that_write().for_each(is_sharp);
+    on_each(all_that_write(), is_sharp);
 }
 
 fn replays(kind: Kind) {
@@ -241,7 +241,7 @@ impl Transact for Killed<'_> {
 
 #[test]
 fn interrupted_loading_continues_without_leaks() {
-    Kind::all().for_each(survives_interrupted_loading);
+    on_each(Kind::all(), survives_interrupted_loading);
 }
 
 #[test]

@@ -113,8 +113,9 @@ pub struct Run<'m, D> {
     pub loaded: Option<&'m dyn Loaded>,
 }
 
-/// Cuts power `cuts` times and reports progress through `progress`. Returns the result, and the
-/// recovered state of the cut whose recovery had the most steps.
+/// Cuts power `cuts` times and reports progress through `progress`. Returns the result. Of a run
+/// that can be continued, it also returns the recovered state of the cut whose recovery had the
+/// most steps: of a run with values, under a design that supports it.
 ///
 /// # Errors
 /// When the program's own check fails to run.
@@ -134,6 +135,8 @@ pub(crate) fn cut_power<D: Design>(
     let times = choose_times(trace, history, D::RARE, cuts, seed, &mut report.rare_paths);
     let heap = heap_of::<D>(machine, &before, extra);
     let mut oracle = Oracle::new(heap, history);
+    let may_continue =
+        loaded.is_some() && D::resumes(&machine.description, extra, &before).is_some();
     let mut state = Powered::new(before);
     let mut most = None;
     let mut random = SmallRng::seed_from_u64(seed);
@@ -145,7 +148,7 @@ pub(crate) fn cut_power<D: Design>(
         oracle.goes_to(at);
         // At a fixed interval, and at the last cut.
         let whole = number.is_multiple_of(WHOLE) || number == cuts;
-        let one = Cutting { machine, extra, at, number, whole };
+        let one = Cutting { machine, extra, at, number, whole, may_continue };
         one.cut(&mut state, &mut oracle, &mut random, &mut report, &mut most);
         if whole && let Some(loaded) = loaded {
             one.check_program(&mut state, loaded, &mut report)?;
@@ -182,6 +185,16 @@ struct Cutting<'m, D> {
     number: u64,
     /// The cut compares the whole heap.
     whole: bool,
+    /// Another run may start from the state that is recovered here.
+    may_continue: bool,
+}
+
+/// Replaces the kept state by this one. The new lines are written over the old ones, because new
+/// memory for each copy would cost more than all else of a cut: the host clears each of its pages.
+fn keep(most: &mut Option<(u64, Persistent)>, steps: u64, cut: &Persistent) {
+    let mut lines = most.take().map(|(_, old)| old.into_lines()).unwrap_or_default();
+    cut.words_into(&mut lines);
+    *most = Some((steps, cut.with_lines(lines)));
 }
 
 impl<D: Design> Cutting<'_, D> {
@@ -236,8 +249,8 @@ impl<D: Design> Cutting<'_, D> {
         let mut cut = self.recovered(state, &[]);
         let steps = cut.done().steps;
         self.compare(&cut, oracle, whole, report);
-        if most.as_ref().is_none_or(|(most, _)| steps > *most) {
-            *most = Some((steps, cut.with_lines(cut.words())));
+        if self.may_continue && most.as_ref().is_none_or(|(most, _)| steps > *most) {
+            keep(most, steps, &cut);
         }
         if self.number.is_multiple_of(AGAIN) {
             self.recover_again(&mut cut, report);

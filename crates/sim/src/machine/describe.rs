@@ -342,7 +342,12 @@ fn is_path(name: &str) -> bool {
 /// and `design.lad.overflow`.
 pub fn parameter_of(key: &str) -> Option<&str> {
     let parameter = key.strip_prefix("design.").unwrap_or(key);
-    known_parameter(&format!("design.{parameter}")).is_ok().then_some(parameter)
+    // Not `known_parameter`: its error compares the key with all others, for suggestions.
+    let is_known = |(design, own): (&String, &BTreeMap<String, f64>)| {
+        let rest = parameter.strip_prefix(design.as_str());
+        rest.and_then(|rest| rest.strip_prefix('.')).is_some_and(|key| own.contains_key(key))
+    };
+    PARAMETERS.iter().any(is_known).then_some(parameter)
 }
 
 /// Checks that a design has this parameter, given as `design.lad.overflow`.

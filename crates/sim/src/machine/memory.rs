@@ -26,16 +26,35 @@ pub const LOCK_LINES: u32 = 1 << 12;
 /// Copies these words and extends them with zeros. Pages of zeros are not written, so the host
 /// commits no memory for them: most of a heap is zero, and so are logs at first.
 pub fn copy_of(words: &[u64], length: usize) -> Vec<u64> {
-    /// Words of a page of the host.
-    const PAGE: usize = 512;
     let mut copy = vec![0; length];
     for (to, from) in copy.chunks_mut(PAGE).zip(words.chunks(PAGE)) {
-        // Test all words without an early exit, so that the loop vectorizes.
-        if from.iter().fold(0, |any, word| any | word) != 0 {
+        if !is_zero(from) {
             to[..from.len()].copy_from_slice(from);
         }
     }
     copy
+}
+
+/// Makes `copy` equal to these words. An older copy of the same length keeps its memory, and its
+/// pages that were and stay zero are not written either.
+pub fn copy_over(words: &[u64], copy: &mut Vec<u64>) {
+    if copy.len() != words.len() {
+        *copy = copy_of(words, words.len());
+        return;
+    }
+    for (to, from) in copy.chunks_mut(PAGE).zip(words.chunks(PAGE)) {
+        if !is_zero(from) || !is_zero(to) {
+            to.copy_from_slice(from);
+        }
+    }
+}
+
+/// Words of a page of the host.
+const PAGE: usize = 512;
+
+/// Tests all words without an early exit, so that the loop vectorizes.
+fn is_zero(words: &[u64]) -> bool {
+    words.iter().fold(0, |any, word| any | word) == 0
 }
 
 /// The memory of a machine.
@@ -217,4 +236,21 @@ impl Tags {
 #[inline]
 pub const fn line_of(word: u64) -> u32 {
     (word >> 3) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_over_replaces_every_word_of_older_copy() {
+        let mut older = vec![0; 3 * PAGE + 8];
+        (older[1], older[PAGE], older[3 * PAGE + 7]) = (1, 2, 3);
+        let mut words = vec![0; older.len()];
+        (words[0], words[2 * PAGE]) = (4, 5);
+        for from in [&words, &vec![6; PAGE]] {
+            copy_over(from, &mut older);
+            assert_eq!(older, *from);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::Change;
 use crate::machine::controller::Id;
 use crate::machine::description::Point;
-use crate::machine::memory::{LineWords, copy_of};
+use crate::machine::memory::{LineWords, copy_over};
 
 /// A write in a controller's slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +188,14 @@ impl Persistent {
 
     /// Returns the current value of all lines.
     pub(crate) fn words(&self) -> Vec<u64> {
-        let mut words = copy_of(&self.nvm, self.nvm.len());
+        let mut words = Vec::new();
+        self.words_into(&mut words);
+        words
+    }
+
+    /// Writes the current value of all lines over these words.
+    pub(crate) fn words_into(&self, words: &mut Vec<u64>) {
+        copy_over(&self.nvm, words);
         for (line, changed) in &self.changed {
             let first = *line as usize * 8;
             // Batteries also save writes to volatile lines, which are not in `words`.
@@ -196,7 +203,11 @@ impl Persistent {
                 words.copy_from_slice(changed);
             }
         }
-        words
+    }
+
+    /// Returns the array.
+    pub(crate) fn into_lines(self) -> Vec<u64> {
+        self.nvm
     }
 
     /// Returns the first lines as they were before recovery.

@@ -2,6 +2,10 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part")]
 
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::thread;
+
 use words::mock::Mock;
 use words::{Addr, Allocate, Erased, ErasedTx, Stop, Transact, Words};
 use workloads::{AnyClient, AnyWorkload, Kind, Options, Violation};
@@ -15,6 +19,23 @@ pub(crate) const SMALL: Options = Options {
     low_conflict: false,
     data: None,
 };
+
+/// Runs a test on each of these workloads, on all cores: the longest test of a program would leave
+/// the others idle.
+pub(crate) fn on_each(kinds: impl Iterator<Item = Kind> + Send, test: fn(Kind)) {
+    let kinds = Mutex::new(kinds);
+    let next = || kinds.lock().unwrap().next();
+    let run = || {
+        while let Some(kind) = next() {
+            test(kind);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(run);
+        }
+    });
+}
 
 /// Loads a workload into a heap.
 pub(crate) fn loaded(kind: Kind, options: &Options) -> (Mock, AnyWorkload) {
