@@ -373,8 +373,12 @@ pub enum Error {
         bytes: u64,
     },
 
-    /// A step of the pool panicked: a bug in Lastword. The panic's message has the details.
-    #[error("the {step} step panicked, which is a bug in Lastword")]
+    /// A step of the pool panicked, for want of memory or by a bug in Lastword. The panic's message
+    /// has the details. What was acknowledged is safe: the pool opens again.
+    #[error(
+        "the {step} step panicked, and wrote the reason to standard error; reopen the pool, after \
+         raising the memory limit if that is the reason, else report a bug in Lastword"
+    )]
     StepPanicked {
         /// The step.
         step: &'static str,

@@ -31,7 +31,7 @@ impl Buffer {
     /// At least `words` words, all zero, in whole blocks of 4 KiB.
     ///
     /// # Panics
-    /// If memory is exhausted, as a `Vec` does.
+    /// If memory is exhausted. The message names the limits to raise.
     pub fn new(words: usize) -> Buffer {
         let mut buffer = Buffer { blocks: Vec::new() };
         buffer.grow(words);
@@ -54,12 +54,18 @@ impl Buffer {
     /// nothing if it is large enough. May move. At least doubles, so growing costs little.
     ///
     /// # Panics
-    /// If memory is exhausted, as a `Vec` does.
+    /// If memory is exhausted. The message names the limits to raise.
     pub fn grow(&mut self, words: usize) {
         let blocks = words.div_ceil(BLOCK_WORDS);
         if let Some(more) = blocks.checked_sub(self.blocks.len()).filter(|&more| more > 0) {
             let more = more.max(self.blocks.len());
-            Block::extend_vec_zeroed(&mut self.blocks, more).expect("memory for a log group");
+            if Block::extend_vec_zeroed(&mut self.blocks, more).is_err() {
+                let bytes = (self.blocks.len() + more) * size_of::<Block>();
+                panic!(
+                    "no memory for a log group of {bytes} bytes: raise the process's limits \
+                     (`ulimit -v`, its memory cgroup, or the machine's `vm.max_map_count`)"
+                );
+            }
         }
     }
 }
@@ -90,5 +96,11 @@ mod tests {
             written = buffer.words().len();
             (0..written).for_each(|i| buffer.words_mut()[i] = i as u64 + 1);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "no memory for a log group")]
+    fn impossible_growth_names_the_limits() {
+        Buffer::new(1).grow(1 << 58);
     }
 }

@@ -161,7 +161,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
         attempt.member.words = words;
         attempt.member.words.clear();
-        // A member that frees chunks is the last of its group, so no earlier one does.
+        // A member that frees a run is the last of its group, so no earlier one does.
         attempt.owned.gives_runs_back = false;
         self.table.entry(number).end_reads();
         attempt.seen()

@@ -230,7 +230,7 @@ impl Core {
         #[cfg(test)]
         point(Point::Assigned);
         *members += 1;
-        // A later member could reuse the chunks that this one frees for other objects, so the group
+        // A later member could reuse the run that this one frees for other objects, so the group
         // ends here.
         let is_last = attempt.owned().gives_runs_back();
         let is_full = !stays || is_last || *members >= groups.members;
