@@ -26,10 +26,10 @@
 
 pub(crate) mod copied_pages;
 mod cow;
-mod evicting;
+mod cow_bounded;
 mod full;
 mod software;
-pub(crate) mod table;
+pub(crate) mod software_table;
 
 use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
@@ -41,7 +41,7 @@ use crate::pipeline::PipelineView;
 use crate::sync::Ordering;
 use crate::{Error, Options, Shadow};
 
-pub use evicting::Evicting;
+pub use cow_bounded::Evicting;
 pub use software::Software;
 
 /// The memory that transactions read from and write to. It is a type parameter of
@@ -250,7 +250,7 @@ pub(crate) const PAGES_MIN: u64 = 8;
 /// Returns the number of pages within a bound.
 fn pages_in(shadow_bytes: u64, page_bytes: u64) -> Result<usize, Error> {
     let pages = shadow_bytes / page_bytes;
-    let fits = pages >= PAGES_MIN && pages <= table::FRAMES_MAX as u64;
+    let fits = pages >= PAGES_MIN && pages <= software_table::FRAMES_MAX as u64;
     if fits {
         return Ok(pages as usize);
     }

@@ -6,7 +6,7 @@
 //!
 //! A transaction that accesses a missing page reads it from the heap image, into a free frame or
 //! one whose page is evicted. All memory is bounded, and every I/O error is a return value: no read
-//! is by mapping, so none kills the process. [`table`](super::table) has the protocol and chooses
+//! is by mapping, so none kills the process. [`software_table`](super::software_table) has the protocol and chooses
 //! the page that leaves; this module has the rest of the policy:
 //! - A page-in waits until the page's touching ID is reproduced, and helps with that.
 //! - Of two threads that access one missing page, the first reads it and the other waits.
@@ -21,7 +21,7 @@ use medium::sync::Arc;
 use medium::{Memory, PoolFile, cpu};
 use words::{Stop, TxId};
 
-use super::table::{Moving, Table};
+use super::software_table::{Moving, Table};
 use super::{PAGE_BYTES, ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
 use crate::perform::{Heap, Space};
 use crate::pipeline::PipelineView;
@@ -53,7 +53,7 @@ pub struct Software {
 struct LastRead {
     page: usize,
     /// The map entry at that time. It stays the same while the page is out of memory.
-    place: super::table::Place,
+    place: super::software_table::Place,
     words: Page,
 }
 

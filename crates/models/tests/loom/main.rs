@@ -60,9 +60,9 @@ mod reproduce;
 mod ring;
 mod sleeping;
 mod snapshots;
+#[path = "../../../lastword/src/shadow/software_table.rs"]
+mod software_table;
 mod sync;
-#[path = "../../../lastword/src/shadow/table.rs"]
-mod table;
 mod trials;
 mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]

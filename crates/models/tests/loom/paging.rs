@@ -2,7 +2,7 @@
 //! plain numbers with relaxed accesses, so only the protocols can order them.
 
 use super::copied_pages::CopiedPages;
-use super::table::Table;
+use super::software_table::Table;
 use crate::explore::{explore, words};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;

@@ -20,8 +20,6 @@ mod design;
 mod history;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
-#[path = "../../../lastword/src/error/limit.rs"]
-mod limit;
 mod lists;
 mod machine;
 mod merging;
@@ -50,6 +48,8 @@ mod starving;
 mod sync;
 #[path = "../../../lastword/src/ticket.rs"]
 mod ticket;
+#[path = "../../../lastword/src/error/transaction_limit.rs"]
+mod transaction_limit;
 mod trials;
 
 use options as ideal;
@@ -59,7 +59,6 @@ use options as slots;
 use options as storage;
 
 use around::{Error, Memory, cpu, signals, superblock};
-use limit::Limit;
 use options::Options;
 use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;
@@ -69,6 +68,7 @@ use real_log::{
 use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
+use transaction_limit::Limit;
 
 /// The media that a design can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
