@@ -11,11 +11,11 @@
 //! | [`Software`] | reads nothing | paged in, looked up | paged in, pinned | a bound |
 //!
 //! The last two are for pools that are larger than their memory, and follow the same rule. The
-//! *touching ID* of a page is the ID of the last transaction that has written it. A page in memory
-//! differs from the heap image only by writes of transactions up to its touching ID, and by those
-//! of running ones. Therefore:
+//! *last-writer ID* of a page is the ID of the last transaction that has written it (DudeTM:
+//! touching ID). A page in memory differs from the heap image only by writes of transactions up to
+//! its last-writer ID, and by those of running ones. Therefore:
 //! - A page is evicted only while no running transaction has written it.
-//! - It is read from the heap image again only when its touching ID is reproduced.
+//! - It is read from the heap image again only when its last-writer ID is reproduced.
 //! - A shadow never writes to the heap image. The log does.
 //!
 //! A thread that waits for reproduction may hold ownership records. Persist and reproduce steps
@@ -101,7 +101,7 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     /// Returns the words for prefetch hints only.
     fn hints(&self) -> impl Space;
 
-    /// Ends an attempt, after its touching IDs are set and its ownership records released.
+    /// Ends an attempt, after its last-writer IDs are set and its ownership records released.
     #[inline(always)]
     fn end(&self, part: &mut Self::Part) {
         let _ = part;
@@ -137,7 +137,7 @@ pub struct ShadowCounts {
     pub page_ins: u64,
     /// Pages evicted.
     pub evictions: u64,
-    /// Waits until a page's touching ID was reproduced.
+    /// Waits until a page's last-writer ID was reproduced.
     pub page_waits: u64,
 }
 
@@ -231,13 +231,13 @@ fn design_for(options: &Options) -> &'static str {
     }
 }
 
-/// Returns the touching ID to set for a transaction; `None` for a mutant.
+/// Returns the last-writer ID to set for a transaction; `None` for a mutant.
 #[inline(always)]
-fn touching_id(id: TxId) -> Option<u64> {
-    if injected(Mutant::TouchingNotNotified) {
+fn last_writer_id(id: TxId) -> Option<u64> {
+    if injected(Mutant::LastWriterNotNotified) {
         return None;
     }
-    Some(id.0.saturating_sub(u64::from(injected(Mutant::TouchingTooEarly))))
+    Some(id.0.saturating_sub(u64::from(injected(Mutant::LastWriterTooEarly))))
 }
 
 /// Bytes of a page of the software shadow, and of a heap image in a file.
