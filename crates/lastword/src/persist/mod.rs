@@ -44,7 +44,7 @@ pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
-use lw_log::{GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing, Ring};
+use lw_log::{CircularLog, GROUP_HEADER_WORDS, Group, Identity, Packed, Ring};
 use medium::mutants::{Mutant, injected};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
@@ -102,7 +102,7 @@ pub(crate) struct Persist {
 
 /// The state of the thread that sends.
 struct Sending {
-    log: PersistentRing,
+    log: CircularLog,
     /// The last transaction in `pending`, or sent.
     merged: u64,
     /// Merged and not yet taken off. Stays non-empty only while it may grow, or while the log or
@@ -153,7 +153,7 @@ impl Persist {
         let payload_words_max = words_max - GROUP_HEADER_WORDS;
         let fit = Fit { block_words: medium.block_bytes() / 8, payload_words_max };
         let sending = Sending {
-            log: PersistentRing::new(Arc::clone(&medium), identity),
+            log: CircularLog::new(Arc::clone(&medium), identity),
             merged: durable.0,
             pending: Group::new(queue.memory()),
             closed: false,

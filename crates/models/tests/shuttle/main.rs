@@ -14,6 +14,8 @@ extern crate self as medium;
 
 #[path = "../protocols/around.rs"]
 mod around;
+#[path = "../../../log/src/circular.rs"]
+mod circular;
 mod closing;
 #[path = "../../../lastword/src/design/mod.rs"]
 mod design;
@@ -30,8 +32,6 @@ mod options;
 mod perform;
 #[path = "../../../lastword/src/persist/mod.rs"]
 mod persist;
-#[path = "../../../log/src/persistent.rs"]
-mod persistent;
 #[path = "../../../lastword/src/pipeline.rs"]
 mod pipeline;
 #[path = "../../../lastword/src/poison.rs"]
@@ -59,8 +59,8 @@ use options as slots;
 use options as storage;
 
 use around::{Error, Memory, cpu, signals, superblock};
+use circular::{CircularLog, Place, Sent};
 use options::Options;
-use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;
 use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
