@@ -376,7 +376,7 @@ impl Persist {
             return Ok(Step::Nothing);
         }
         if !self.may_send(sending, full) {
-            return Ok(Step::Deep);
+            return Ok(Step::HeldBack);
         }
         let apart = self.grouping.threads > 1;
         if apart && sending.packing.working() >= self.grouping.threads {
@@ -450,7 +450,7 @@ impl Persist {
                 return Ok(Some(Step::LogFull));
             }
             if !self.is_memory() && self.in_flight.oldest().0 >= self.medium.depth() {
-                return Ok(Some(Step::Deep));
+                return Ok(Some(Step::HeldBack));
             }
             let mut packed = packing.ready.pop_front().expect("`front` is in `ready`");
             let (first, last, words) = (packed.first(), packed.last(), packed.plain_words());
