@@ -20,9 +20,13 @@
 //! after it. No thread waits for another, but groups get their places in order.
 //!
 //! [`Persist::send`] and [`Persist::acknowledge`] are plain functions that any thread may call.
-//! Background threads only call them, and waiting threads help by calling them too. One thread at a
-//! time is in each. A thread that finds the second one taken waits for its end and checks again. So
-//! one thread sleeps until the device has written a group while others send the next.
+//! Background threads only call them, and waiting threads help by calling them too. Each has a lock
+//! of its own, which is tried and never waited for. So one thread sleeps in `acknowledge` until the
+//! device has written a group, while others send the next.
+//!
+//! A waiting thread that finds `acknowledge` taken sleeps until it ends, and checks again. A thread
+//! that finds `send` taken tries again. Only with one persist thread on memory does it sleep, since
+//! a group is durable there when `send` ends; see [`Persist::send_end`].
 //!
 //! Invariants:
 //! - Groups get their places in the log, and are acknowledged, in ID order.
@@ -283,18 +287,17 @@ impl Persist {
         Ok(step)
     }
 
-    /// Whether threads sleep until another thread's send ends.
+    /// Whether a thread that finds `sending` taken sleeps until that send ends.
     pub(crate) fn send_end(&self) -> StepEnd {
-        // A thread that finds `sending` taken sleeps only where one persist thread writes to
-        // memory.
+        // One persist thread on memory holds `sending` until its group is durable. In the other
+        // cases the lock is free again soon, and the end of a send wakes no thread:
+        // - On a device, the thread acknowledges the groups in flight instead, and sleeps there.
+        // - Of several persist threads, each holds the lock only to take off and to place a group.
+        //   A thread that sees others pack or store sleeps until their `run_part` ends.
         //
-        // With groups in flight, that thread goes on to acknowledge them. With several persist
-        // threads, the lock is held only to take off and to place, so that thread tries again. It
-        // sleeps only after it has seen the others pack or store, until their `run_part` ends.
-        //
-        // A wake-up after every send without work would cause a storm while the device or the
-        // others take their time: each woken thread would look itself and wake the next. And where
-        // the look itself has moved the epoch, no thread would sleep at all.
+        // If every send woke a thread, that thread would try the step, find no work and wake the
+        // next one, for as long as the device or the others take. And no thread could sleep, since
+        // its own try would already have moved the epoch.
         match self.is_memory() && self.grouping.threads == 1 {
             true => StepEnd::Awaited,
             false => StepEnd::Unawaited,
