@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use medium::quoted;
 use thiserror::Error;
 
-/// The verdict of a command's checks.
+/// The verdict of a command's checks. `exit` of `main.rs` selects the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Verdict {
@@ -112,7 +112,7 @@ pub(crate) enum Failure {
     Trace(crash::BadTrace),
 
     #[error(transparent)]
-    Machine(#[from] sim::machine::describe::DescribeError),
+    Machine(#[from] sim::machine::named::DescribeError),
 
     #[error(transparent)]
     Simulation(#[from] sim::Error),

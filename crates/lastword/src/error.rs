@@ -1,9 +1,9 @@
 //! Errors of a pool: the failed operation, its file, the reason and the remedy.
 
 pub(crate) mod commands;
-mod limit;
 mod lost_file;
 mod mismatch;
+mod transaction_limit;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use thiserror::Error;
 
 use words::{AnyError, TxId};
 
-pub use self::limit::Limit;
-use self::limit::{other_version, wanted};
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
+pub use self::transaction_limit::Limit;
+use self::transaction_limit::{other_version, wanted};
 use crate::Reason;
 
 /// The reason why an operation on a pool failed.

@@ -209,8 +209,8 @@ impl Options {
     /// differ at each opening. A page of the ring takes memory at its first use.
     ///
     /// The ring bounds a transaction: it writes at most 8 bytes for each entry, 8 MiB by default.
-    /// The next limit is half the [log](Options::log_bytes). Under `snapshot` the same amount of
-    /// memory, at least 1 MiB, holds a worker's copies. `undo` and `redo` have no ring.
+    /// The next limit is a quarter of the [log](Options::log_bytes). Under `snapshot` the same
+    /// amount of memory, at least 1 MiB, holds a worker's copies. `undo` and `redo` have no ring.
     pub fn ring_entries(mut self, entries: u64) -> Options {
         self.ring_entries = entries;
         self

@@ -35,7 +35,7 @@
 //!   the leader                               any other thread
 //!   1 post the batch, notify
 //!   2 claim parts until none is left         claim a part, if one is left
-//!   3 wait for the parts of others           apply it, with its own barrier
+//!   3 wait for the parts of others           apply it, write it out
 //!   4 one sync, superblock, recycle          end: the last one notifies
 //! ```
 //!
@@ -48,8 +48,10 @@
 //! - A part is claimed once a batch, and only while no part has failed.
 //! - `at_work` counts open claims. A batch is complete when all parts are claimed (or no more may
 //!   be) and none is at work. Then no claim holds the batch any more.
-//! - A part ends after its own barrier. So a thread that has seen the batch complete may sync and
-//!   write the superblock. The lock of `round` shows it the effects of the parts.
+//! - A part ends when its words are written out. On memory each part has a fence of its own, and
+//!   they are durable then. On `file` the sync of step 4 makes all parts durable. So a thread that
+//!   has seen the batch complete may sync and write the superblock. The lock of `round` shows it
+//!   the effects of the parts.
 //!
 //! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
 
@@ -101,9 +103,9 @@ impl Reproduce {
         self.shards.parts()
     }
 
-    /// Reproduces durable groups: at least one if any is queued, up to `log_bytes` of the log. One
-    /// persist barrier for each part, one for the file, and two for the superblock, however many
-    /// transactions.
+    /// Reproduces durable groups: at least one if any is queued, up to `log_bytes` of the log. The
+    /// persist barriers are one for the heap image (on memory one for each part) and two for the
+    /// superblock, however many transactions.
     ///
     /// # Errors
     /// The medium's; the pool is poisoned then.
@@ -352,7 +354,8 @@ impl Claim<'_> {
         self.number == 0
     }
 
-    /// Applies the part's words to the heap image, up to its own barrier.
+    /// Applies the part's words to the heap image and writes them out: the first half of a barrier,
+    /// and on memory all of it.
     ///
     /// # Errors
     /// The medium's. The pool is then poisoned, and no more parts of the batch are claimed.

@@ -85,7 +85,8 @@ impl fmt::Debug for Reason {
     }
 }
 
-/// A run that a worker found to be live, and the change count of its watch word at that time.
+/// The prepared blocks of the run that a worker looked up last, and the number of changes of its
+/// watch word at that time; see [`live`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     run: Prepared,
@@ -110,12 +111,14 @@ pub struct Tx<'t, D: Design = Decoupled> {
     /// The last object found to be live, and its size. Its header is in the read set, so the commit
     /// verifies that the object is still live.
     live: (u64, u64),
-    /// The run of the last block found to be live. Its watch word is in the read set.
+    /// The prepared blocks of the run of the last block found to be live. The run's watch word is
+    /// in the read set.
     run: Prepared,
-    /// The run found by an earlier transaction. Valid only after its watch word is read again.
+    /// The run that an earlier transaction of the worker found. Valid only after its watch word is
+    /// read again, if the number of changes is the same.
     known: &'t mut Known,
-    /// Whether this transaction prepared or freed a run. Its view of runs must then not be kept,
-    /// since it may roll back.
+    /// Whether this transaction prepared or freed a run. It may roll back, so its view of a run is
+    /// not kept in `known`.
     changes_runs: bool,
     /// Runs to give back after the body.
     detached: Vec<Detached>,

@@ -1,4 +1,5 @@
-//! LZ4 compression of a group's payload, with checked decoding.
+//! LZ4 compression of a group's payload, with checked decoding. [`Packed`](crate::Packed) decides
+//! whether a group is sent compressed.
 //!
 //! ```text
 //!   word   63                   32 31                         0

@@ -2,32 +2,32 @@
 //!
 //! ```text
 //!   worker 0 -> Ring --+
-//!   worker 1 -> Ring --+--> Group --> PersistentRing --> LogMedium
+//!   worker 1 -> Ring --+--> Group --> CircularLog --> LogMedium
 //!   worker 2 -> Ring --+      |
 //!                             +-----> applied to the heap image, then recycled
 //! ```
 //!
 //! A worker appends one *record* per transaction to its own volatile [`Ring`]. The persist step
-//! merges records by transaction ID into a [`Group`] (group commit), which the [`PersistentRing`]
+//! merges records by transaction ID into a [`Group`] (group commit), which the [`CircularLog`]
 //! appends to the medium in one write. A [`Combiner`] keeps only the last value of each word of a
 //! group, and [`Lz4`] compresses the group. [`Packed`] is a group in its stored form.
 //!
 //! A group carries one checksum over everything, its identity included. The checksum is the commit
 //! mark of all its records, so durability costs one persist barrier per group.
 
+mod circular;
 mod combine;
 mod compress;
 mod group;
 mod packed;
-mod persistent;
 mod ring;
 mod scan;
 mod sync;
 
+pub use circular::{CircularLog, Place, Sent};
 pub use combine::Combiner;
 pub use compress::Lz4;
 pub use group::{GROUP_HEADER_WORDS, Group, Identity, Transactions};
 pub use packed::Packed;
-pub use persistent::{PersistentRing, Place, Sent};
 pub use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 pub use scan::{Found, Scan, Unreached};

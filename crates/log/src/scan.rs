@@ -20,9 +20,9 @@ use medium::writes::{Piece, Pieces};
 use medium::{Buffer, ReadLog};
 use words::TxId;
 
+use crate::circular::wrap_for;
 use crate::compress;
 use crate::group::{COMBINED, COMPRESSED, Header};
-use crate::persistent::wrap_for;
 use crate::{GROUP_HEADER_WORDS, Identity, Transactions};
 
 /// The next part of the log, after the group that was read last.
@@ -156,7 +156,7 @@ impl<'a> Scan<'a> {
         if here != Found::End {
             return Ok(here);
         }
-        // A group that did not fit before the ring's end is at the start of the next wrap. The
+        // A group that did not fit before the log's end is at the start of the next wrap. The
         // ID distinguishes it from a group whose predecessor was lost.
         let next_wrap = wrap_for(self.sequence, self.medium.bytes(), self.medium.bytes());
         if next_wrap == self.sequence {

@@ -4,7 +4,7 @@ mod blocking;
 mod heap;
 mod in_flight;
 mod log;
-mod queued;
+mod simulated_queue;
 mod target;
 mod uring;
 

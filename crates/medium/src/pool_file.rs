@@ -15,7 +15,7 @@ mod create;
 mod extents;
 mod locking;
 mod name;
-mod probe;
+mod report;
 
 use std::io::{self, IoSlice};
 use std::ops::Range;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 use words::Stop;
 
-use crate::machine::describe::DescribeError;
+use crate::machine::named::DescribeError;
 use crate::program::Ended;
 
 /// The largest heap: its lines, and those of designs after it, have 32-bit numbers.

@@ -8,8 +8,8 @@ mod table;
 
 use serde::Serialize;
 use sim::design::{ALL, About};
-use sim::machine::describe::NAMES;
 use sim::machine::description::Description;
+use sim::machine::named::NAMES;
 use sim::report::Outcome;
 use sim::{Progress, Setup, WARM_UP};
 use workloads::{Kind, Options};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Mutex;
 
-use lw_log::{Combiner, Found, Group, Identity, Lz4, Packed, PersistentRing, Scan};
+use lw_log::{CircularLog, Combiner, Found, Group, Identity, Lz4, Packed, Scan};
 use medium::sync::Arc;
 use medium::writes::{Piece, Pieces, run};
 use medium::{Buffer, Counts, LogMedium, ReadLog};
@@ -96,7 +96,7 @@ impl LogMedium for Written {
 fn valid(input: &mut Input<'_>, block_bytes: usize) -> (Vec<u64>, u64, u64) {
     let words = Mutex::new(vec![0; LOG_WORDS]);
     let medium = Arc::new(Written { words, block_bytes });
-    let mut ring = PersistentRing::new(medium.clone(), IDENTITY);
+    let mut circular = CircularLog::new(medium.clone(), IDENTITY);
     let mut starts = Vec::new();
     let mut last = input.below(1000);
     for _ in 0..1 + input.below(40) {
@@ -111,9 +111,9 @@ fn valid(input: &mut Input<'_>, block_bytes: usize) -> (Vec<u64>, u64, u64) {
             }
         }
         let under_way = input.below(3) * block_bytes as u64;
-        let acknowledged = ring.head().saturating_sub(under_way);
+        let acknowledged = circular.head().saturating_sub(under_way);
         let mut packed = packed(group, input.below(4), block_bytes / 8);
-        let place = ring.place(&mut packed, acknowledged);
+        let place = circular.place(&mut packed, acknowledged);
         let words = packed.words();
         let stored = medium.append(place.at, packed.into_image().0, words);
         stored.expect("memory has room");
@@ -121,7 +121,7 @@ fn valid(input: &mut Input<'_>, block_bytes: usize) -> (Vec<u64>, u64, u64) {
     }
     let log = medium.words.lock().expect("no writer panics").clone();
     // Each group begins where the last ended, except at a wrap, which the scan finds by itself.
-    let (head, bytes) = (ring.head(), 8 * LOG_WORDS as u64);
+    let (head, bytes) = (circular.head(), 8 * LOG_WORDS as u64);
     let kept = starts.windows(2).find(|pair| pair[0].0 + bytes >= head + bytes / 4);
     let (sequence, last) = match kept {
         Some(pair) if head > bytes => (pair[0].0, pair[1].1),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use faults::mutants::{Mutant, inject};
 use faults::recording::{Choose, Model, Question, Recorder};
-use lw_log::{Found, Group, Identity, Lz4, Packed, PersistentRing, Scan};
+use lw_log::{CircularLog, Found, Group, Identity, Lz4, Packed, Scan};
 use medium::sync::Arc;
 use medium::{
     Buffer, Combining, Counts, Domain, Error, FileHeap, HeapMedium, LogMedium, MappedHeap,
@@ -107,14 +107,14 @@ impl Log {
         damage: impl FnOnce(&mut [u64]),
     ) -> Arc<Log> {
         let log = Arc::new(Log(Mutex::new(vec![0; LOG_WORDS])));
-        let mut ring = PersistentRing::new(Arc::clone(&log) as Arc<dyn LogMedium>, IDENTITY);
+        let mut circular = CircularLog::new(Arc::clone(&log) as Arc<dyn LogMedium>, IDENTITY);
         let mut ends = vec![0];
         for (number, &words) in groups.iter().enumerate() {
             let mut group = Group::new(Buffer::new(64));
             let record = group.push(TxId(number as u64 + 1), 1 + words);
             record.fill(42);
             record[0] = writes::run(10, words);
-            let sent = ring.append(group, ends[acknowledged(number)]).unwrap();
+            let sent = circular.append(group, ends[acknowledged(number)]).unwrap();
             ends.push(sent.end);
         }
         damage(&mut log.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -185,13 +185,13 @@ pub(crate) fn a_header_that_lies(bug: Option<Mutant>) -> Option<String> {
 pub(crate) fn a_payload_that_explodes(bug: Option<Mutant>) -> Option<String> {
     let _injected = inject(bug);
     let log = Log::damaged(&[], |before| before, |_| ());
-    let mut ring = PersistentRing::new(Arc::clone(&log) as Arc<dyn LogMedium>, IDENTITY);
+    let mut circular = CircularLog::new(Arc::clone(&log) as Arc<dyn LogMedium>, IDENTITY);
     let mut group = Group::new(Buffer::new(0));
     let record = group.push(TxId(1), 1 + 5 * LOG_WORDS);
     record.fill(42);
     record[0] = writes::run(10, 5 * LOG_WORDS);
     let (mut packed, _) = Packed::compressed(group, 8, &mut Lz4::default(), Buffer::new(0));
-    let place = ring.place(&mut packed, 0);
+    let place = circular.place(&mut packed, 0);
     let words = packed.words();
     log.append(place.at, packed.into_image().0, words).unwrap();
     match log.scanned() {

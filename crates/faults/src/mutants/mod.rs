@@ -199,12 +199,12 @@ registry! {
         "A slot is written from its beginning before its records are forgotten.",
     GroupNotifiedFirst 94 "group-notified-first"
         "A worker's group is reported durable before its record is.",
-    TouchingIgnored 80 "touching-ignored"
+    LastWriterIgnored 80 "last-writer-ignored"
         "A page of a bounded shadow is forgotten, or read again, before it is reproduced.",
-    TouchingNotNotified 81 "touching-not-notified"
+    LastWriterNotNotified 81 "last-writer-not-notified"
         "A bounded shadow does not learn the last writer of a page.",
-    TouchingTooEarly 82 "touching-too-early"
-        "A page's touching ID is that of the transaction before.",
+    LastWriterTooEarly 82 "last-writer-too-early"
+        "A page's last-writer ID is that of the transaction before.",
     WrittenNotPinned 83 "written-not-pinned"
         "A page that a running transaction has written may be evicted.",
     EvictedKept 84 "evicted-kept"
@@ -328,7 +328,7 @@ registry! {
     AttemptBeginsRelaxed 285 "attempt-begins-relaxed",
     MarksNotReleased 286 "marks-not-released",
     WriterKeepsMark 287 "writer-keeps-mark",
-    DropIgnoresTouching 288 "drop-ignores-touching",
+    DropIgnoresLastWriter 288 "drop-ignores-last-writer",
     StampWithoutMark 289 "stamp-without-mark",
     StampWithoutRelease 290 "stamp-without-release",
     StartNotAnnounced 291 "start-not-announced",

@@ -151,12 +151,14 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     }
 }
 
-/// Returns how long the persist thread sleeps between looks. If each commit is waited for, the
-/// waiting thread persists it; a persist thread that never sleeps would take the group from it and
-/// make it sleep. Without background threads the pause does not matter.
+/// Returns how long the persist thread sleeps between steps.
+///
+/// In sync mode each committing thread persists its own group. A persist thread that polled would
+/// take the group first, and the committing thread would have to sleep. So the thread polls in
+/// async mode alone. Without background threads the pause does not matter.
 fn pause(options: &Options) -> Duration {
-    let looks_on = options.durability == Durability::Async && options.background;
-    if options.pause.is_zero() && !looks_on { NAP } else { options.pause }
+    let polls = options.durability == Durability::Async && options.background;
+    if options.pause.is_zero() && !polls { NAP } else { options.pause }
 }
 
 /// Returns the number of transactions in a combined group.

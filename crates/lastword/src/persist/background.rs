@@ -109,18 +109,18 @@ impl Notifiers {
     pub(crate) fn committed(&self) {
         // Relaxed: the assignment of the ID orders it; see the module.
         if self.asleep.load(Ordering::Relaxed) {
-            self.ring();
+            self.wake();
         }
     }
 
     /// Wakes the persist thread for a waiter that does not help. Ends a nap too.
     #[cold]
     pub(crate) fn expedite(&self) {
-        self.ring();
+        self.wake();
     }
 
     #[cold]
-    fn ring(&self) {
+    fn wake(&self) {
         self.asleep.store(false, Ordering::Relaxed);
         self.persist.notify();
     }
@@ -143,14 +143,14 @@ impl Notifiers {
         // shows the workers that assigned one before: a read-modify-write always reads the latest
         // value. See the module.
         let acq_rel = weaken(Ordering::AcqRel, Ordering::Acquire, Mutant::ClockReadWithoutRelease);
-        let last_drawn = match injected(Mutant::ClockReadWithoutAddition) {
+        let last_assigned = match injected(Mutant::ClockReadWithoutAddition) {
             true => clock.load(Ordering::Acquire),
             false => clock.fetch_add(0, acq_rel),
         };
         if asleep_last {
             self.asleep.store(true, Ordering::Relaxed);
         }
-        if last_drawn == last || injected(Mutant::ClockNotReadBeforeSleep) {
+        if last_assigned == last || injected(Mutant::ClockNotReadBeforeSleep) {
             self.persist.wait(epoch, longest);
         }
         self.asleep.store(false, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Notifiers {
 
     /// Notifies the thread that reproduces: a thread of its own, or the persist thread.
     pub(crate) fn notify_reproduce(&self, own_thread: bool) {
-        if own_thread { self.reproduce.notify() } else { self.ring() }
+        if own_thread { self.reproduce.notify() } else { self.wake() }
     }
 
     /// Notifies the other reproduce threads of parts that they can claim.
@@ -240,7 +240,7 @@ impl Background {
         Ok(())
     }
 
-    /// Waits until the threads end, after [`Bells::close`].
+    /// Waits until the threads end, after [`Notifiers::close`].
     pub(crate) fn join(self) {
         for thread in self.threads {
             // A callback on this thread dropped the pool. A thread cannot join itself; it ends
@@ -285,7 +285,7 @@ fn persist_loop<S: Steps>(steps: &S) {
         idle = if step == Step::Nothing { idle + 1 } else { 0 };
         // Without a pause the thread polls, except while the device or another thread must act
         // first.
-        let is_held_up = matches!(step, Step::Deep | Step::LogFull);
+        let is_held_up = matches!(step, Step::HeldBack | Step::LogFull);
         let (pause, looks) = match unpaused {
             true => (NAP, !is_held_up),
             false => (steps.pause(), false),

@@ -155,7 +155,7 @@ impl Packer {
         out: &mut VecDeque<Packed>,
     ) {
         if !grouping.combines() {
-            out.push_back(self.seal(gathered, grouping, fit, &memory));
+            out.push_back(self.pack_one(gathered, grouping, fit, &memory));
             return;
         }
         let mut first = gathered.first();
@@ -191,14 +191,16 @@ impl Packer {
             for (part, first, last) in [(0, first, TxId(last.0 - 1)), (1, last, last)] {
                 half(&group, part).for_each(|word| self.combiner.add(&word));
                 let piece = self.combiner.finish(first, last, memory());
-                out.push_back(self.seal(piece, grouping, fit, memory));
+                out.push_back(self.pack_one(piece, grouping, fit, memory));
             }
             return;
         }
-        out.push_back(self.seal(group, grouping, fit, memory));
+        out.push_back(self.pack_one(group, grouping, fit, memory));
     }
 
-    fn seal(
+    /// Compresses one group, if configured, and pads it to the medium's block. It gets its header
+    /// when it is [placed](lw_log::CircularLog::place).
+    fn pack_one(
         &mut self,
         group: Group,
         grouping: &Grouping,

@@ -20,9 +20,13 @@
 //! after it. No thread waits for another, but groups get their places in order.
 //!
 //! [`Persist::send`] and [`Persist::acknowledge`] are plain functions that any thread may call.
-//! Background threads only call them, and waiting threads help by calling them too. One thread at a
-//! time is in each. A thread that finds the second one taken waits for its end and checks again. So
-//! one thread sleeps until the device has written a group while others send the next.
+//! Background threads only call them, and waiting threads help by calling them too. Each has a lock
+//! of its own, which is tried and never waited for. So one thread sleeps in `acknowledge` until the
+//! device has written a group, while others send the next.
+//!
+//! A waiting thread that finds `acknowledge` taken sleeps until it ends, and checks again. A thread
+//! that finds `send` taken tries again. Only with one persist thread on memory does it sleep, since
+//! a group is durable there when `send` ends; see [`Persist::send_end`].
 //!
 //! Invariants:
 //! - Groups get their places in the log, and are acknowledged, in ID order.
@@ -44,7 +48,7 @@ pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
-use lw_log::{GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing, Ring};
+use lw_log::{CircularLog, GROUP_HEADER_WORDS, Group, Identity, Packed, Ring};
 use medium::mutants::{Mutant, injected};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
@@ -102,7 +106,7 @@ pub(crate) struct Persist {
 
 /// The state of the thread that sends.
 struct Sending {
-    log: PersistentRing,
+    log: CircularLog,
     /// The last transaction in `pending`, or sent.
     merged: u64,
     /// Merged and not yet taken off. Stays non-empty only while it may grow, or while the log or
@@ -153,7 +157,7 @@ impl Persist {
         let payload_words_max = words_max - GROUP_HEADER_WORDS;
         let fit = Fit { block_words: medium.block_bytes() / 8, payload_words_max };
         let sending = Sending {
-            log: PersistentRing::new(Arc::clone(&medium), identity),
+            log: CircularLog::new(Arc::clone(&medium), identity),
             merged: durable.0,
             pending: Group::new(queue.memory()),
             closed: false,
@@ -283,18 +287,17 @@ impl Persist {
         Ok(step)
     }
 
-    /// Whether threads sleep until another thread's send ends.
+    /// Whether a thread that finds `sending` taken sleeps until that send ends.
     pub(crate) fn send_end(&self) -> StepEnd {
-        // A thread that finds `sending` taken sleeps only where one persist thread writes to
-        // memory.
+        // One persist thread on memory holds `sending` until its group is durable. In the other
+        // cases the lock is free again soon, and the end of a send wakes no thread:
+        // - On a device, the thread acknowledges the groups in flight instead, and sleeps there.
+        // - Of several persist threads, each holds the lock only to take off and to place a group.
+        //   A thread that sees others pack or store sleeps until their `run_part` ends.
         //
-        // With groups in flight, that thread goes on to acknowledge them. With several persist
-        // threads, the lock is held only to take off and to place, so that thread tries again. It
-        // sleeps only after it has seen the others pack or store, until their `run_part` ends.
-        //
-        // A wake-up after every send without work would cause a storm while the device or the
-        // others take their time: each woken thread would look itself and wake the next. And where
-        // the look itself has moved the epoch, no thread would sleep at all.
+        // If every send woke a thread, that thread would try the step, find no work and wake the
+        // next one, for as long as the device or the others take. And no thread could sleep, since
+        // its own try would already have moved the epoch.
         match self.is_memory() && self.grouping.threads == 1 {
             true => StepEnd::Awaited,
             false => StepEnd::Unawaited,
@@ -376,7 +379,7 @@ impl Persist {
             return Ok(Step::Nothing);
         }
         if !self.may_send(sending, full) {
-            return Ok(Step::Deep);
+            return Ok(Step::HeldBack);
         }
         let apart = self.grouping.threads > 1;
         if apart && sending.packing.working() >= self.grouping.threads {
@@ -450,7 +453,7 @@ impl Persist {
                 return Ok(Some(Step::LogFull));
             }
             if !self.is_memory() && self.in_flight.oldest().0 >= self.medium.depth() {
-                return Ok(Some(Step::Deep));
+                return Ok(Some(Step::HeldBack));
             }
             let mut packed = packing.ready.pop_front().expect("`front` is in `ready`");
             let (first, last, words) = (packed.first(), packed.last(), packed.plain_words());

@@ -161,7 +161,7 @@ impl Queue {
     /// Recycles reproduced groups: the log may be overwritten up to `end`.
     pub(crate) fn recycle(&self, groups: Vec<Queued>, end: u64) {
         // Release: the sender overwrites the log up to here once it sees this. All that made that
-        // safe comes before. Pairs with the Acquire in `PersistentRing::has_room`.
+        // safe comes before. Pairs with the Acquire in `CircularLog::has_room`.
         self.tail.store(end, relax(Ordering::Release, Mutant::TailStoredRelaxed));
         let words: usize = groups.iter().map(|queued| queued.writes().len()).sum();
         self.plain_tail.fetch_add(8 * words as u64, Ordering::Relaxed);

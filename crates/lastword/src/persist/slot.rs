@@ -197,12 +197,12 @@ impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
             |record, value| record.push(value),
             |record, at, head| record.set(at, head),
         );
-        let drawn_first = injected(Mutant::CommittingClearedBeforePublished);
-        if drawn_first {
+        let idle_first = injected(Mutant::CommittingClearedBeforePublished);
+        if idle_first {
             self.slot.assigned();
         }
         record.publish(id.0);
-        if !drawn_first {
+        if !idle_first {
             self.slot.assigned();
         }
     }

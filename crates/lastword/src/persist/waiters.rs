@@ -131,7 +131,7 @@ impl Progress {
         self.durable.load(relax(Ordering::Acquire, Mutant::DurableIdReadRelaxed))
     }
 
-    /// Advances the durable watermark to `id`.
+    /// Advances the durable watermark to `id`. Wakes no waiter: the end of the step does.
     pub(crate) fn advance(&self, id: u64) {
         // Release: a thread that sees `durable >= id` also sees the effects that led to it (the
         // group in the queue). Pairs with `durable`.
@@ -366,8 +366,9 @@ pub(crate) enum Step {
     Nothing,
     /// Another thread holds the step.
     Busy,
-    /// A group waits until one in flight is acknowledged.
-    Deep,
+    /// A group is held back by groups in flight, or by earlier groups that other threads still
+    /// pack.
+    HeldBack,
     /// The log is full until a batch is reproduced.
     LogFull,
     /// Other threads do the remaining work, and notify when it is over.
@@ -381,7 +382,7 @@ impl Step {
         match (sent, acknowledged) {
             (Step::More, _) => Step::More,
             // The acknowledgement made room for a group that waits for it.
-            (Step::Deep, Step::Done) => Step::More,
+            (Step::HeldBack, Step::Done) => Step::More,
             (Step::LogFull, acknowledged) if acknowledged != Step::Done => Step::LogFull,
             (Step::Done, _) | (_, Step::Done) => Step::Done,
             (Step::Working, _) => Step::Busy,
@@ -483,8 +484,9 @@ pub(crate) fn help_until<R, E>(
             Step::Busy => progress.sleep(epoch, id),
             // A worker has an ID and has not published its record yet: it needs its core.
             Step::Nothing => thread::yield_now(),
-            // Other threads pack earlier groups, and nothing is in flight: they need their core.
-            Step::Deep => thread::yield_now(),
+            // Nothing is in flight, or the step would have waited for it. Other threads pack the
+            // earlier groups: they need their core.
+            Step::HeldBack => thread::yield_now(),
             Step::Done | Step::More | Step::LogFull => {}
             Step::Working => unreachable!("`Step::of_both` reports `Working` as `Busy`"),
         }

@@ -358,7 +358,7 @@ fn groups_in_flight_are_acknowledged_in_order() {
     assert_eq!(persist.durable(), TxId(0), "sent is not durable");
     // A small group waits, a full one is sent.
     commit(&world.clock, &world.slot, &mut world.writer, 72);
-    assert_eq!(persist.send(&world.clock, timer).unwrap(), Step::Deep);
+    assert_eq!(persist.send(&world.clock, timer).unwrap(), Step::HeldBack);
     commit(&world.clock, &world.slot, &mut world.writer, 30 << 10);
     assert_eq!(persist.send(&world.clock, timer).unwrap(), Step::More);
     assert_eq!(persist.acknowledge(false, timer).unwrap(), Step::Nothing);

@@ -15,10 +15,10 @@
 //! Reads check nothing. An attempt's first write to a page makes the page `Hot`. A write that meets
 //! `Dropping` waits for one system call. Later writes of the same attempt may skip the check.
 //!
-//! A page that is still `Evicting` after the grace period may be dropped when its touching ID is
+//! A page that is still `Evicting` after the grace period may be dropped when its last-writer ID is
 //! reproduced:
 //! - An attempt that checked the page before the mark was in progress then, or had ended. The
-//!   evictor has waited for its end, and its ID is in the touching ID.
+//!   evictor has waited for its end, and its ID is in the last-writer ID.
 //! - An attempt that checked the page since has set it back to `Hot`, or found it so.
 //! - So the page has no unreproduced write, and no writer until it is dropped. Every reader finds
 //!   the same words in the copy and in the file.
@@ -71,9 +71,9 @@ impl Attempts {
     /// Ends the attempt.
     #[inline]
     pub(crate) fn end(&self) {
-        // Release: its touching IDs and stores. Pairs with `Grace::is_over`. An addition, so that
-        // the next attempt's beginning still sees the marks that an evictor published by its own
-        // addition before this one. A store would hide them.
+        // Release: its last-writer IDs and stores. Pairs with `Grace::is_over`. An addition, so
+        // that the next attempt's beginning still sees the marks that an evictor published by its
+        // own addition before this one. A store would hide them.
         if !injected(Mutant::AttemptNotCounted) {
             self.active.attempts.fetch_add(1, Ordering::Release);
         }
@@ -177,7 +177,7 @@ impl CopiedPages {
         }
     }
 
-    /// Raises the touching ID of a page that a running transaction has written.
+    /// Raises the last-writer ID of a page that a running transaction has written.
     #[inline]
     pub(crate) fn touch(&self, page: usize, id: u64) {
         let state = &self.pages[page];
@@ -222,7 +222,7 @@ impl CopiedPages {
         if now & STATE != EVICTING {
             return false;
         }
-        if now >> STATE_BITS > reproduced && !injected(Mutant::DropIgnoresTouching) {
+        if now >> STATE_BITS > reproduced && !injected(Mutant::DropIgnoresLastWriter) {
             self.unmark(page);
             return false;
         }
@@ -248,18 +248,18 @@ impl CopiedPages {
     /// Keeps a page whose drop the system refused.
     pub(crate) fn stays(&self, page: usize) {
         let state = &self.pages[page];
-        let touching = state.load(Ordering::Relaxed) & !STATE;
+        let last_writer = state.load(Ordering::Relaxed) & !STATE;
         // Release: as in `dropped`.
-        state.store(touching | HOT, Ordering::Release);
+        state.store(last_writer | HOT, Ordering::Release);
     }
 
     /// Completes the drop of a page.
     pub(crate) fn dropped(&self, page: usize) {
         let state = &self.pages[page];
-        let touching = state.load(Ordering::Relaxed) & !STATE;
+        let last_writer = state.load(Ordering::Relaxed) & !STATE;
         // Release: the drop. Pairs with `open`. No other thread changes a page that is being
         // dropped.
-        state.store(touching | COLD, Ordering::Release);
+        state.store(last_writer | COLD, Ordering::Release);
         self.copied.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -11,11 +11,11 @@
 //! | [`Software`] | reads nothing | paged in, looked up | paged in, pinned | a bound |
 //!
 //! The last two are for pools that are larger than their memory, and follow the same rule. The
-//! *touching ID* of a page is the ID of the last transaction that has written it. A page in memory
-//! differs from the heap image only by writes of transactions up to its touching ID, and by those
-//! of running ones. Therefore:
+//! *last-writer ID* of a page is the ID of the last transaction that has written it (DudeTM:
+//! touching ID). A page in memory differs from the heap image only by writes of transactions up to
+//! its last-writer ID, and by those of running ones. Therefore:
 //! - A page is evicted only while no running transaction has written it.
-//! - It is read from the heap image again only when its touching ID is reproduced.
+//! - It is read from the heap image again only when its last-writer ID is reproduced.
 //! - A shadow never writes to the heap image. The log does.
 //!
 //! A thread that waits for reproduction may hold ownership records. Persist and reproduce steps
@@ -26,10 +26,10 @@
 
 pub(crate) mod copied_pages;
 mod cow;
-mod evicting;
+mod cow_bounded;
 mod full;
 mod software;
-pub(crate) mod table;
+pub(crate) mod software_table;
 
 use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
@@ -41,7 +41,7 @@ use crate::pipeline::PipelineView;
 use crate::sync::Ordering;
 use crate::{Error, Options, Shadow};
 
-pub use evicting::Evicting;
+pub use cow_bounded::Evicting;
 pub use software::Software;
 
 /// The memory that transactions read from and write to. It is a type parameter of
@@ -101,7 +101,7 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     /// Returns the words for prefetch hints only.
     fn hints(&self) -> impl Space;
 
-    /// Ends an attempt, after its touching IDs are set and its ownership records released.
+    /// Ends an attempt, after its last-writer IDs are set and its ownership records released.
     #[inline(always)]
     fn end(&self, part: &mut Self::Part) {
         let _ = part;
@@ -137,7 +137,7 @@ pub struct ShadowCounts {
     pub page_ins: u64,
     /// Pages evicted.
     pub evictions: u64,
-    /// Waits until a page's touching ID was reproduced.
+    /// Waits until a page's last-writer ID was reproduced.
     pub page_waits: u64,
 }
 
@@ -231,13 +231,13 @@ fn design_for(options: &Options) -> &'static str {
     }
 }
 
-/// Returns the touching ID to set for a transaction; `None` for a mutant.
+/// Returns the last-writer ID to set for a transaction; `None` for a mutant.
 #[inline(always)]
-fn touching_id(id: TxId) -> Option<u64> {
-    if injected(Mutant::TouchingNotNotified) {
+fn last_writer_id(id: TxId) -> Option<u64> {
+    if injected(Mutant::LastWriterNotNotified) {
         return None;
     }
-    Some(id.0.saturating_sub(u64::from(injected(Mutant::TouchingTooEarly))))
+    Some(id.0.saturating_sub(u64::from(injected(Mutant::LastWriterTooEarly))))
 }
 
 /// Bytes of a page of the software shadow, and of a heap image in a file.
@@ -250,7 +250,7 @@ pub(crate) const PAGES_MIN: u64 = 8;
 /// Returns the number of pages within a bound.
 fn pages_in(shadow_bytes: u64, page_bytes: u64) -> Result<usize, Error> {
     let pages = shadow_bytes / page_bytes;
-    let fits = pages >= PAGES_MIN && pages <= table::FRAMES_MAX as u64;
+    let fits = pages >= PAGES_MIN && pages <= software_table::FRAMES_MAX as u64;
     if fits {
         return Ok(pages as usize);
     }

@@ -6,9 +6,9 @@
 //!
 //! A transaction that accesses a missing page reads it from the heap image, into a free frame or
 //! one whose page is evicted. All memory is bounded, and every I/O error is a return value: no read
-//! is by mapping, so none kills the process. [`table`](super::table) has the protocol and chooses
-//! the page that leaves; this module has the rest of the policy:
-//! - A page-in waits until the page's touching ID is reproduced, and helps with that.
+//! is by mapping, so none kills the process. [`software_table`](super::software_table) has the
+//! protocol and chooses the page that leaves; this module has the rest of the policy:
+//! - A page-in waits until the page's last-writer ID is reproduced, and helps with that.
 //! - Of two threads that access one missing page, the first reads it and the other waits.
 //! - When pages written by transactions pin all frames, the attempt rolls back and is retried, in
 //!   the end alone. An attempt that writes more pages than the shadow has frames is too large.
@@ -21,8 +21,8 @@ use medium::sync::Arc;
 use medium::{Memory, PoolFile, cpu};
 use words::{Stop, TxId};
 
-use super::table::{Moving, Table};
-use super::{PAGE_BYTES, ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
+use super::software_table::{Moving, Table};
+use super::{PAGE_BYTES, ShadowCounts, ShadowMemory, design_for, last_writer_id, pages_in};
 use crate::perform::{Heap, Space};
 use crate::pipeline::PipelineView;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, thread};
@@ -53,7 +53,7 @@ pub struct Software {
 struct LastRead {
     page: usize,
     /// The map entry at that time. It stays the same while the page is out of memory.
-    place: super::table::Place,
+    place: super::software_table::Place,
     words: Page,
 }
 
@@ -282,10 +282,10 @@ impl Software {
         out: &mut Page,
         pipeline: PipelineView<'_>,
     ) -> Result<(), Error> {
-        let touching = self.table.touching(page);
-        if touching > pipeline.reproduced() && !injected(Mutant::TouchingIgnored) {
+        let last_writer = self.table.last_writer(page);
+        if last_writer > pipeline.reproduced() && !injected(Mutant::LastWriterIgnored) {
             self.page_waits.fetch_add(1, Ordering::Relaxed);
-            pipeline.wait_reproduced(TxId(touching))?;
+            pipeline.wait_reproduced(TxId(last_writer))?;
         }
         let at = self.offset + page as u64 * PAGE_BYTES;
         Ok(self.file.read_at(at, out)?)
@@ -317,9 +317,9 @@ impl Software {
     /// Waits for a thread that moves or reads the page. If that thread waits for reproduction,
     /// helps with it.
     fn wait_for_mover(&self, page: usize, pipeline: PipelineView<'_>) -> Result<(), Stop> {
-        let touching = self.table.touching(page);
-        if touching > pipeline.reproduced() {
-            return pipeline.wait_reproduced(TxId(touching)).map_err(|_| Stop::Conflict);
+        let last_writer = self.table.last_writer(page);
+        if last_writer > pipeline.reproduced() {
+            return pipeline.wait_reproduced(TxId(last_writer)).map_err(|_| Stop::Conflict);
         }
         thread::yield_now();
         Ok(())
@@ -474,7 +474,7 @@ impl Space for Paged<'_> {
 
     #[inline]
     fn touched(&mut self, stripe_begin: usize, id: TxId) {
-        if let Some(id) = touching_id(id) {
+        if let Some(id) = last_writer_id(id) {
             self.shadow.table.touch(stripe_begin / PAGE_WORDS, id);
         }
     }

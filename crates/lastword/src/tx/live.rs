@@ -2,6 +2,21 @@
 //!
 //! The check reads in the transaction, so the commit verifies its result. It has three levels, from
 //! cheap to expensive: the last object, the run of a block, and the object's header.
+//!
+//! ```text
+//!   run (an array)    | head: blocks prepared so far | block 0 | block 1 | ... | unprepared ... |
+//!   watch word        one of 16 words at the heap's start, by the number of the run's first unit
+//! ```
+//!
+//! * A *run* is here an array of the allocator: equal *blocks*, side by side. The allocator
+//!   *prepares* them in order, which makes them live, and frees them together.
+//! * The *head* is the run's first line. It says how many blocks are prepared, so one line replaces
+//!   the headers of all of them. The blocks of [`Prepared`] are live.
+//! * Preparing or freeing a run writes its *watch word* first, with the 0 that it always holds. So
+//!   a transaction that has read the watch word conflicts with a change of the head. The head
+//!   itself may share its stripe with words that programs write all the time.
+//! * [`Runs`] counts the writes of each watch word. With the same count, the [`Known`] run of an
+//!   earlier transaction of the worker is still as it was.
 
 use lw_alloc::{Prepared, Runs};
 use words::{Addr, BLOCK_BYTES, Stop};
@@ -27,8 +42,8 @@ impl<D: Design> Tx<'_, D> {
         self.look_at_header(at, index, bytes)
     }
 
-    /// Whether the object is a block of a live run, as far as is known without its header. A lone
-    /// block in memory would cost one cache miss for the header and one for the word.
+    /// Whether the object is a prepared block of a run, as far as is known without its header. A
+    /// lone block in memory would cost one cache miss for the header and one for the word.
     #[inline(always)]
     fn look_at_run(&mut self, at: Addr) -> Result<bool, Stop> {
         let object = at.object.wrapping_sub(self.base);
@@ -47,6 +62,7 @@ impl<D: Design> Tx<'_, D> {
         }
     }
 
+    /// Reads the head of the run that begins at unit `begin`, and keeps it for later transactions.
     #[inline(never)]
     fn look_at_head(&mut self, object: u64, begin: u64) -> Result<bool, Stop> {
         self.watch(begin)?;
@@ -85,6 +101,7 @@ impl<D: Design> Tx<'_, D> {
         Ok(run.has(object))
     }
 
+    /// Reads the run's watch word in the transaction, so that a change of the head is a conflict.
     #[inline(always)]
     fn watch(&mut self, begin: u64) -> Result<(), Stop> {
         let index = (Runs::watch(begin) / 8) as usize;

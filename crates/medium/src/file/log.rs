@@ -27,7 +27,7 @@ use zerocopy::IntoBytes;
 
 use super::blocking::{self, Blocking};
 use super::in_flight::{Failure, Taken};
-use super::queued::Queued;
+use super::simulated_queue::Queued;
 use super::target::Target;
 use super::uring::{self, Uring};
 use crate::area::{Area, PAGE_BYTES, group_words};

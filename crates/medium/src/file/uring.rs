@@ -56,22 +56,22 @@ const REFUSALS_MAX: u32 = 100;
 
 /// Creates queues on a descriptor other than standard input, output or errors. Those numbers are
 /// free if the process started with them closed, but they belong to the program.
-fn ring() -> Option<IoUring> {
-    // Each unwanted ring occupies a low descriptor until one ring has a number above them.
+fn queues() -> Option<IoUring> {
+    // Each unwanted pair occupies a low descriptor until one pair has a number above them.
     let mut others = Vec::new();
     loop {
-        let ring = IoUring::new(DEPTH as u32).ok()?;
-        if ring.as_raw_fd() >= FIRST_FD {
-            return Some(ring);
+        let queues = IoUring::new(DEPTH as u32).ok()?;
+        if queues.as_raw_fd() >= FIRST_FD {
+            return Some(queues);
         }
-        others.push(ring);
+        others.push(queues);
     }
 }
 
 /// Pair of queues to the kernel, and the groups that it may be reading.
 pub(super) struct Uring {
     /// Before `in_flight`, so that the queues are dropped before the memory that they reference.
-    ring: IoUring,
+    queues: IoUring,
     in_flight: Mutex<InFlight>,
     completions: Mutex<()>,
     write_bytes_max: usize,
@@ -81,14 +81,14 @@ impl Uring {
     /// Returns queues that passed a trial call, if the system permits them.
     pub(super) fn new() -> Option<Uring> {
         // Any refusal means no io_uring: an old kernel, a filter, a limit, no memory.
-        let ring = ring()?;
+        let queues = queues()?;
         let mut probe = io_uring::Probe::new();
-        ring.submitter().register_probe(&mut probe).ok()?;
+        queues.submitter().register_probe(&mut probe).ok()?;
         if !probe.is_supported(opcode::Write::CODE) {
             return None;
         }
         let mut uring = Uring {
-            ring,
+            queues,
             in_flight: Mutex::new(InFlight::new(DEPTH)),
             completions: Mutex::new(()),
             write_bytes_max: WRITE_BYTES_MAX,
@@ -106,10 +106,10 @@ impl Uring {
     // A filter may permit the setup and refuse the use; test before any group depends on it.
     fn can_enter(&mut self) -> bool {
         // SAFETY: the entry references no memory.
-        let pushed = unsafe { self.ring.submission().push(&opcode::Nop::new().build()) };
+        let pushed = unsafe { self.queues.submission().push(&opcode::Nop::new().build()) };
         pushed.is_ok()
-            && self.ring.submit_and_wait(1).is_ok()
-            && self.ring.completion().next().is_some_and(|entry| entry.result() == 0)
+            && self.queues.submit_and_wait(1).is_ok()
+            && self.queues.completion().next().is_some_and(|entry| entry.result() == 0)
     }
 
     /// Sends the first `words` words of a group to `offset` of the file. Does not fail:
@@ -177,7 +177,7 @@ impl Uring {
             .user_data(number);
         let pushed = {
             // SAFETY: `in_flight` is locked, and its holder alone accesses the submission queue.
-            let mut queue = unsafe { self.ring.submission_shared() };
+            let mut queue = unsafe { self.queues.submission_shared() };
             // A refused entry references memory that is kept, but it must never be submitted.
             // SAFETY: `bytes` bytes from `rest` on are a part of a buffer in `in_flight`, where
             // nothing writes to it. The buffer leaves when the group is durable, so after this
@@ -215,7 +215,7 @@ impl Uring {
         file: Option<&dyn GroupFile>,
     ) {
         // SAFETY: `completions` is locked, and its holder alone accesses the completion queue.
-        for entry in unsafe { self.ring.completion_shared() } {
+        for entry in unsafe { self.queues.completion_shared() } {
             let (number, written) = (entry.user_data(), usize::try_from(entry.result()));
             let result = written.map_err(|_| Errno::from_raw_os_error(-entry.result()));
             match (in_flight.complete(number, result), file) {
@@ -238,7 +238,7 @@ impl Uring {
     /// because the device goes on meanwhile and the kernel checks for a completion before it sleeps
     /// again. Their number depends only on the sender of the signals.
     fn enter(&self, submit: u32, complete: u32, flags: EnterFlags) -> io::Result<usize> {
-        let submitter = self.ring.submitter();
+        let submitter = self.queues.submitter();
         let mut refusals = 0;
         loop {
             // SAFETY: no memory is passed besides the queues, and the memory that their entries
@@ -424,7 +424,7 @@ mod tests {
         assert!(!uring.is_blocking());
         // As if an earlier entry had been refused: it stays in the queue for good.
         // SAFETY: no other queue exists here, and the entry references no memory.
-        unsafe { uring.ring.submission_shared().push(&opcode::Nop::new().build()).unwrap() };
+        unsafe { uring.queues.submission_shared().push(&opcode::Nop::new().build()).unwrap() };
         uring.append(&file, 4096, group(2), 512);
         assert!(uring.is_blocking());
         uring.append(&file, 8192, group(3), 512);

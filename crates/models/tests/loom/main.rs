@@ -21,6 +21,8 @@ extern crate self as rustc_hash;
 mod acknowledging;
 #[path = "../protocols/around.rs"]
 mod around;
+#[path = "../../../log/src/circular.rs"]
+mod circular;
 mod claims;
 #[path = "../../../lastword/src/shadow/copied_pages.rs"]
 mod copied_pages;
@@ -46,8 +48,6 @@ mod paging;
 mod perform;
 #[path = "../../../lastword/src/persist/mod.rs"]
 mod persist;
-#[path = "../../../log/src/persistent.rs"]
-mod persistent;
 #[path = "../../../lastword/src/pipeline.rs"]
 mod pipeline;
 #[path = "../../../lastword/src/poison.rs"]
@@ -60,9 +60,9 @@ mod reproduce;
 mod ring;
 mod sleeping;
 mod snapshots;
+#[path = "../../../lastword/src/shadow/software_table.rs"]
+mod software_table;
 mod sync;
-#[path = "../../../lastword/src/shadow/table.rs"]
-mod table;
 mod trials;
 mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]
@@ -91,7 +91,7 @@ mod format {
 }
 
 use around::{Error, Memory, cpu, superblock};
-use persistent::{PersistentRing, Place, Sent};
+use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};

@@ -2,7 +2,7 @@
 //! plain numbers with relaxed accesses, so only the protocols can order them.
 
 use super::copied_pages::CopiedPages;
-use super::table::Table;
+use super::software_table::Table;
 use crate::explore::{explore, words};
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use models::outcomes::Outcomes;
@@ -58,12 +58,16 @@ impl Paged {
         let leaves = |page: usize, frame: usize| {
             let value = self.frame[frame].load(Ordering::Relaxed);
             let written = page == 0 && value == WRITTEN;
-            assert_eq!(self.table.touching(page), if written { ID } else { 0 }, "touched unseen");
+            assert_eq!(
+                self.table.last_writer(page),
+                if written { ID } else { 0 },
+                "touched unseen"
+            );
         };
         let Some(frame) = self.table.frame(u64::MAX, leaves) else { return false };
-        let touching = self.table.touching(page);
+        let last_writer = self.table.last_writer(page);
         let value =
-            if touching == ID { self.heap_image.load(Ordering::Relaxed) } else { HOME[page] };
+            if last_writer == ID { self.heap_image.load(Ordering::Relaxed) } else { HOME[page] };
         moving.settle(frame, |frame| self.frame[frame].store(value, Ordering::Relaxed));
         self.table.unpin(page);
         true

@@ -84,7 +84,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
         PinCountsNothing, PinTakenRelaxed, PinReturnedRelaxed, MoveTakenRelaxed;
     paging::written_copy_is_not_dropped, "dropped":
         GracePeriodSkipped, AttemptNotCounted, AttemptBeginsRelaxed, MarksNotReleased,
-        WriterKeepsMark, DropIgnoresTouching;
+        WriterKeepsMark, DropIgnoresLastWriter;
     snapshots::snapshot_is_consistent, "not of this snapshot":
         StampWithoutMark, StampWithoutRelease, StartNotAnnounced, StartReadBeforeAnnounced,
         NoFenceBeforeOldest, WriteBackDoesNotWait, NoFenceBeforeUnlink, UnlinkedBeforeWrittenBack,

@@ -14,14 +14,14 @@ extern crate self as medium;
 
 #[path = "../protocols/around.rs"]
 mod around;
+#[path = "../../../log/src/circular.rs"]
+mod circular;
 mod closing;
 #[path = "../../../lastword/src/design/mod.rs"]
 mod design;
 mod history;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
-#[path = "../../../lastword/src/error/limit.rs"]
-mod limit;
 mod lists;
 mod machine;
 mod merging;
@@ -32,8 +32,6 @@ mod options;
 mod perform;
 #[path = "../../../lastword/src/persist/mod.rs"]
 mod persist;
-#[path = "../../../log/src/persistent.rs"]
-mod persistent;
 #[path = "../../../lastword/src/pipeline.rs"]
 mod pipeline;
 #[path = "../../../lastword/src/poison.rs"]
@@ -50,6 +48,8 @@ mod starving;
 mod sync;
 #[path = "../../../lastword/src/ticket.rs"]
 mod ticket;
+#[path = "../../../lastword/src/error/transaction_limit.rs"]
+mod transaction_limit;
 mod trials;
 
 use options as ideal;
@@ -59,9 +59,8 @@ use options as slots;
 use options as storage;
 
 use around::{Error, Memory, cpu, signals, superblock};
-use limit::Limit;
+use circular::{CircularLog, Place, Sent};
 use options::Options;
-use persistent::{PersistentRing, Place, Sent};
 use pool::Pool;
 use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
@@ -69,6 +68,7 @@ use real_log::{
 use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
 use std::process::ExitCode;
+use transaction_limit::Limit;
 
 /// The media that a design can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

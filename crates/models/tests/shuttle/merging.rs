@@ -77,7 +77,7 @@ impl Pipeline {
         }
         if lock(&self.in_flight).len() == DEPTH {
             self.met.saw(DEEP);
-            return Step::Deep;
+            return Step::HeldBack;
         }
         let mut slots = lock(&self.slots);
         let Sending { merge, merged } = sending;

@@ -54,8 +54,8 @@ use words::Stop;
 
 use crate::machine::cache::State;
 use crate::machine::controller::{Class, Id, Write};
-use crate::machine::describe::parameter_of;
 use crate::machine::description::{Description, Point};
+use crate::machine::named::parameter_of;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine, Message};
 use crate::persist::{Cut, Failing, Persistent};

@@ -1,4 +1,5 @@
-//! The description of a machine: every number that the simulation depends on.
+//! The description of a machine: every number that the simulation depends on. This file has the
+//! keys. The values are in `crates/sim/machines/`, which `named.rs` reads.
 //!
 //! On-chip latencies are cycles of the cores' clock. Memory latencies are nanoseconds.
 

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use super::describe::DescribeError;
 use super::description::{Core, Description, Memory, Private, Shared};
+use super::named::DescribeError;
 
 /// Bytes of a line of memory and of every cache.
 pub const LINE_BYTES: u64 = 64;

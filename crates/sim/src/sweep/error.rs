@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::machine::describe::DescribeError;
+use crate::machine::named::DescribeError;
 
 /// A reason why a sweep cannot run or its results cannot be read.
 #[derive(Debug, Error)]

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
 use crate::design::{self, ALL};
-use crate::machine::describe::{DescribeError, fnv_1a};
 use crate::machine::description::Description;
+use crate::machine::named::{DescribeError, fnv_1a};
 use crate::run::{Setup, WARM_UP};
 
 /// A point's own keys, besides the machine's, in the order in which points vary: the first is

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::Sweep;
 use super::error::SweepError;
 use super::point::{Asked, Point};
-use crate::machine::describe::fnv_1a;
+use crate::machine::named::fnv_1a;
 use crate::report::Outcome;
 
 /// The version of the file format.

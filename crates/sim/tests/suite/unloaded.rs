@@ -8,9 +8,9 @@ use crate::bare::{
     LINES, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, wait_for, word,
 };
 use sim::design::{Design, Volatile};
-use sim::machine::describe::NAMES;
 use sim::machine::description::{Description, Memory, Point};
 use sim::machine::kernel::Program;
+use sim::machine::named::NAMES;
 use sim::machine::network::Size;
 use sim::machine::when::When;
 use sim::machine::{Hart, Machine, Message};

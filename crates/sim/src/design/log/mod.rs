@@ -61,7 +61,6 @@
 //! those that a transaction's end leaves in the buffer, because no store follows before the commit
 //! is durable, and those of a line that leaves the caches.
 
-mod buffer;
 mod controller;
 mod core;
 mod packer;
@@ -69,6 +68,7 @@ mod reader;
 mod record;
 mod software;
 mod transaction_ids;
+mod write_combining;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -81,19 +81,19 @@ use crate::machine::description::Description;
 use crate::machine::when::{Time, When};
 use crate::machine::{Hart, Machine};
 use crate::persist::Persistent;
-use buffer::Buffer;
 use packer::Packer;
 use record::Layout;
 use software::{FALLS, Software};
 use transaction_ids::TransactionIds;
+use write_combining::Buffer;
 
 pub(super) use self::core::{begin, commit, drain, end_body, note, push_out, seal, waits};
-pub(super) use buffer::Slot;
 pub(super) use controller::{finish, hold_back, message, room_again, trim, write_reached};
 pub(super) use record::Content;
 pub(super) use software::{
     beside_software, falls_back, lines, look_again, recover, software_commits, store,
 };
+pub(super) use write_combining::Slot;
 
 /// The message that announces a log message.
 const LOG_MESSAGE: u64 = u64::MAX;

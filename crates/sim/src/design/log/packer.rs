@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use super::buffer::Slot;
 use super::record::{Content, Layout, MOST_HEADS, MOST_TAILS, Meta};
+use super::write_combining::Slot;
 use crate::machine::controller::Class;
 use crate::machine::memory::LineWords;
 use crate::mutants::{Mutant, injected};

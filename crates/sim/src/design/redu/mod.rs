@@ -3,7 +3,7 @@
 //! Source: Jeong and others, MICRO 2018, section IV.
 //!
 //! ```text
-//!   store:   new words -> log; the line is marked in L1
+//!   store:   new words -> log; the line is marked in L1      (`log/write_combining.rs`)
 //!   a marked line leaves L1, or another core asks for it   -> DRAM cache, not committed
 //!   commit:  buffer -> log, commit word   |   marked lines -> DRAM cache     in parallel
 //!            durable, and all of them there: committed

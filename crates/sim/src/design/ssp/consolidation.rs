@@ -5,7 +5,9 @@
 //!   queue -> batch: lines copied -> durable
 //!     -> journaling: journal -> durable -> page table -> durable: free
 //! ```
-//! The physical page that holds more of the lines is kept, and the other lines are copied into it.
+//! [`Cache::leave`](super::cache::Cache::leave) queues a page when the last TLB and the last open
+//! transaction have given it up and a committed line lies in its second page. The physical page
+//! that holds more of the lines is kept, and the other lines are copied into it.
 //! Copies overwrite only places without a committed line, so power may fail at any step. Before the
 //! journal's record is durable the page has its old state. Afterwards all its lines are in the kept
 //! page. If that is the second one, the pages have changed places, and the page table is updated.

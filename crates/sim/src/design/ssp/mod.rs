@@ -34,7 +34,6 @@
 //!
 //! Caches, directory and memory use physical lines only. Programs use virtual lines, which
 //! [`Design::place`] translates when an access happens.
-//! [`Design::place`] turns into physical ones when the access happens.
 
 mod cache;
 mod checkpoint;

@@ -7,15 +7,17 @@ pub enum Limit {
     /// The worker's volatile ring: [`Options::ring_entries`](crate::Options::ring_entries), at any
     /// opening of the pool.
     Ring,
-    /// Half the log: [`Options::log_bytes`](crate::Options::log_bytes), when the pool is created.
+    /// A quarter of the log: [`Options::log_bytes`](crate::Options::log_bytes), when the pool is
+    /// created.
     Log,
     /// The capacity of one log record. No option raises it.
     Record,
 }
 
 impl Limit {
-    /// Returns the most words that a transaction may write so that its group can always be sent:
-    /// half the log, because a remainder too short at a log wrap is skipped.
+    /// Returns the most words that a transaction may write so that its group can always be sent: a
+    /// quarter of the log. Its group takes at most half the log, because a remainder too short at a
+    /// log wrap is skipped, and the record has an address beside each word.
     pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
         let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
         let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);
@@ -39,12 +41,13 @@ impl Limit {
         match self {
             Limit::Ring => format!(
                 "its worker's ring of {ring_bytes} bytes: split it, or open the pool with more \
-                 `ring_entries` than {} (the next limit is half the log of {log_bytes} bytes)",
+                 `ring_entries` than {} (the next limit is a quarter of the log of {log_bytes} \
+                 bytes)",
                 ring_bytes / 16
             ),
             Limit::Log => format!(
-                "half the log of {log_bytes} bytes: split it, or create the pool with more \
-                 `log_bytes`"
+                "a quarter of the log of {log_bytes} bytes: split it, or create the pool with \
+                 more `log_bytes`"
             ),
             Limit::Record => "one log record, which no option raises: split it".into(),
         }

@@ -1,12 +1,12 @@
-//! The persistent ring, which places groups on the medium.
+//! The circular log, which places groups on the medium.
 //!
 //! ```text
 //!   | group | group | group |      free      | group | group | rest |
 //!   0                       head             tail                   bytes
 //! ```
 //!
-//! A *sequence* counts the bytes of the ring used in this generation. Its place is the sequence
-//! modulo the ring's size. A group never straddles the end: if it does not fit, the rest stays
+//! A *sequence* counts the bytes of the log used in this generation. Its place is the sequence
+//! modulo the log's size. A group never straddles the end: if it does not fit, the rest stays
 //! unused, and the group goes to the start of the next wrap.
 //!
 //! Invariants:
@@ -21,7 +21,7 @@ use medium::{Buffer, LogMedium};
 use crate::{Group, Identity, Packed};
 
 /// One stream of the log, which places its groups one after another.
-pub struct PersistentRing {
+pub struct CircularLog {
     medium: Arc<dyn LogMedium>,
     identity: Identity,
     head: u64,
@@ -46,10 +46,10 @@ pub struct Sent {
     pub durable: Option<Buffer>,
 }
 
-impl PersistentRing {
-    /// Makes an empty ring; a new generation begins at sequence 0.
-    pub fn new(medium: Arc<dyn LogMedium>, identity: Identity) -> PersistentRing {
-        PersistentRing { medium, identity, head: 0, padding: 0 }
+impl CircularLog {
+    /// Makes an empty log; a new generation begins at sequence 0.
+    pub fn new(medium: Arc<dyn LogMedium>, identity: Identity) -> CircularLog {
+        CircularLog { medium, identity, head: 0, padding: 0 }
     }
 
     /// Returns the sequence at the end of the last group.
@@ -106,8 +106,8 @@ impl PersistentRing {
 }
 
 /// Returns the sequence for a group of `bytes` bytes: `head`, or the start of the next wrap.
-pub(crate) fn wrap_for(head: u64, bytes: u64, ring_bytes: u64) -> u64 {
-    let left = ring_bytes - head % ring_bytes;
+pub(crate) fn wrap_for(head: u64, bytes: u64, log_bytes: u64) -> u64 {
+    let left = log_bytes - head % log_bytes;
     if bytes <= left { head } else { head + left }
 }
 

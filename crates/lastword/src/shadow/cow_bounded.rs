@@ -30,7 +30,7 @@ use medium::{Memory, PoolFile, cpu};
 use words::{Stop, TxId};
 
 use super::copied_pages::{Attempts, CopiedPages, Grace};
-use super::{ShadowCounts, ShadowMemory, design_for, pages_in, touching_id};
+use super::{ShadowCounts, ShadowMemory, design_for, last_writer_id, pages_in};
 use crate::perform::{Heap, Space};
 use crate::pipeline::PipelineView;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, spin_loop, thread, try_lock};
@@ -220,7 +220,7 @@ impl Evicting {
 
     /// Marks up to `wanted` reproduced pages; returns whether any page is marked.
     fn mark(&self, evictor: &mut Evictor, wanted: usize, pipeline: PipelineView<'_>) -> bool {
-        let reproduced = match injected(Mutant::TouchingIgnored) {
+        let reproduced = match injected(Mutant::LastWriterIgnored) {
             true => u64::MAX,
             false => pipeline.reproduced(),
         };
@@ -252,7 +252,7 @@ impl Evicting {
         evictor: &mut Evictor,
         pipeline: PipelineView<'_>,
     ) -> Result<bool, medium::Error> {
-        let reproduced = match injected(Mutant::TouchingIgnored) {
+        let reproduced = match injected(Mutant::LastWriterIgnored) {
             true => u64::MAX,
             false => pipeline.reproduced(),
         };
@@ -339,7 +339,7 @@ impl Space for Private<'_> {
 
     #[inline(always)]
     fn touched(&mut self, stripe_begin: usize, id: TxId) {
-        if let Some(id) = touching_id(id) {
+        if let Some(id) = last_writer_id(id) {
             self.0.copies.touch(self.page(stripe_begin), id);
         }
     }

@@ -165,7 +165,7 @@ impl Description {
     /// machine.set("mc.wq=8")?;
     /// machine.validate()?;
     /// assert_eq!((machine.mc.wq, machine.cycles(50.0)), (8, 100));
-    /// # Ok::<(), sim::machine::describe::DescribeError>(())
+    /// # Ok::<(), sim::machine::named::DescribeError>(())
     /// ```
     ///
     /// # Errors

@@ -52,6 +52,8 @@ impl PoolFile {
         Ok(flushes_ns[FLUSHES / 2])
     }
 
+    /// For reports only: `file/target.rs` decides when it writes.
+    ///
     /// Whether the file system takes writes past the page cache: tried with one, to a file of its
     /// own that has no name, in the same directory. Some take direct reads alone. `None` where no
     /// such file can be made.

@@ -14,11 +14,12 @@
 //! reads the frame, and reads the map again.
 //!
 //! Invariants:
-//! - The `uses` word owns the map entry, the touching ID and the frame of a page. A mover has it
+//! - The `uses` word owns the map entry, the last-writer ID and the frame of a page. A mover has it
 //!   alone; pins share it.
 //! - A frame belongs to at most one page, and only a page that is not moving has a readable frame.
 //! - A map word is never the same before and after a move: it counts the times paged in.
-//! - The touching ID of a page is not below that of any transaction that has written it and ended.
+//! - The last-writer ID of a page is not below that of any transaction that has written it and
+//!   ended.
 //!
 //! Orderings. Reader: load `map` with Acquire, load the value, `fence(Acquire)`, load `map` again.
 //! Mover: take the frame from its page's map, `fence(Release)`, store the words, store the new
@@ -29,7 +30,7 @@
 //!
 //! (As the ownership records in `perform/stm.rs`.)
 //!
-//! (DudeTM, section 4.3: a table with a reference count and a touching ID for each page. There
+//! (DudeTM, section 4.3: a table with a reference count and a last-writer ID for each page. There
 //! every access counts. Here reads are checked afterwards, as the transactional memory does anyway,
 //! so they need no count.)
 
@@ -67,7 +68,7 @@ impl Place {
 #[derive(Debug, Default)]
 struct Use {
     pins: AtomicU64,
-    touching: AtomicU64,
+    last_writer: AtomicU64,
 }
 
 /// The table.
@@ -167,7 +168,7 @@ impl Table {
 
     #[inline]
     pub(crate) fn unpin(&self, page: usize) {
-        // Release: our stores to the frame and the touching ID come before the next move of the
+        // Release: our stores to the frame and the last-writer ID come before the next move of the
         // page. Pairs with `begin_move`.
         let release = relax(Ordering::Release, Mutant::PinReturnedRelaxed);
         self.uses[page].pins.fetch_sub(one_pin(), release);
@@ -179,16 +180,16 @@ impl Table {
         Place(self.map[page].load(Ordering::Relaxed))
     }
 
-    /// Raises the touching ID of a pinned page that a transaction has written.
+    /// Raises the last-writer ID of a pinned page that a transaction has written.
     #[inline]
     pub(crate) fn touch(&self, page: usize, id: u64) {
-        let touching = &self.uses[page].touching;
-        let mut now = touching.load(Ordering::Relaxed);
+        let last_writer = &self.uses[page].last_writer;
+        let mut now = last_writer.load(Ordering::Relaxed);
         // Other threads with a pin may have written other words of the page, and be first or last.
         while now < id {
             // Relaxed: a mover has seen us unpin the page.
             let relaxed = Ordering::Relaxed;
-            match touching.compare_exchange(now, id, relaxed, relaxed) {
+            match last_writer.compare_exchange(now, id, relaxed, relaxed) {
                 Ok(_) => return,
                 Err(other) => now = other,
             }
@@ -197,8 +198,8 @@ impl Table {
 
     /// Returns the last transaction that has written the page; exact only for the thread that moves
     /// it.
-    pub(crate) fn touching(&self, page: usize) -> u64 {
-        self.uses[page].touching.load(Ordering::Relaxed)
+    pub(crate) fn last_writer(&self, page: usize) -> u64 {
+        self.uses[page].last_writer.load(Ordering::Relaxed)
     }
 
     /// Takes a page for a move, unless it is pinned or another thread moves it.
@@ -222,7 +223,7 @@ impl Table {
         for look in 0..3 * self.frames() {
             let number = self.hand.fetch_add(1, Ordering::Relaxed) % self.frames();
             let Some(page) = self.unused_page(number, look >= 2 * self.frames()) else { continue };
-            if self.touching(page) <= reproduced {
+            if self.last_writer(page) <= reproduced {
                 if let Some(frame) = self.take(page, number, reproduced, &leave) {
                     return Some(frame);
                 }
@@ -268,7 +269,7 @@ impl Table {
             return None;
         }
         leave(page, frame);
-        let waits = self.touching(page) > reproduced;
+        let waits = self.last_writer(page) > reproduced;
         if !injected(Mutant::EvictedKept) {
             self.map[page].store(place.0 & !(FRAME | USED), Ordering::Relaxed);
         }
@@ -354,7 +355,7 @@ mod tests {
         page_in(&table, 6, 4).unwrap();
         let frame = table.frame(4, |_, _| ()).unwrap();
         assert!(matches!(frame.evicted, Some((0 | 2, true))), "{frame:?}");
-        assert_eq!(table.touching(0), 9);
+        assert_eq!(table.last_writer(0), 9);
     }
 
     #[test]
