@@ -41,13 +41,13 @@ fn control_characters_of_names_are_escaped() {
     assert_eq!(exact_name(b"\x1b[2J\0rest"), "\u{1b}[2J");
 }
 
-/// The words of format 3. A different result is a different format.
+/// The words of format 4. A different result is a different format. Format 3 differs in the version.
 #[test]
-fn superblock_layout_is_format_3() {
+fn superblock_layout_is_format_4() {
     let mut golden = [0; WORDS];
     golden[..25].copy_from_slice(&[
         0x4452_4f57_5453_414c,
-        0x0000_0000_0000_0003,
+        0x0000_0000_0000_0004,
         0x0000_0000_0000_0007,
         0x1234_5678_9abc_def0,
         0x0000_0000_0000_0003,
@@ -72,9 +72,12 @@ fn superblock_layout_is_format_3() {
         0x0000_0000_0000_03e8,
         0x0000_0000_0000_0001,
     ]);
-    golden[WORDS - 1] = 0x0000_0000_4fdb_6f95;
+    golden[WORDS - 1] = 0x0000_0000_a0b7_ca74;
     assert_eq!(superblock().encode(), golden);
     assert_eq!(Superblock::decode(&golden), Ok(superblock()));
+    (golden[1], golden[WORDS - 1]) = (3, 0x0000_0000_4fdb_6f95);
+    let older = Superblock { version: FORMAT_VERSION_3, ..superblock() };
+    assert_eq!(Superblock::decode(&golden), Ok(older));
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn superblock_with_a_flipped_bit_is_refused() {
 
 #[test]
 fn unknown_version_or_feature_is_reported() {
-    for version in [1, 2, 4, 1 << 32 | 3] {
+    for version in [1, 2, 5, 1 << 32 | 4] {
         let mut block = superblock().encode();
         block[1] = version;
         let block = sealed(block);
