@@ -112,6 +112,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         | Error::TooLong { .. }
         | Error::Cut { .. }
         | Error::Changed { .. }
+        | Error::OnlyLog { .. }
         | Error::LogMissing { .. }
         | Error::WrongLog { .. }
         | Error::DamagedLog { .. }

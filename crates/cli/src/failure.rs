@@ -161,12 +161,12 @@ impl Failure {
 pub(crate) fn is_damage(error: &lastword::Error) -> bool {
     use lastword::Error::{
         BadAreas, BadPointer, BadValue, Contradiction, DamagedHeap, DamagedLog, LogMissing, Medium,
-        NotAPool, TooLong, Truncated, WrongLog,
+        NotAPool, OnlyLog, TooLong, Truncated, WrongLog,
     };
     match error {
         NotAPool { .. } | BadAreas { .. } => true,
         Contradiction { .. } | Truncated { .. } | TooLong { .. } => true,
-        LogMissing { .. } | WrongLog { .. } => true,
+        OnlyLog { .. } | LogMissing { .. } | WrongLog { .. } => true,
         DamagedLog { .. } | DamagedHeap { .. } | BadPointer { .. } | BadValue => true,
         Medium(error) => matches!(
             error,

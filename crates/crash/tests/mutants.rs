@@ -29,7 +29,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 15] = [
+const PARTS: [(&str, Part); 16] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -45,6 +45,7 @@ const PARTS: [(&str, Part); 15] = [
     ("a sparse copy", hostile::a_sparse_copy),
     ("a stopped process", hostile::a_stopped_process),
     ("an interrupted renewal", hostile::an_interrupted_renewal),
+    ("an older copy", hostile::an_older_copy),
 ];
 
 /// Outcomes of the detections that have found their bug, by their place in [`DETECTIONS`].

@@ -6,7 +6,7 @@ mod mismatch;
 mod transaction_limit;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use words::{AnyError, TxId};
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
+use self::mismatch::{not_ours, without};
 pub use self::transaction_limit::Limit;
 use self::transaction_limit::{other_version, wanted};
 use crate::Reason;
@@ -130,6 +131,18 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The pool's own file does not exist, and a log with records is in the place of its log.
+    #[error(
+        "{path} is missing, but a log with transactions is in {log}: put the pool's file back, or \
+         move the log away if that pool is given up"
+    )]
+    OnlyLog {
+        /// The pool's file.
+        path: PathBuf,
+        /// The log file.
+        log: PathBuf,
+    },
+
     /// The pool's log file does not exist.
     #[error("{path} is missing{}", without(path, *needed_after))]
     LogMissing {
@@ -152,8 +165,9 @@ pub enum Error {
 
     /// The log holds a group with a valid checksum that no crash leaves.
     #[error(
-        "{path} is damaged at byte {at}: an intact log group addresses words outside the heap or \
-         holds a transaction out of order; restore both files from the same backup"
+        "{path} is damaged at byte {at}: an intact log group is there, and acknowledged ones \
+         before it are missing, or it is no group of this pool; `lastword pool check` lists what \
+         is lost; restore both files from the same backup"
     )]
     DamagedLog {
         /// The file that holds the log.
@@ -546,36 +560,6 @@ pub(crate) fn layout(name: &str, version: u64) -> String {
     match (name, version) {
         ("", 0) => "none".into(),
         _ => format!("{name:?} version {version}"),
-    }
-}
-
-/// Returns the remedy for a pool without its log.
-fn without(path: &Path, needed_after: Option<TxId>) -> String {
-    let Some(last) = needed_after else {
-        return format!(
-            "; the pool was closed cleanly, so its heap is whole: put the log back, or open the \
-             pool with the option `without_log` (`{}`), which makes a new log",
-            commands::repair_without_log(path)
-        );
-    };
-    format!(
-        ", and the pool was not closed cleanly: transactions after {last} may be in its log alone; \
-         put the log back, or restore both files from the same backup"
-    )
-}
-
-/// Returns the remedy for a pool whose log file is another file.
-fn not_ours(path: &Path, why: &LogMismatch, needed_after: Option<TxId>) -> String {
-    match why {
-        LogMismatch::Version { .. } => {
-            ": open the pool with the version of Lastword that wrote it".into()
-        }
-        LogMismatch::Length { found, expected } if found > expected => format!(
-            ": remove the appended bytes (`{}`){}",
-            commands::truncate(path, *expected),
-            without(path, needed_after)
-        ),
-        _ => without(path, needed_after),
     }
 }
 

@@ -35,8 +35,10 @@
 //! # Durable format: log head
 //!
 //! Two copies, at bytes 0 and 4096 of NAME.log, as above. The head ties the log to its pool. Its
-//! generation is the superblock's or one more; a log of any other generation belongs to another
-//! state of the pool.
+//! generation is the superblock's. Opening the pool writes the head of the next generation, then
+//! the superblock, then the head with word 5. So a crash may leave a head of one more generation
+//! that was not entered. A log of any other generation belongs to another state of the pool: if it
+//! is a later one, NAME is an older copy.
 //!
 //! ```text
 //!   word   0      | "LWLOGFIL"                                         |
@@ -44,7 +46,8 @@
 //!          2      | edition                                            |
 //!          3      | pool ID                                            |
 //!          4      | generation                                         |
-//!          5..62  | 0                                                  |
+//!          5      | 1 after the superblock of this generation, else 0  |
+//!          6..62  | 0                                                  |
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 
@@ -283,6 +286,8 @@ pub(crate) struct LogHead {
     pub(crate) edition: u64,
     pub(crate) pool: u64,
     pub(crate) generation: u64,
+    /// Whether the superblock of this generation is durable, so that the log may have its records.
+    pub(crate) entered: bool,
 }
 
 impl LogHead {
@@ -291,20 +296,29 @@ impl LogHead {
         self.edition <= START_MAX
     }
 
+    /// Whether an opening of the pool wrote this head, of the next generation, and crashed before
+    /// the superblock. If the generation was entered, an older copy of the pool's file is in its
+    /// place.
+    pub(crate) fn is_before_superblock(&self, generation: u64) -> bool {
+        !self.entered && self.generation.checked_sub(1) == Some(generation)
+    }
+
     fn encode(&self) -> Block {
         let mut block = [0; WORDS];
-        let words = [LOG_MAGIC, FORMAT_VERSION, self.edition, self.pool, self.generation];
-        block[..5].copy_from_slice(&words);
+        let LogHead { edition, pool, generation, entered } = *self;
+        let words = [LOG_MAGIC, FORMAT_VERSION, edition, pool, generation, u64::from(entered)];
+        block[..6].copy_from_slice(&words);
         sealed(block)
     }
 
     fn decode(block: &Block) -> Result<LogHead, Invalid> {
         opened(block, LOG_MAGIC)?;
-        let reserved = block[5..WORDS - 1].iter().any(|&word| word != 0);
-        if reserved || block[2] > NUMBER_MAX || block[4] > NUMBER_MAX {
+        let reserved = block[6..WORDS - 1].iter().any(|&word| word != 0);
+        if reserved || block[2] > NUMBER_MAX || block[4] > NUMBER_MAX || block[5] > 1 {
             return Err(Invalid::Damaged);
         }
-        Ok(LogHead { edition: block[2], pool: block[3], generation: block[4] })
+        let (edition, pool, generation, entered) = (block[2], block[3], block[4], block[5] != 0);
+        Ok(LogHead { edition, pool, generation, entered })
     }
 
     /// Returns the offset of the current copy.

@@ -58,6 +58,8 @@ pub enum Mutant {
     SuperblocksAtOnce,
     SecondCopyNotSynced,
     LogHeadLast,
+    LogEnteredFirst,
+    LogNeverEntered,
     AcknowledgedTooLarge,
     AcknowledgedIgnored,
     GenerationKept,

@@ -152,6 +152,7 @@ fn each_error_has_its_status() {
         Truncated { path: path(), expected: 8, found: 0 } => DAMAGED,
         TooLong { path: path(), expected: 0, found: 8 } => DAMAGED,
         BadAreas { path: path() } => DAMAGED,
+        OnlyLog { path: path(), log: path() } => DAMAGED,
         LogMissing { path: path(), needed_after: None } => DAMAGED,
         WrongLog { path: path(), why: LogMismatch::Damaged, needed_after: None } => DAMAGED,
         DamagedLog { path: path(), at: 0 } => DAMAGED,

@@ -98,3 +98,17 @@ pub(crate) fn an_interrupted_renewal(bug: Option<Mutant>) -> Option<String> {
     let opened = Pool::open(&path, options);
     opened.err().map(|error| format!("refused: {error}"))
 }
+
+/// Puts a pool's file of one opening ago back beside its log.
+pub(crate) fn an_older_copy(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    Pool::create(&path, options()).unwrap().close().unwrap();
+    let old = std::fs::read(&path).unwrap();
+    let pool = Pool::open(&path, options()).unwrap();
+    pool.run(|tx| tx.alloc(1_u64)).unwrap().ticket.wait().unwrap();
+    pool.close().unwrap();
+    std::fs::write(&path, old).unwrap();
+    Pool::open(&path, options()).is_ok().then(|| "lost: an older copy opened".into())
+}

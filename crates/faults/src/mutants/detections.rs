@@ -224,6 +224,8 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::SuperblocksAtOnce, GARBAGE, ALL),
     case(Mutant::SecondCopyNotSynced, GARBAGE, ALL),
     case(Mutant::LogHeadLast, FILE, ALL),
+    case(Mutant::LogEnteredFirst, FILE, ALL),
+    part(Mutant::LogNeverEntered, "an older copy"),
     part(Mutant::AcknowledgedTooLarge, "a group that never was"),
     case(Mutant::AcknowledgedTooLarge, IN_FLIGHT, C),
     part(Mutant::AcknowledgedIgnored, "a group that is gone"),

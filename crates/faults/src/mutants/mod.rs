@@ -143,6 +143,10 @@ registry! {
         "The second copy of the superblock is not made durable.",
     LogHeadLast 46 "log-head-last"
         "The log's head is written after the superblock of an open.",
+    LogEnteredFirst 360 "log-entered-first"
+        "The log's head says that its generation was entered before the superblock has it.",
+    LogNeverEntered 361 "log-never-entered"
+        "The log's head does not say that its generation was entered.",
     AcknowledgedTooLarge 47 "acknowledged-too-large"
         "A header says that all before it was acknowledged.",
     AcknowledgedIgnored 48 "acknowledged-ignored"

@@ -1,6 +1,11 @@
 //! The reasons for which a log file does not belong to a pool.
 
+use std::path::Path;
+
 use thiserror::Error;
+use words::TxId;
+
+use super::commands;
 
 /// The reason why a log file does not belong to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -44,4 +49,39 @@ pub enum LogMismatch {
         /// The required length in bytes.
         expected: u64,
     },
+}
+
+/// Returns the remedy for a pool without its log.
+pub(super) fn without(path: &Path, needed_after: Option<TxId>) -> String {
+    let Some(last) = needed_after else {
+        return format!(
+            "; the pool was closed cleanly, so its heap is whole: put the log back, or open the \
+             pool with the option `without_log` (`{}`), which makes a new log",
+            commands::repair_without_log(path)
+        );
+    };
+    format!(
+        ", and the pool was not closed cleanly: transactions after {last} may be in its log alone; \
+         put the log back, or restore both files from the same backup"
+    )
+}
+
+/// Returns the remedy for a pool whose log file is another file.
+pub(super) fn not_ours(path: &Path, why: &LogMismatch, needed_after: Option<TxId>) -> String {
+    match why {
+        LogMismatch::Version { .. } => {
+            ": open the pool with the version of Lastword that wrote it".into()
+        }
+        LogMismatch::Length { found, expected } if found > expected => format!(
+            ": remove the appended bytes (`{}`){}",
+            commands::truncate(path, *expected),
+            without(path, needed_after)
+        ),
+        LogMismatch::Generation { found, expected } if found > expected => {
+            ": the pool's file is an older copy; put back the one that belongs to this log, or \
+             restore both files from the same backup"
+                .into()
+        }
+        _ => without(path, needed_after),
+    }
 }

@@ -347,8 +347,11 @@ impl Problem {
             | Problem::LogLength { needed_after, .. }
             | Problem::NoLogHead { needed_after }
             | Problem::LogHeads { needed_after }
-            | Problem::LogOfOtherPool { needed_after, .. }
-            | Problem::LogOfOtherTime { needed_after, .. } => log_lost(*needed_after),
+            | Problem::LogOfOtherPool { needed_after, .. } => log_lost(*needed_after),
+            Problem::LogOfOtherTime { found, expected, .. } if found > expected => {
+                "acknowledged transactions after this copy of the pool's file was made".into()
+            }
+            Problem::LogOfOtherTime { needed_after, .. } => log_lost(*needed_after),
             Problem::LogVersion { .. } => "the log: another program wrote it".into(),
             Problem::LogGroups { lost, unreached } => format!(
                 "transactions {} are lost; {} are intact in the log, but depend on them",
@@ -404,6 +407,10 @@ impl Problem {
             Problem::LogLost { .. } => {
                 "repair it, or open the pool: both make a new log, and rename a file in its place \
                  to `NAME.log.lost`"
+            }
+            Problem::LogOfOtherTime { found, expected, .. } if found > expected => {
+                "the pool's file is an older copy: put back the one that belongs to this log, or \
+                 restore both files from the same backup"
             }
             Problem::LogMissing { needed_after: None }
             | Problem::LogLength { needed_after: None, .. }

@@ -10,9 +10,10 @@ pub(crate) enum LogState {
     Inside,
     /// This pool and generation.
     Same,
-    /// One generation later: an open wrote the log's head and stopped before the superblock.
+    /// One generation later and not entered: an open wrote the log's head and stopped before the
+    /// superblock.
     OneLater,
-    /// This pool, any other generation.
+    /// This pool, any other generation. If it is a later one, the pool's file is an older copy.
     OtherTime,
     /// Another pool.
     OtherPool,

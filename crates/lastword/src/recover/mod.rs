@@ -6,6 +6,7 @@
 //!     whole groups in ID order  ->  heap image       } one barrier in the end
 //!   log head: generation + 1                         } two barriers
 //!   superblock: generation + 1, reproduced ID        } two barriers
+//!   log head: its generation is entered              } two barriers
 //!   only then: new records
 //! ```
 //!

@@ -62,7 +62,7 @@ impl Opened {
 
     /// Recovers the pool and begins a new generation under this design. `open` opens the memory of
     /// transactions after the heap image is recovered. `mark` sets the design's fields in the
-    /// superblock. Costs two persist barriers beyond recovery's, or four if the log has its own
+    /// superblock. Costs two persist barriers beyond recovery's, or six if the log has its own
     /// file.
     pub(crate) fn begin<W>(
         self,
@@ -91,7 +91,8 @@ impl Opened {
         let head = match (&storage.log_file, log_head) {
             (Some(file), Some(head)) => {
                 let edition = head.edition + 1;
-                let head = LogHead { edition, pool: before.pool, generation };
+                let entered = injected(Mutant::LogEnteredFirst);
+                let head = LogHead { edition, pool: before.pool, generation, entered };
                 Some((head, Arc::clone(file), LogHead::counts(file)?))
             }
             _ => None,
@@ -116,6 +117,14 @@ impl Opened {
             && injected(Mutant::LogHeadLast)
         {
             head.write(file, *counts)?;
+        }
+        // Before the first record: with the superblock of an earlier opening in its place, this log
+        // is refused. Without the mark it would pass for the log of an opening that crashed above,
+        // and its records would be lost.
+        if let Some((head, file, counts)) = head
+            && !injected(Mutant::LogNeverEntered)
+        {
+            LogHead { edition: head.edition + 1, entered: true, ..head }.write(&file, counts)?;
         }
         Ok(ReadyPool { storage, words, last })
     }

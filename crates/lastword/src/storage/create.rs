@@ -11,6 +11,7 @@ use medium::{Domain, HeapMedium, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
 use super::open::check_memory;
+use super::survey::has_records;
 use super::{AREA_ALIGN, LOG_SUFFIX, MemoryDemand, Storage, log_path};
 use crate::superblock::{
     COPIES_BYTES, FORMAT_VERSION, LogHead, PairedBlock, Superblock, Superblocks, padded,
@@ -59,11 +60,17 @@ impl Storage {
             true => None,
             false => {
                 let bytes = first.log_offset + first.log_bytes;
-                let log_path = log_path(path);
-                let file = PoolFile::create_on(system, log_path, bytes, Prewrite::Zeros);
-                let file = Arc::new(file.map_err(|error| error.sized_by("`log_bytes`"))?);
-                LogHead { edition: 0, pool: first.pool, generation: first.generation }
-                    .write(&file, 0)?;
+                let log = log_path(path);
+                let file = PoolFile::create_on(system, &log, bytes, Prewrite::Zeros);
+                let is_log = || PoolFile::open_on(system, &log).is_ok_and(|it| has_records(&it));
+                let file = Arc::new(file.map_err(|error| match error {
+                    medium::Error::AlreadyExists { .. } if is_log() => {
+                        Error::OnlyLog { path: path.into(), log: log.clone() }
+                    }
+                    error => error.sized_by("`log_bytes`").into(),
+                })?);
+                let Superblock { pool, generation, .. } = first;
+                LogHead { edition: 0, pool, generation, entered: false }.write(&file, 0)?;
                 Some(file)
             }
         };

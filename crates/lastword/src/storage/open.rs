@@ -197,9 +197,7 @@ pub(crate) fn log_state(
         Ok(head) if head.pool != superblock.pool => LogState::OtherPool,
         Ok(_) if file.len() != superblock.log_offset + superblock.log_bytes => LogState::Short,
         Ok(head) if head.generation == superblock.generation => LogState::Same,
-        Ok(head) if head.generation.checked_sub(1) == Some(superblock.generation) => {
-            LogState::OneLater
-        }
+        Ok(head) if head.is_before_superblock(superblock.generation) => LogState::OneLater,
         Ok(_) => LogState::OtherTime,
     };
     Ok((state, Some(copies)))

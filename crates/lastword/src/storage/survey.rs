@@ -64,7 +64,7 @@ impl Survey {
         open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
     ) -> Result<Survey, Error> {
         let mut survey = Survey {
-            file: Arc::new(open(path)?),
+            file: Arc::new(open(path).map_err(|error| unless_only_log(path, error, &open))?),
             log_file: None,
             superblocks: None,
             log_heads: None,
@@ -334,6 +334,30 @@ fn areas_are_in_order(superblock: &Superblock) -> bool {
         && superblock.log_sequence.is_multiple_of(if superblock.log_inside { 64 } else { 4096 })
 }
 
+/// Returns the error for a pool whose file cannot be opened. If it does not exist, a log in the
+/// place of its log may hold acknowledged transactions, and must not be taken for waste.
+fn unless_only_log(
+    path: &Path,
+    error: medium::Error,
+    open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
+) -> Error {
+    let log = log_path(path);
+    match error {
+        medium::Error::NotFound { .. } if open(&log).is_ok_and(|file| has_records(&file)) => {
+            Error::OnlyLog { path: path.into(), log }
+        }
+        error => error.into(),
+    }
+}
+
+/// Returns whether this is a log that was written to. The log of an interrupted creation has a head
+/// alone.
+pub(super) fn has_records(log: &PoolFile) -> bool {
+    let is_log = || PairedBlock::<LogHead>::read(log).is_ok_and(|head| head.current().is_ok());
+    let is_empty = || log.is_zero(COPIES_BYTES).is_ok_and(|is_zero| is_zero);
+    log.len() >= COPIES_BYTES && is_log() && !is_empty()
+}
+
 /// Returns all findings about a log that does not fit, except a single damaged copy.
 fn log_problems(
     superblock: &Superblock,
@@ -357,9 +381,10 @@ fn log_problems(
             let expected = superblock.pool;
             Some(Problem::LogOfOtherPool { found, expected, needed_after })
         }
-        Some(Ok(LogHead { generation: found, .. }))
-            if found != generation && found.checked_sub(1) != Some(generation) =>
+        Some(Ok(head))
+            if head.generation != generation && !head.is_before_superblock(generation) =>
         {
+            let found = head.generation;
             Some(Problem::LogOfOtherTime { found, expected: generation, needed_after })
         }
         Some(Ok(_)) => None,

@@ -175,8 +175,10 @@ fn current_copy_offset_is_the_newer() {
 
 #[test]
 fn log_head_is_not_a_superblock() {
-    let head = LogHead { edition: 1, pool: 2, generation: 3 };
-    assert_eq!(LogHead::decode(&head.encode()), Ok(head));
+    let head = LogHead { edition: 1, pool: 2, generation: 3, entered: true };
+    for head in [head, LogHead { entered: false, ..head }] {
+        assert_eq!(LogHead::decode(&head.encode()), Ok(head));
+    }
     assert_eq!(Superblock::decode(&head.encode()), Err(Invalid::Damaged));
     assert_eq!(LogHead::decode(&superblock().encode()), Err(Invalid::Damaged));
 }

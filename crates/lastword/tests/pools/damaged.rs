@@ -209,6 +209,51 @@ fn log_of_other_generation_is_refused() {
     Pool::open(&path, options()).unwrap().close().unwrap();
 }
 
+/// A backup of the pool's file alone is put back beside the log of a later opening.
+#[test]
+fn older_copy_of_pool_file_is_refused() {
+    let end =
+        |pool: Pool, closes: bool| if closes { pool.close().unwrap() } else { pool.abandon() };
+    for (closed_before, closed_after) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let (_dir, path) = create(options());
+        end(Pool::open(&path, options()).unwrap(), closed_before);
+        let old = fs::read(&path).unwrap();
+        let pool = Pool::open(&path, options()).unwrap();
+        let added = pool.run(|tx| tx.alloc(8_u64)).unwrap();
+        added.ticket.wait().unwrap();
+        let added = added.value;
+        end(pool, closed_after);
+        let new = fs::read(&path).unwrap();
+        fs::write(&path, &old).unwrap();
+        let (error, text) = refused(&path);
+        let Error::WrongLog { why: LogMismatch::Generation { found, expected }, .. } = error else {
+            panic!("{text}")
+        };
+        assert_eq!(found, expected + 1);
+        assert!(text.contains("the pool's file is an older copy"), "{text}");
+        fs::write(&path, &new).unwrap();
+        let pool = Pool::open(&path, options()).unwrap();
+        assert_eq!(pool.run(|tx| tx.get(added)).unwrap().value, 8);
+    }
+}
+
+#[test]
+fn log_without_its_pool_is_kept_and_named() {
+    let (dir, path) = create(options());
+    let away = dir.path().join("away");
+    fs::rename(&path, &away).unwrap();
+    let (error, text) = refused(&path);
+    assert!(matches!(error, Error::OnlyLog { .. }) && text.contains("put the pool's file back"));
+    let log = fs::read(log_of(&path)).unwrap();
+    let created = Pool::create(&path, options()).map(drop).unwrap_err();
+    assert_eq!(created.to_string(), text);
+    assert!(!path.exists() && fs::read(log_of(&path)).unwrap() == log);
+    fs::rename(&away, &path).unwrap();
+    Pool::open(&path, options()).unwrap().close().unwrap();
+}
+
 #[test]
 fn second_opener_is_refused() {
     let (_dir, path) = create(options());

@@ -140,6 +140,7 @@ pub mod superblock {
         pub edition: u64,
         pub pool: u64,
         pub generation: u64,
+        pub entered: bool,
     }
 
     impl LogHead {
