@@ -31,7 +31,8 @@ use crate::layout::{
 use crate::pages::bin_of;
 use crate::state::{State, Status};
 use crate::strings::{first_header, piece_header, string_length};
-use crate::survey::{Damage, Survey, Usage, Wrong};
+use crate::survey::{Damage, Survey, Wrong};
+use crate::usage::Usage;
 use crate::{ARENAS, Heap};
 
 /// Ends the walk: it has found as much damage as it may, or cannot go on.
@@ -280,10 +281,12 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         match head.kind {
             Run::First => Ok(()),
             Run::Slab { class, state, .. } => self.slab(unit, head.units, class, state),
-            Run::Array { blocks, prepared, .. } => self.array(unit, blocks, prepared),
+            Run::Array { blocks, prepared, .. } => {
+                self.usage.add_array(head.units * self.layout.unit_bytes(), blocks, prepared);
+                self.array(unit, prepared)
+            }
             Run::String { bytes } => {
-                self.usage.long_strings += 1;
-                self.usage.objects += 1;
+                self.usage.add_long_string(head.units * self.layout.unit_bytes());
                 self.usage.object_bytes += bytes;
                 let object = self.layout.offset(unit) + self.layout.first_object();
                 if !self.layout.has_headers() {
@@ -475,10 +478,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(complete)
     }
 
-    fn array(&mut self, unit: u64, blocks: u64, prepared: u64) -> Result<(), Enough> {
-        self.usage.arrays += 1;
-        self.usage.blocks += blocks;
-        self.usage.blocks_prepared += prepared;
+    fn array(&mut self, unit: u64, prepared: u64) -> Result<(), Enough> {
         if !self.layout.has_headers() {
             return Ok(());
         }

@@ -96,7 +96,8 @@ mod walk;
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN};
 pub use objects::Detached;
 pub use runs::{Prepared, Runs};
-pub use survey::{ClassUsage, Damage, Survey, Usage, Wrong};
+pub use survey::{Damage, Survey, Wrong};
+pub use usage::{ClassUsage, Usage};
 pub use walk::{Live, Walk};
 
 /// Number of arenas of a heap, of which each worker leases one.

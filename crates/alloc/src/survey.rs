@@ -1,82 +1,8 @@
-//! The results of a heap check: usage and damage.
+//! The damage that a heap check finds, and the result of a check.
 
 use thiserror::Error;
 
-/// The objects and the free memory of a heap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Usage {
-    /// Size of the heap.
-    pub heap_bytes: u64,
-    /// Free runs and memory that was never used. It serves objects, strings and arrays of every
-    /// size.
-    pub free_bytes: u64,
-    /// The longest free run: an array or a long byte string needs one.
-    pub largest_free_bytes: u64,
-    /// Live objects and byte strings, without arrays.
-    pub objects: u64,
-    /// Requested bytes of live objects and byte strings; in a line-isolated heap, bytes of an
-    /// object's slot.
-    pub object_bytes: u64,
-    /// Live byte strings in runs of their own, which count as objects too.
-    pub long_strings: u64,
-    /// Arrays.
-    pub arrays: u64,
-    /// Blocks of arrays, prepared or not.
-    pub blocks: u64,
-    /// Prepared blocks.
-    pub blocks_prepared: u64,
-    /// Size classes that have a slab, in ascending order.
-    pub classes: Vec<ClassUsage>,
-}
-
-/// The slabs of one size class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClassUsage {
-    /// Size of a slot, headers included.
-    pub slot_bytes: u64,
-    /// Slabs of the class, of whatever length.
-    pub slabs: u64,
-    /// Their slots.
-    pub slots: u64,
-    /// Slots with a live object or byte string.
-    pub live: u64,
-}
-
-impl Usage {
-    /// Returns the memory of free slots, which serve their own class until their slab is empty.
-    pub fn free_slot_bytes(&self) -> u64 {
-        self.classes
-            .iter()
-            .map(|class| class.slots.saturating_sub(class.live) * class.slot_bytes)
-            .sum()
-    }
-
-    /// Returns the share of the free memory that is not in the longest free run, from 0 to 1.
-    pub fn fragmentation(&self) -> f64 {
-        let free = self.free_bytes + self.free_slot_bytes();
-        if free == 0 { 0.0 } else { 1.0 - self.largest_free_bytes as f64 / free as f64 }
-    }
-
-    /// Counts a slab of `slots` slots, of which `live` are live.
-    pub(crate) fn add_slab(&mut self, slot_bytes: u64, slots: u64, live: u64) {
-        let at = self.classes.partition_point(|class| class.slot_bytes < slot_bytes);
-        if self.classes.get(at).is_none_or(|class| class.slot_bytes != slot_bytes) {
-            self.classes.insert(at, ClassUsage { slot_bytes, ..ClassUsage::default() });
-        }
-        let class = &mut self.classes[at];
-        class.slabs += 1;
-        class.slots += slots;
-        class.live += live;
-    }
-
-    /// Counts a free run, or the memory behind the frontier.
-    pub(crate) fn add_free(&mut self, bytes: u64) {
-        self.free_bytes += bytes;
-        self.largest_free_bytes = self.largest_free_bytes.max(bytes);
-    }
-}
+use crate::Usage;
 
 /// The kind of damage that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

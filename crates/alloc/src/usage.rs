@@ -1,21 +1,142 @@
-//! An estimate of the free memory while transactions run.
+//! The use of a heap's memory, and an estimate of it while transactions run.
 //!
-//! It reads one line for each run and the arenas, so a heap of 1 GiB of small objects takes some
-//! milliseconds. Other transactions may change the words meanwhile: where a head makes no sense,
-//! the walk ends, and the runs so far are the estimate.
+//! ```text
+//!   heap = the allocator's first run + slabs + arrays + long strings + free runs
+//!                                        |
+//!                                        live slots + free slots + head and rest
+//! ```
+//!
+//! The estimate reads one cache line of each run, and the arenas. No worker waits for it, and it
+//! takes no lock, so words change while it reads them. A head that makes no sense was being
+//! written, or its run has just been merged: the walk goes on at the next head that does, and the
+//! part between is *unknown*. At rest the estimate equals the result of a check.
 
 use std::collections::BTreeMap;
 
 use crate::head::Run;
 use crate::layout::FRONTIER;
 use crate::state::{State, Status};
-use crate::survey::Usage;
 use crate::{ARENAS, Heap};
 
+/// The objects and the free memory of a heap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Size of the heap.
+    pub heap_bytes: u64,
+    /// Free runs and memory that was never used. It serves objects, strings and arrays of every
+    /// size. Free slots of slabs are not in it.
+    pub free_bytes: u64,
+    /// The longest free run: an array or a long byte string needs one.
+    pub largest_free_bytes: u64,
+    /// Live objects and byte strings, without arrays.
+    pub objects: u64,
+    /// Requested bytes of live objects and byte strings, which only a check counts; in a
+    /// line-isolated heap, bytes of an object's slot.
+    pub object_bytes: u64,
+    /// Live byte strings in runs of their own, which count as objects too.
+    pub long_strings: u64,
+    /// Memory of their runs.
+    pub long_string_bytes: u64,
+    /// Arrays.
+    pub arrays: u64,
+    /// Memory of their runs.
+    pub array_bytes: u64,
+    /// Blocks of arrays, prepared or not.
+    pub blocks: u64,
+    /// Prepared blocks.
+    pub blocks_prepared: u64,
+    /// Memory of runs that the estimate could not read, because they were changing or because the
+    /// heap is damaged.
+    pub unknown_bytes: u64,
+    /// Size classes that have a slab, in ascending order.
+    pub classes: Vec<ClassUsage>,
+}
+
+/// The slabs of one size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClassUsage {
+    /// Size of a slot, headers included.
+    pub slot_bytes: u64,
+    /// Slabs of the class, of whatever length.
+    pub slabs: u64,
+    /// Their slots.
+    pub slots: u64,
+    /// Slots with a live object or byte string.
+    pub live: u64,
+}
+
+impl ClassUsage {
+    /// Returns the memory of live slots.
+    pub fn live_bytes(&self) -> u64 {
+        self.live * self.slot_bytes
+    }
+
+    /// Returns the memory of free slots, which serve this class until their slab is empty.
+    pub fn free_bytes(&self) -> u64 {
+        self.slots.saturating_sub(self.live) * self.slot_bytes
+    }
+}
+
+impl Usage {
+    /// Returns the memory that live objects, byte strings and arrays occupy, headers and rounding
+    /// included.
+    pub fn live_bytes(&self) -> u64 {
+        let slots: u64 = self.classes.iter().map(ClassUsage::live_bytes).sum();
+        slots + self.long_string_bytes + self.array_bytes
+    }
+
+    /// Returns the memory of free slots, which serve their own class until their slab is empty.
+    pub fn free_slot_bytes(&self) -> u64 {
+        self.classes.iter().map(ClassUsage::free_bytes).sum()
+    }
+
+    /// Returns the share of the free memory that is not in the longest free run, from 0 to 1:
+    /// `1 - largest_free_bytes / (free_bytes + free_slot_bytes)`; 0 when no memory is free.
+    pub fn fragmentation(&self) -> f64 {
+        let free = self.free_bytes + self.free_slot_bytes();
+        if free == 0 { 0.0 } else { 1.0 - self.largest_free_bytes as f64 / free as f64 }
+    }
+
+    /// Counts a slab of `slots` slots, of which `live` are live.
+    pub(crate) fn add_slab(&mut self, slot_bytes: u64, slots: u64, live: u64) {
+        let at = self.classes.partition_point(|class| class.slot_bytes < slot_bytes);
+        if self.classes.get(at).is_none_or(|class| class.slot_bytes != slot_bytes) {
+            self.classes.insert(at, ClassUsage { slot_bytes, ..ClassUsage::default() });
+        }
+        let class = &mut self.classes[at];
+        class.slabs += 1;
+        class.slots += slots;
+        class.live += live;
+    }
+
+    /// Counts a free run, or the memory behind the frontier.
+    pub(crate) fn add_free(&mut self, bytes: u64) {
+        self.free_bytes += bytes;
+        self.largest_free_bytes = self.largest_free_bytes.max(bytes);
+    }
+
+    /// Counts an array in a run of `bytes` bytes.
+    pub(crate) fn add_array(&mut self, bytes: u64, blocks: u64, prepared: u64) {
+        self.arrays += 1;
+        self.array_bytes += bytes;
+        self.blocks += blocks;
+        self.blocks_prepared += prepared;
+    }
+
+    /// Counts a byte string in a run of `bytes` bytes.
+    pub(crate) fn add_long_string(&mut self, bytes: u64) {
+        self.objects += 1;
+        self.long_strings += 1;
+        self.long_string_bytes += bytes;
+    }
+}
+
 impl Heap {
-    /// Returns the free memory and the slots of each class, without the sizes of objects: they are
-    /// [`Usage::object_bytes`] 0. Exact in a heap in which no transaction runs. `word` is called
-    /// only for words inside the heap, by their offset in bytes.
+    /// Returns the live and free memory and the slots of each class, without the sizes of objects:
+    /// [`Usage::object_bytes`] is 0. Exact in a heap in which no transaction runs. `word` is called
+    /// only for words inside the heap, in ascending order of their runs, by their offset in bytes.
     pub fn usage_now(&self, mut word: impl FnMut(u64) -> u64) -> Usage {
         let mut usage = Usage { heap_bytes: self.bytes, ..Usage::default() };
         if !self.has_room() {
@@ -27,7 +148,12 @@ impl Heap {
         usage.add_free((self.units() - frontier) * layout.unit_bytes());
         let mut unit = layout.own_units();
         while unit < frontier {
-            let Some(head) = self.head_below(unit, frontier, &mut word) else { break };
+            let Some(head) = self.head_below(unit, frontier, &mut word) else {
+                usage.unknown_bytes += layout.unit_bytes();
+                unit += 1;
+                continue;
+            };
+            let bytes = head.units * layout.unit_bytes();
             match head.kind {
                 Run::Slab { class, state, .. } => {
                     let mine = owned.get(&unit).filter(|_| state.status == Status::Owned);
@@ -40,17 +166,11 @@ impl Heap {
                     usage.objects += live;
                     usage.add_slab(layout.slot_bytes(class), slots, live);
                 }
-                Run::Array { blocks, prepared, .. } => {
-                    usage.arrays += 1;
-                    usage.blocks += blocks;
-                    usage.blocks_prepared += prepared;
-                }
-                Run::String { .. } => {
-                    usage.objects += 1;
-                    usage.long_strings += 1;
-                }
-                Run::Free { .. } => usage.add_free(head.units * layout.unit_bytes()),
-                Run::First | Run::Detached => {}
+                Run::Array { blocks, prepared, .. } => usage.add_array(bytes, blocks, prepared),
+                Run::String { .. } => usage.add_long_string(bytes),
+                Run::Free { .. } => usage.add_free(bytes),
+                // A transaction that has not ended frees the run.
+                Run::First | Run::Detached => usage.unknown_bytes += bytes,
             }
             unit += head.units;
         }
