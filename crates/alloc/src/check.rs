@@ -388,7 +388,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 None => wrong = true,
             }
         }
-        self.usage.add_slab(self.layout.slot_bytes(class), slots, live);
+        let bytes = units * self.layout.unit_bytes();
+        self.usage.add_slab(bytes, self.layout.slot_bytes(class), slots, live);
         let complete = self.free_lists(&mut free, lists, wrong)?;
         if complete && !wrong && live + count != state.carved {
             let (wrong, found) = (Wrong::State, self.read(offset));

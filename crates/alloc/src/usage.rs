@@ -46,6 +46,8 @@ pub struct Usage {
     pub blocks: u64,
     /// Prepared blocks.
     pub blocks_prepared: u64,
+    /// The longest run of an array or a byte string.
+    pub largest_live_bytes: u64,
     /// Memory of runs that the estimate could not read, because they were changing or because the
     /// heap is damaged.
     pub unknown_bytes: u64,
@@ -65,6 +67,8 @@ pub struct ClassUsage {
     pub slots: u64,
     /// Slots with a live object or byte string.
     pub live: u64,
+    /// The longest slab: a run of this length becomes free when its objects are freed.
+    pub largest_slab_bytes: u64,
 }
 
 impl ClassUsage {
@@ -99,8 +103,8 @@ impl Usage {
         if free == 0 { 0.0 } else { 1.0 - self.largest_free_bytes as f64 / free as f64 }
     }
 
-    /// Counts a slab of `slots` slots, of which `live` are live.
-    pub(crate) fn add_slab(&mut self, slot_bytes: u64, slots: u64, live: u64) {
+    /// Counts a slab of `bytes` bytes with `slots` slots, of which `live` are live.
+    pub(crate) fn add_slab(&mut self, bytes: u64, slot_bytes: u64, slots: u64, live: u64) {
         let at = self.classes.partition_point(|class| class.slot_bytes < slot_bytes);
         if self.classes.get(at).is_none_or(|class| class.slot_bytes != slot_bytes) {
             self.classes.insert(at, ClassUsage { slot_bytes, ..ClassUsage::default() });
@@ -109,6 +113,7 @@ impl Usage {
         class.slabs += 1;
         class.slots += slots;
         class.live += live;
+        class.largest_slab_bytes = class.largest_slab_bytes.max(bytes);
     }
 
     /// Counts a free run, or the memory behind the frontier.
@@ -121,6 +126,7 @@ impl Usage {
     pub(crate) fn add_array(&mut self, bytes: u64, blocks: u64, prepared: u64) {
         self.arrays += 1;
         self.array_bytes += bytes;
+        self.largest_live_bytes = self.largest_live_bytes.max(bytes);
         self.blocks += blocks;
         self.blocks_prepared += prepared;
     }
@@ -130,6 +136,7 @@ impl Usage {
         self.objects += 1;
         self.long_strings += 1;
         self.long_string_bytes += bytes;
+        self.largest_live_bytes = self.largest_live_bytes.max(bytes);
     }
 }
 
@@ -164,7 +171,7 @@ impl Heap {
                     let slots = layout.slots(head.units, class);
                     let live = carved.saturating_sub(count).min(slots);
                     usage.objects += live;
-                    usage.add_slab(layout.slot_bytes(class), slots, live);
+                    usage.add_slab(bytes, layout.slot_bytes(class), slots, live);
                 }
                 Run::Array { blocks, prepared, .. } => usage.add_array(bytes, blocks, prepared),
                 Run::String { .. } => usage.add_long_string(bytes),
