@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use crate::head::Run;
-use crate::layout::FRONTIER;
+use crate::layout::{FRONTIER, HEAD_LINE, Layout};
 use crate::state::{State, Status};
 use crate::{ARENAS, Heap};
 
@@ -182,6 +182,13 @@ impl Heap {
             unit += head.units;
         }
         usage
+    }
+
+    /// Returns whether [`usage_now`](Heap::usage_now) may read the word at this heap offset of an
+    /// ordinary heap: it is in the first run, or in the first line of a unit.
+    pub const fn may_be_head(offset: u64) -> bool {
+        let layout = Layout::Ordinary;
+        offset < layout.offset(layout.own_units()) || offset % layout.unit_bytes() < HEAD_LINE
     }
 
     /// Returns the class and the state of each slab that an arena owns, by its first unit.

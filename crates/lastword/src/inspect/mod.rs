@@ -9,6 +9,7 @@ mod check_options;
 mod convert;
 mod finding;
 mod repair;
+mod usage;
 
 use std::path::Path;
 
@@ -21,6 +22,7 @@ pub use check_options::CheckOptions;
 pub use convert::convert;
 pub use finding::{Finding, Problem, Severity};
 pub use repair::{Repair, repair, repair_with};
+pub use usage::{heap_usage, heap_usage_with};
 
 use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
