@@ -70,6 +70,7 @@ const REPORT_KEYS: &[&str] = &[
     "grace_periods",
     "group",
     "group_ms",
+    "heap",
     "heap_image_bytes",
     "latency_cycles",
     "log_bytes",
@@ -129,6 +130,7 @@ fn run_report_has_documented_keys() {
     assert!(number("durable_transactions_per_second") <= number("transactions_per_second"));
     assert!(number("transactions_per_cpu_second") > 0.0);
     assert!(number("peak_rss_bytes") > 1e6);
+    assert!(report["heap"]["live_bytes"].as_u64().unwrap() > 0, "{report}");
     let device_bytes = number("log_bytes") + number("heap_image_bytes");
     assert_eq!(number("write_amplification"), device_bytes / (8.0 * 3000.0));
     let each = number("transactions_per_device_write");
