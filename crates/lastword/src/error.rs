@@ -1,6 +1,7 @@
 //! Errors of a pool: the failed operation, its file, the reason and the remedy.
 
 pub(crate) mod commands;
+mod full;
 mod limit;
 mod lost_file;
 mod mismatch;
@@ -10,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lw_alloc::Shortage;
 use thiserror::Error;
 
 use words::{AnyError, TxId};
 
+use self::full::no_room;
 pub use self::limit::Limit;
-use self::limit::{other_version, wanted};
+use self::limit::other_version;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
@@ -226,11 +229,13 @@ pub enum Error {
 
     /// The heap has no room left.
     #[error(
-        "the pool is full: its heap of {heap_bytes} bytes has no room for {}; {free_bytes} bytes \
-         are free, {largest_free_bytes} of them in one piece, and {free_slot_bytes} bytes in slots \
-         for objects of other sizes; free objects of this size, or all objects of a size, or \
-         create a pool with more `bytes`",
-        wanted(*wanted_bytes)
+        "the pool is full: its heap of {heap_bytes} bytes has no room for {}",
+        no_room(
+            *wanted_bytes,
+            *heap_bytes,
+            (*free_bytes, *largest_free_bytes, *free_slot_bytes),
+            shortage
+        )
     )]
     Full {
         /// The requested size; 0 where it is unknown.
@@ -243,6 +248,8 @@ pub enum Error {
         largest_free_bytes: u64,
         /// Free slots of slabs that are in use: each serves objects of its size class.
         free_slot_bytes: u64,
+        /// The memory that the request needs, and the frees that make room for it.
+        shortage: Shortage,
     },
 
     /// `decoupled`: a transaction wrote more than its worker's ring or the log holds.
