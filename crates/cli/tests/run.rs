@@ -145,6 +145,24 @@ fn run_report_has_documented_keys() {
     );
 }
 
+#[test]
+fn full_pool_ends_run_with_size_that_is_needed() {
+    let room = Room::new();
+    room.expect(0, &["pool", "create", "a.pool", "--bytes", "1M", "--log-bytes", "8M"]);
+    let run = ["run", "tatp-btree", "--pool", "a.pool", "--scale", "0.1", "--transactions", "10"];
+    let output = room.run(&run);
+    let text = common::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(
+        text.contains("its heap of 1048576 bytes has no room for 6400000 bytes more"),
+        "{text}"
+    );
+    // 25 000 blocks of 272 bytes, and the allocator's own 64 KiB.
+    assert!(text.contains("`bytes` of at least 6881280 to hold it"), "{text}");
+    let heap = &room.json(0, &["pool", "info", "a.pool"])["heap"];
+    assert_eq!(heap["live_bytes"], 0, "the load was rolled back: {heap}");
+}
+
 /// The workload writes few words repeatedly, so combining a thousand transactions shrinks the log.
 #[test]
 fn combination_and_compression_shrink_log() {
