@@ -206,3 +206,42 @@ impl Heap {
         owned
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use words::{Addr, Allocate, Words};
+
+    use super::*;
+    use crate::test_heap::{LAYOUTS, TestHeap};
+
+    /// A head that another worker is just writing looks like a damaged one.
+    #[test]
+    fn estimate_continues_behind_a_senseless_head() {
+        for layout in LAYOUTS {
+            let mut heap = TestHeap::laid_out(layout, 16);
+            let blocks = |units: u64| (units * layout.unit_bytes() - HEAD_LINE) / 272;
+            let arrays: Vec<u64> =
+                (0..4).map(|_| heap.run(|tx| tx.reserve_blocks(blocks(2))).unwrap()).collect();
+            let bytes = blocks(2) * words::BLOCK_BYTES;
+            heap.run(|tx| tx.retire(Addr::new(arrays[2], 0), bytes)).unwrap();
+            let usage = |heap: &TestHeap| heap.heap.usage_now(|offset| heap.word(offset));
+            let before = usage(&heap);
+            assert_eq!((before.arrays, before.unknown_bytes), (3, 0));
+            let two = 2 * layout.unit_bytes();
+            assert_eq!((before.array_bytes, before.largest_live_bytes), (3 * two, two));
+
+            let unit = (arrays[1] & ((1 << 48) - 1)) / layout.unit_bytes();
+            let length = heap.heap.head(unit) as usize / 8 + 1;
+            heap.words[length] = 1 << 40;
+            let after = usage(&heap);
+            assert_eq!((after.arrays, after.unknown_bytes), (2, two), "{layout:?}");
+            assert_eq!(after.free_bytes, before.free_bytes);
+            // The frontier is one word, so a senseless one is that of a damaged heap.
+            let frontier = (layout.pages() + FRONTIER) as usize / 8;
+            heap.words[frontier] = u64::MAX;
+            let all = usage(&heap);
+            let counted = all.live_bytes() + all.free_bytes + all.unknown_bytes;
+            assert!(counted <= all.heap_bytes, "{all:?}");
+        }
+    }
+}

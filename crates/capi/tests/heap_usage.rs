@@ -21,6 +21,7 @@ fn create(dir: &tempfile::TempDir, design: u32) -> *mut lw_pool {
         let mut options: lw_options = std::mem::zeroed();
         assert_eq!(lw_options_default(&mut options, size_of::<lw_options>() as u64), 0);
         (options.design, options.bytes, options.log_bytes) = (design, HEAP_BYTES, 8 << 20);
+        options.medium = 4; // LW_EMULATED: thousands of commits, without a disk
         assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut pool), 0);
     }
     pool
