@@ -31,8 +31,7 @@ use crate::layout::{
 use crate::pages::bin_of;
 use crate::state::{State, Status};
 use crate::strings::{first_header, piece_header, string_length};
-use crate::survey::{Damage, Survey, Wrong};
-use crate::usage::Usage;
+use crate::survey::{Damage, Survey, Usage, Wrong};
 use crate::{ARENAS, Heap};
 
 /// Ends the walk: it has found as much damage as it may, or cannot go on.

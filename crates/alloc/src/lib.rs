@@ -97,9 +97,7 @@ mod walk;
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN};
 pub use objects::Detached;
 pub use runs::{Prepared, Runs};
-pub use shortage::{Request, Shortage};
-pub use survey::{Damage, Survey, Wrong};
-pub use usage::{ClassUsage, Usage};
+pub use survey::{ClassUsage, Damage, Request, Shortage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
 
 /// Number of arenas of a heap, of which each worker leases one.

@@ -9,39 +9,8 @@
 use words::OBJECT_BYTES_MAX;
 
 use crate::classes::string_class;
-use crate::usage::{ClassUsage, Usage};
+use crate::survey::{ClassUsage, Request, Shortage, Usage};
 use crate::{CHUNK_BYTES, Heap};
-
-/// A request for memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// An object or a byte string of this many bytes.
-    Bytes(u64),
-    /// An array of this many blocks.
-    Blocks(u64),
-}
-
-/// The reason why a heap has no room for a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Shortage {
-    /// Length of the free run that would serve the request, rounded to units and with all headers;
-    /// `u64::MAX` when no heap has one.
-    pub needed_bytes: u64,
-    /// Size of the smallest heap with such a run.
-    pub heap_bytes_min: u64,
-    /// Whether the request would be served now: other requests took the memory, and it is free
-    /// again.
-    pub fits: bool,
-    /// Live objects and byte strings of which freeing one makes room. 0 for a request that needs a
-    /// run of its own.
-    pub equal_live: u64,
-    /// Whether an array or byte string in a run of `needed_bytes` or more is live.
-    pub long_run_live: bool,
-    /// The class with the fewest live objects of which freeing all makes room, with the size of its
-    /// slots and the number of those objects.
-    pub class: Option<(u64, u64)>,
-}
 
 impl Heap {
     /// Returns the reason why the heap with this usage has no room for the request.

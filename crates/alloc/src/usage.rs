@@ -1,4 +1,4 @@
-//! The use of a heap's memory, and an estimate of it while transactions run.
+//! The use of a heap's memory, estimated while transactions run.
 //!
 //! ```text
 //!   heap = the allocator's first run + slabs + arrays + long strings + free runs
@@ -16,129 +16,8 @@ use std::collections::BTreeMap;
 use crate::head::Run;
 use crate::layout::{FRONTIER, HEAD_LINE, Layout};
 use crate::state::{State, Status};
+use crate::survey::Usage;
 use crate::{ARENAS, Heap};
-
-/// The objects and the free memory of a heap.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Usage {
-    /// Size of the heap.
-    pub heap_bytes: u64,
-    /// Free runs and memory that was never used. It serves objects, strings and arrays of every
-    /// size. Free slots of slabs are not in it.
-    pub free_bytes: u64,
-    /// The longest free run: an array or a long byte string needs one.
-    pub largest_free_bytes: u64,
-    /// Live objects and byte strings, without arrays.
-    pub objects: u64,
-    /// Requested bytes of live objects and byte strings, which only a check counts; in a
-    /// line-isolated heap, bytes of an object's slot.
-    pub object_bytes: u64,
-    /// Live byte strings in runs of their own, which count as objects too.
-    pub long_strings: u64,
-    /// Memory of their runs.
-    pub long_string_bytes: u64,
-    /// Arrays.
-    pub arrays: u64,
-    /// Memory of their runs.
-    pub array_bytes: u64,
-    /// Blocks of arrays, prepared or not.
-    pub blocks: u64,
-    /// Prepared blocks.
-    pub blocks_prepared: u64,
-    /// The longest run of an array or a byte string.
-    pub largest_live_bytes: u64,
-    /// Memory of runs that the estimate could not read, because they were changing or because the
-    /// heap is damaged.
-    pub unknown_bytes: u64,
-    /// Size classes that have a slab, in ascending order.
-    pub classes: Vec<ClassUsage>,
-}
-
-/// The slabs of one size class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClassUsage {
-    /// Size of a slot, headers included.
-    pub slot_bytes: u64,
-    /// Slabs of the class, of whatever length.
-    pub slabs: u64,
-    /// Their slots.
-    pub slots: u64,
-    /// Slots with a live object or byte string.
-    pub live: u64,
-    /// The longest slab: a run of this length becomes free when its objects are freed.
-    pub largest_slab_bytes: u64,
-}
-
-impl ClassUsage {
-    /// Returns the memory of live slots.
-    pub fn live_bytes(&self) -> u64 {
-        self.live * self.slot_bytes
-    }
-
-    /// Returns the memory of free slots, which serve this class until their slab is empty.
-    pub fn free_bytes(&self) -> u64 {
-        self.slots.saturating_sub(self.live) * self.slot_bytes
-    }
-}
-
-impl Usage {
-    /// Returns the memory that live objects, byte strings and arrays occupy, headers and rounding
-    /// included.
-    pub fn live_bytes(&self) -> u64 {
-        let slots: u64 = self.classes.iter().map(ClassUsage::live_bytes).sum();
-        slots + self.long_string_bytes + self.array_bytes
-    }
-
-    /// Returns the memory of free slots, which serve their own class until their slab is empty.
-    pub fn free_slot_bytes(&self) -> u64 {
-        self.classes.iter().map(ClassUsage::free_bytes).sum()
-    }
-
-    /// Returns the share of the free memory that is not in the longest free run, from 0 to 1:
-    /// `1 - largest_free_bytes / (free_bytes + free_slot_bytes)`; 0 when no memory is free.
-    pub fn fragmentation(&self) -> f64 {
-        let free = self.free_bytes + self.free_slot_bytes();
-        if free == 0 { 0.0 } else { 1.0 - self.largest_free_bytes as f64 / free as f64 }
-    }
-
-    /// Counts a slab of `bytes` bytes with `slots` slots, of which `live` are live.
-    pub(crate) fn add_slab(&mut self, bytes: u64, slot_bytes: u64, slots: u64, live: u64) {
-        let at = self.classes.partition_point(|class| class.slot_bytes < slot_bytes);
-        if self.classes.get(at).is_none_or(|class| class.slot_bytes != slot_bytes) {
-            self.classes.insert(at, ClassUsage { slot_bytes, ..ClassUsage::default() });
-        }
-        let class = &mut self.classes[at];
-        class.slabs += 1;
-        class.slots += slots;
-        class.live += live;
-        class.largest_slab_bytes = class.largest_slab_bytes.max(bytes);
-    }
-
-    /// Counts a free run, or the memory behind the frontier.
-    pub(crate) fn add_free(&mut self, bytes: u64) {
-        self.free_bytes += bytes;
-        self.largest_free_bytes = self.largest_free_bytes.max(bytes);
-    }
-
-    /// Counts an array in a run of `bytes` bytes.
-    pub(crate) fn add_array(&mut self, bytes: u64, blocks: u64, prepared: u64) {
-        self.arrays += 1;
-        self.array_bytes += bytes;
-        self.largest_live_bytes = self.largest_live_bytes.max(bytes);
-        self.blocks += blocks;
-        self.blocks_prepared += prepared;
-    }
-
-    /// Counts a byte string in a run of `bytes` bytes.
-    pub(crate) fn add_long_string(&mut self, bytes: u64) {
-        self.objects += 1;
-        self.long_strings += 1;
-        self.long_string_bytes += bytes;
-        self.largest_live_bytes = self.largest_live_bytes.max(bytes);
-    }
-}
 
 impl Heap {
     /// Returns the live and free memory and the slots of each class, without the sizes of objects:

@@ -371,8 +371,8 @@ impl<D: Design> Pool<D> {
         self.shape.heap.check(|offset| self.design().peek(offset as usize / 8))
     }
 
-    /// Returns the live and free memory of the heap, in total and for each size class: exact when no
-    /// transaction runs, else an estimate.
+    /// Returns the live and free memory of the heap, in total and for each size class. Exact when
+    /// no transaction runs, else an estimate.
     ///
     /// Reads one cache line for each slab, array and long string, and the words of the arenas. No
     /// worker waits for it or is slowed by a lock. A run that a worker changes meanwhile may be

@@ -9,8 +9,8 @@ use crate::classes::{SLOT_STRING_BYTES_MAX, string_bytes};
 use crate::head::class_in;
 use crate::header::Kind;
 use crate::layout::Layout;
+use crate::survey::{ClassUsage, Usage};
 use crate::test_heap::{LAYOUTS, TestHeap};
-use crate::usage::{ClassUsage, Usage};
 
 /// One step of one transaction.
 #[derive(Clone, Debug)]

@@ -141,8 +141,8 @@ mod tests {
         assert!(!to.exists());
     }
 
-    /// Converts with a failing call; expects that the old pool is unchanged, and that the new one is
-    /// absent or whole. Returns whether a call failed.
+    /// Converts with a failing call; expects that the new pool is absent or whole. Returns whether
+    /// a call failed.
     fn convert_with_failing_call(from: &Path, n: u64, fault: Fault, sticky: bool) -> bool {
         let directory = tempfile::tempdir().unwrap();
         let to = directory.path().join("new.pool");

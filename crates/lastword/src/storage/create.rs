@@ -311,7 +311,7 @@ mod tests {
         for (first, words) in runs {
             image[first as usize..][..words.len()].copy_from_slice(&words);
         }
-        let expected = |index: u64| if index % 2 == 0 { index + 1 } else { 0 };
+        let expected = |index: u64| if index.is_multiple_of(2) { index + 1 } else { 0 };
         assert!(image.into_iter().zip(0..).all(|(word, index)| word == expected(index)));
     }
 }

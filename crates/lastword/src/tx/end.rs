@@ -1,6 +1,6 @@
 //! Ends a transaction without a commit: a roll-back, or an error for the program.
 
-use lw_alloc::Request;
+use lw_alloc::{Request, Shortage};
 use words::{Stop, TxId};
 
 use super::{Stage, Tx};
@@ -49,8 +49,10 @@ impl<D: Design> Tx<'_, D> {
                     0 => Request::Bytes(wanted_bytes),
                     blocks => Request::Blocks(blocks),
                 };
-                let is_known = wanted_bytes != 0;
-                let shortage = is_known.then(|| heap.shortage(&usage, request)).unwrap_or_default();
+                let shortage = match wanted_bytes {
+                    0 => Shortage::default(),
+                    _ => heap.shortage(&usage, request),
+                };
                 Error::Full {
                     wanted_bytes,
                     heap_bytes: info.heap_bytes,

@@ -1,4 +1,4 @@
-//! The error of a full heap: its numbers are true, and each of its remedies makes room.
+//! The use of a heap, and the error of a full one: its numbers are true, each remedy makes room.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lastword::{
@@ -111,7 +111,7 @@ fn larger_pool<D: Design>() {
         assert_eq!(reserved.is_ok(), fits, "{}, {bytes} bytes: {reserved:?}", D::NAME);
     }
 
-    // An array beside the one that takes the heap: the pool needs its memory once more.
+    // A second array: the pool needs the memory of the first once more.
     let half = |tx: &mut Tx<'_, D>| Array::<u64>::reserve(tx, 1 << 16);
     let first = worker.run(half).unwrap().value;
     let (shortage, text) = full(&mut worker, half);
@@ -179,4 +179,50 @@ fn beside_workers<D: Design>() {
     });
     let usage = pool.heap_usage();
     assert_eq!((usage.objects, usage.unknown_bytes), (0, 0));
+}
+
+fn small_options() -> Options {
+    options(HEAP_BYTES).log_bytes(8 << 20).medium(Medium::File)
+}
+
+/// Allocates objects of many sizes, an array and strings, and frees some of them.
+fn allocate_all_kinds<D: Design>(pool: &Pool<D>) {
+    let mut worker = pool.worker().unwrap();
+    for bytes in (16..=1024).step_by(24) {
+        let _ = worker
+            .run(|tx| {
+                let freed = tx.allocate(bytes)?;
+                tx.allocate(bytes)?;
+                tx.allocate_pieces(1100 + 9 * bytes as u64)?;
+                tx.retire(Addr::new(freed, 0), bytes as u64)
+            })
+            .unwrap();
+    }
+    let _ = worker.run(|tx| tx.reserve_blocks(30)).unwrap();
+    let _ = worker.run(|tx| tx.allocate_pieces(40_000)).unwrap();
+}
+
+#[test]
+fn heap_usage_of_closed_or_crashed_pool_equals_check() {
+    every_durable!(closed_or_crashed());
+}
+
+fn closed_or_crashed<D: Design>() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::<D>::create_as(&path, small_options()).unwrap();
+    allocate_all_kinds(&pool);
+    pool.flush().unwrap();
+    let open = pool.heap_usage();
+    pool.abandon();
+    for state in ["crashed", "closed"] {
+        let mut checked = lastword::check(&path).unwrap().sound().unwrap().usage;
+        let usage = lastword::heap_usage(&path).unwrap();
+        assert_eq!(usage, open, "{}, {state}", D::NAME);
+        assert!(checked.object_bytes > 0);
+        checked.object_bytes = 0;
+        assert_eq!(usage, checked, "{}, {state}", D::NAME);
+        assert_eq!((usage.arrays, usage.long_strings, usage.unknown_bytes), (1, 1, 0));
+        Pool::<D>::open_as(&path, small_options()).unwrap().close().unwrap();
+    }
 }
