@@ -280,10 +280,12 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         match head.kind {
             Run::First => Ok(()),
             Run::Slab { class, state, .. } => self.slab(unit, head.units, class, state),
-            Run::Array { blocks, prepared, .. } => self.array(unit, blocks, prepared),
+            Run::Array { blocks, prepared, .. } => {
+                self.usage.add_array(head.units * self.layout.unit_bytes(), blocks, prepared);
+                self.array(unit, prepared)
+            }
             Run::String { bytes } => {
-                self.usage.long_strings += 1;
-                self.usage.objects += 1;
+                self.usage.add_long_string(head.units * self.layout.unit_bytes());
                 self.usage.object_bytes += bytes;
                 let object = self.layout.offset(unit) + self.layout.first_object();
                 if !self.layout.has_headers() {
@@ -385,7 +387,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
                 None => wrong = true,
             }
         }
-        self.usage.add_slab(self.layout.slot_bytes(class), slots, live);
+        let bytes = units * self.layout.unit_bytes();
+        self.usage.add_slab(bytes, self.layout.slot_bytes(class), slots, live);
         let complete = self.free_lists(&mut free, lists, wrong)?;
         if complete && !wrong && live + count != state.carved {
             let (wrong, found) = (Wrong::State, self.read(offset));
@@ -475,10 +478,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(complete)
     }
 
-    fn array(&mut self, unit: u64, blocks: u64, prepared: u64) -> Result<(), Enough> {
-        self.usage.arrays += 1;
-        self.usage.blocks += blocks;
-        self.usage.blocks_prepared += prepared;
+    fn array(&mut self, unit: u64, prepared: u64) -> Result<(), Enough> {
         if !self.layout.has_headers() {
             return Ok(());
         }

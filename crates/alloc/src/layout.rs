@@ -170,7 +170,7 @@ pub(crate) const LINE_WORDS: usize = LINE_PAYLOAD as usize / 8;
 /// Offset of a run's head from the run's first byte.
 pub(crate) const HEAD: u64 = 16;
 /// Size of the head with its header.
-const HEAD_LINE: u64 = 64;
+pub(crate) const HEAD_LINE: u64 = 64;
 
 /// Start of the words of the first run that are always 0: see [`watch`].
 const WATCH_FIRST: u64 = 8 << 10;

@@ -82,6 +82,7 @@ mod objects;
 mod pages;
 mod permits;
 mod runs;
+mod shortage;
 mod slabs;
 mod state;
 mod strings;
@@ -96,7 +97,7 @@ mod walk;
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN};
 pub use objects::Detached;
 pub use runs::{Prepared, Runs};
-pub use survey::{ClassUsage, Damage, Survey, Usage, Wrong};
+pub use survey::{ClassUsage, Damage, Request, Shortage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
 
 /// Number of arenas of a heap, of which each worker leases one.

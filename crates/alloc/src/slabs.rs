@@ -77,12 +77,8 @@ impl Heap {
         if let Some(taken) = self.take_more(tx, arena, class)? {
             return Ok((taken, class));
         }
-        let slot_bytes = self.layout.slot_bytes(class);
-        let strings = self.layout.is_string_class(class);
         for larger in class + 1..self.layout.classes() {
-            let fits = self.layout.is_string_class(larger) == strings
-                && self.layout.slot_bytes(larger) <= 2 * slot_bytes;
-            if !fits {
+            if !self.may_serve(class, larger) {
                 break;
             }
             let mut taken = self.take_slot(tx, arena, larger)?;
@@ -97,6 +93,13 @@ impl Heap {
             }
         }
         Err(Stop::Full)
+    }
+
+    /// Returns whether a full heap serves requests for a class with slots of this larger one too.
+    pub(crate) const fn may_serve(&self, class: usize, larger: usize) -> bool {
+        let layout = self.layout;
+        layout.is_string_class(larger) == layout.is_string_class(class)
+            && layout.slot_bytes(larger) <= 2 * layout.slot_bytes(class)
     }
 
     /// Takes a slot of the class that the arena's slab does not have.

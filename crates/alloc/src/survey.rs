@@ -1,4 +1,4 @@
-//! The results of a heap check: usage and damage.
+//! The results of looking at a heap: its use, the reason why it is full, and its damage.
 
 use thiserror::Error;
 
@@ -9,23 +9,32 @@ pub struct Usage {
     /// Size of the heap.
     pub heap_bytes: u64,
     /// Free runs and memory that was never used. It serves objects, strings and arrays of every
-    /// size.
+    /// size. Free slots of slabs are not in it.
     pub free_bytes: u64,
     /// The longest free run: an array or a long byte string needs one.
     pub largest_free_bytes: u64,
     /// Live objects and byte strings, without arrays.
     pub objects: u64,
-    /// Requested bytes of live objects and byte strings; in a line-isolated heap, bytes of an
-    /// object's slot.
+    /// Requested bytes of live objects and byte strings, which only a check counts; in a
+    /// line-isolated heap, bytes of an object's slot.
     pub object_bytes: u64,
     /// Live byte strings in runs of their own, which count as objects too.
     pub long_strings: u64,
+    /// Memory of their runs.
+    pub long_string_bytes: u64,
     /// Arrays.
     pub arrays: u64,
+    /// Memory of their runs.
+    pub array_bytes: u64,
     /// Blocks of arrays, prepared or not.
     pub blocks: u64,
     /// Prepared blocks.
     pub blocks_prepared: u64,
+    /// The longest run of an array or a byte string.
+    pub largest_live_bytes: u64,
+    /// Memory of runs that the estimate could not read, because they were changing or because the
+    /// heap is damaged.
+    pub unknown_bytes: u64,
     /// Size classes that have a slab, in ascending order.
     pub classes: Vec<ClassUsage>,
 }
@@ -42,25 +51,44 @@ pub struct ClassUsage {
     pub slots: u64,
     /// Slots with a live object or byte string.
     pub live: u64,
+    /// The longest slab: a run of this length becomes free when its objects are freed.
+    pub largest_slab_bytes: u64,
+}
+
+impl ClassUsage {
+    /// Returns the memory of live slots.
+    pub fn live_bytes(&self) -> u64 {
+        self.live * self.slot_bytes
+    }
+
+    /// Returns the memory of free slots, which serve this class until their slab is empty.
+    pub fn free_bytes(&self) -> u64 {
+        self.slots.saturating_sub(self.live) * self.slot_bytes
+    }
 }
 
 impl Usage {
-    /// Returns the memory of free slots, which serve their own class until their slab is empty.
-    pub fn free_slot_bytes(&self) -> u64 {
-        self.classes
-            .iter()
-            .map(|class| class.slots.saturating_sub(class.live) * class.slot_bytes)
-            .sum()
+    /// Returns the memory that live objects, byte strings and arrays occupy, headers and rounding
+    /// included.
+    pub fn live_bytes(&self) -> u64 {
+        let slots: u64 = self.classes.iter().map(ClassUsage::live_bytes).sum();
+        slots + self.long_string_bytes + self.array_bytes
     }
 
-    /// Returns the share of the free memory that is not in the longest free run, from 0 to 1.
+    /// Returns the memory of free slots, which serve their own class until their slab is empty.
+    pub fn free_slot_bytes(&self) -> u64 {
+        self.classes.iter().map(ClassUsage::free_bytes).sum()
+    }
+
+    /// Returns the share of the free memory that is not in the longest free run, from 0 to 1:
+    /// `1 - largest_free_bytes / (free_bytes + free_slot_bytes)`; 0 when no memory is free.
     pub fn fragmentation(&self) -> f64 {
         let free = self.free_bytes + self.free_slot_bytes();
         if free == 0 { 0.0 } else { 1.0 - self.largest_free_bytes as f64 / free as f64 }
     }
 
-    /// Counts a slab of `slots` slots, of which `live` are live.
-    pub(crate) fn add_slab(&mut self, slot_bytes: u64, slots: u64, live: u64) {
+    /// Counts a slab of `bytes` bytes with `slots` slots, of which `live` are live.
+    pub(crate) fn add_slab(&mut self, bytes: u64, slot_bytes: u64, slots: u64, live: u64) {
         let at = self.classes.partition_point(|class| class.slot_bytes < slot_bytes);
         if self.classes.get(at).is_none_or(|class| class.slot_bytes != slot_bytes) {
             self.classes.insert(at, ClassUsage { slot_bytes, ..ClassUsage::default() });
@@ -69,6 +97,7 @@ impl Usage {
         class.slabs += 1;
         class.slots += slots;
         class.live += live;
+        class.largest_slab_bytes = class.largest_slab_bytes.max(bytes);
     }
 
     /// Counts a free run, or the memory behind the frontier.
@@ -76,6 +105,54 @@ impl Usage {
         self.free_bytes += bytes;
         self.largest_free_bytes = self.largest_free_bytes.max(bytes);
     }
+
+    /// Counts an array in a run of `bytes` bytes.
+    pub(crate) fn add_array(&mut self, bytes: u64, blocks: u64, prepared: u64) {
+        self.arrays += 1;
+        self.array_bytes += bytes;
+        self.largest_live_bytes = self.largest_live_bytes.max(bytes);
+        self.blocks += blocks;
+        self.blocks_prepared += prepared;
+    }
+
+    /// Counts a byte string in a run of `bytes` bytes.
+    pub(crate) fn add_long_string(&mut self, bytes: u64) {
+        self.objects += 1;
+        self.long_strings += 1;
+        self.long_string_bytes += bytes;
+        self.largest_live_bytes = self.largest_live_bytes.max(bytes);
+    }
+}
+
+/// A request for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// An object or a byte string of this many bytes.
+    Bytes(u64),
+    /// An array of this many blocks.
+    Blocks(u64),
+}
+
+/// The reason why a heap has no room for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shortage {
+    /// Length of the free run that would serve the request, rounded to units and with all headers;
+    /// `u64::MAX` when no heap has one.
+    pub needed_bytes: u64,
+    /// Size of the smallest heap with such a run.
+    pub heap_bytes_min: u64,
+    /// Whether the request would be served now: other requests took the memory, and it is free
+    /// again.
+    pub fits: bool,
+    /// Live objects and byte strings of which freeing one makes room. 0 for a request that needs a
+    /// run of its own.
+    pub equal_live: u64,
+    /// Whether an array or byte string in a run of `needed_bytes` or more is live.
+    pub long_run_live: bool,
+    /// The class with the fewest live objects of which freeing all makes room, with the size of its
+    /// slots and the number of those objects.
+    pub class: Option<(u64, u64)>,
 }
 
 /// The kind of damage that a check found.

@@ -112,6 +112,20 @@ impl TestHeap {
         while self.run(|tx| heap.reclaim(tx)).unwrap().is_some() {}
     }
 
+    /// Runs a body, and once more after a reclaim if the heap is full.
+    pub(crate) fn run_reclaiming<R>(
+        &mut self,
+        mut body: impl FnMut(&mut TestHeap) -> Result<R, Stop>,
+    ) -> Result<R, Stop> {
+        match self.run(&mut body) {
+            Err(Stop::Full) => {
+                self.reclaim();
+                self.run(&mut body)
+            }
+            result => result,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<Usage, Damage> {
         self.heap.check(|offset| self.word(offset))
     }

@@ -1,21 +1,28 @@
-//! An estimate of the free memory while transactions run.
+//! The use of a heap's memory, estimated while transactions run.
 //!
-//! It reads one line for each run and the arenas, so a heap of 1 GiB of small objects takes some
-//! milliseconds. Other transactions may change the words meanwhile: where a head makes no sense,
-//! the walk ends, and the runs so far are the estimate.
+//! ```text
+//!   heap = the allocator's first run + slabs + arrays + long strings + free runs
+//!                                        |
+//!                                        live slots + free slots + head and rest
+//! ```
+//!
+//! The estimate reads one cache line of each run, and the arenas. No worker waits for it, and it
+//! takes no lock, so words change while it reads them. A head that makes no sense was being
+//! written, or its run has just been merged: the walk goes on at the next head that does, and the
+//! part between is *unknown*. At rest the estimate equals the result of a check.
 
 use std::collections::BTreeMap;
 
 use crate::head::Run;
-use crate::layout::FRONTIER;
+use crate::layout::{FRONTIER, HEAD_LINE, Layout};
 use crate::state::{State, Status};
 use crate::survey::Usage;
 use crate::{ARENAS, Heap};
 
 impl Heap {
-    /// Returns the free memory and the slots of each class, without the sizes of objects: they are
-    /// [`Usage::object_bytes`] 0. Exact in a heap in which no transaction runs. `word` is called
-    /// only for words inside the heap, by their offset in bytes.
+    /// Returns the live and free memory and the slots of each class, without the sizes of objects:
+    /// [`Usage::object_bytes`] is 0. Exact in a heap in which no transaction runs. `word` is called
+    /// only for words inside the heap, in ascending order of their runs, by their offset in bytes.
     pub fn usage_now(&self, mut word: impl FnMut(u64) -> u64) -> Usage {
         let mut usage = Usage { heap_bytes: self.bytes, ..Usage::default() };
         if !self.has_room() {
@@ -27,7 +34,12 @@ impl Heap {
         usage.add_free((self.units() - frontier) * layout.unit_bytes());
         let mut unit = layout.own_units();
         while unit < frontier {
-            let Some(head) = self.head_below(unit, frontier, &mut word) else { break };
+            let Some(head) = self.head_below(unit, frontier, &mut word) else {
+                usage.unknown_bytes += layout.unit_bytes();
+                unit += 1;
+                continue;
+            };
+            let bytes = head.units * layout.unit_bytes();
             match head.kind {
                 Run::Slab { class, state, .. } => {
                     let mine = owned.get(&unit).filter(|_| state.status == Status::Owned);
@@ -38,23 +50,24 @@ impl Heap {
                     let slots = layout.slots(head.units, class);
                     let live = carved.saturating_sub(count).min(slots);
                     usage.objects += live;
-                    usage.add_slab(layout.slot_bytes(class), slots, live);
+                    usage.add_slab(bytes, layout.slot_bytes(class), slots, live);
                 }
-                Run::Array { blocks, prepared, .. } => {
-                    usage.arrays += 1;
-                    usage.blocks += blocks;
-                    usage.blocks_prepared += prepared;
-                }
-                Run::String { .. } => {
-                    usage.objects += 1;
-                    usage.long_strings += 1;
-                }
-                Run::Free { .. } => usage.add_free(head.units * layout.unit_bytes()),
-                Run::First | Run::Detached => {}
+                Run::Array { blocks, prepared, .. } => usage.add_array(bytes, blocks, prepared),
+                Run::String { .. } => usage.add_long_string(bytes),
+                Run::Free { .. } => usage.add_free(bytes),
+                // A transaction that has not ended frees the run.
+                Run::First | Run::Detached => usage.unknown_bytes += bytes,
             }
             unit += head.units;
         }
         usage
+    }
+
+    /// Returns whether [`usage_now`](Heap::usage_now) may read the word at this heap offset of an
+    /// ordinary heap: it is in the first run, or in the first line of a unit.
+    pub const fn may_be_head(offset: u64) -> bool {
+        let layout = Layout::Ordinary;
+        offset < layout.offset(layout.own_units()) || offset % layout.unit_bytes() < HEAD_LINE
     }
 
     /// Returns the class and the state of each slab that an arena owns, by its first unit.
@@ -70,5 +83,44 @@ impl Heap {
             }
         }
         owned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use words::{Addr, Allocate, Words};
+
+    use super::*;
+    use crate::test_heap::{LAYOUTS, TestHeap};
+
+    /// A head that another worker is just writing looks like a damaged one.
+    #[test]
+    fn estimate_continues_behind_a_senseless_head() {
+        for layout in LAYOUTS {
+            let mut heap = TestHeap::laid_out(layout, 16);
+            let blocks = |units: u64| (units * layout.unit_bytes() - HEAD_LINE) / 272;
+            let arrays: Vec<u64> =
+                (0..4).map(|_| heap.run(|tx| tx.reserve_blocks(blocks(2))).unwrap()).collect();
+            let bytes = blocks(2) * words::BLOCK_BYTES;
+            heap.run(|tx| tx.retire(Addr::new(arrays[2], 0), bytes)).unwrap();
+            let usage = |heap: &TestHeap| heap.heap.usage_now(|offset| heap.word(offset));
+            let before = usage(&heap);
+            assert_eq!((before.arrays, before.unknown_bytes), (3, 0));
+            let two = 2 * layout.unit_bytes();
+            assert_eq!((before.array_bytes, before.largest_live_bytes), (3 * two, two));
+
+            let unit = (arrays[1] & ((1 << 48) - 1)) / layout.unit_bytes();
+            let length = heap.heap.head(unit) as usize / 8 + 1;
+            heap.words[length] = 1 << 40;
+            let after = usage(&heap);
+            assert_eq!((after.arrays, after.unknown_bytes), (2, two), "{layout:?}");
+            assert_eq!(after.free_bytes, before.free_bytes);
+            // The frontier is one word, so a senseless one is that of a damaged heap.
+            let frontier = (layout.pages() + FRONTIER) as usize / 8;
+            heap.words[frontier] = u64::MAX;
+            let all = usage(&heap);
+            let counted = all.live_bytes() + all.free_bytes + all.unknown_bytes;
+            assert!(counted <= all.heap_bytes, "{all:?}");
+        }
     }
 }

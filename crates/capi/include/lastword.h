@@ -22,8 +22,7 @@
  * that does not change while the object lives, so programs store it in other objects. It is
  * valid in its pool only, and 0 is no object. Functions take an address and an offset in bytes.
  * Larger data go into an array of blocks (lw_array_reserve). An object takes 16 bytes beside its
- * own, rounded up to a size class. A class takes memory in units of 64 KiB and keeps it: freed
- * memory serves objects of the same class. A pool of less than 1 MiB holds little.
+ * own, rounded up to a size class. Free memory: lw_pool_heap_usage.
  *
  * Status. Functions return LW_OK (0) or one of the negative numbers below. Outputs come last
  * and are set only with LW_OK. An output pointer may be NULL where "or NULL" stands. The library
@@ -49,10 +48,9 @@
  * closes it. A thread that ends closes its workers and aborts their open transactions. A thread
  * has one transaction at a time. Other threads wait for the words that an open transaction has
  * read and written, so end it soon and wait for nothing inside it. A transaction that conflicts
- * often runs alone in the end. A call that waits for one transaction longer
- * than patience_ms ends with LW_EHELDUP and no effect. No
- * function may be called in a signal handler. In a child after fork calls return LW_EFORKED. Do
- * not fork inside a transaction: on mapped media its accesses in the child are SIGSEGV.
+ * often runs alone in the end. A call that waits for one transaction longer than patience_ms ends
+ * with LW_EHELDUP and no effect. No function may be called in a signal handler. In a child after
+ * fork calls return LW_EFORKED. Do not fork inside a transaction (SIGSEGV on mapped media).
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H
@@ -118,10 +116,9 @@ extern "C" {
 /* Flags of lw_begin and lw_run. */
 #define LW_READ_ONLY 1u /* reads one snapshot, and a write is LW_EREADONLY */
 
-/* Bytes of a block of an array, and the distance between blocks. */
+/* Bytes of a block of an array, distance between blocks, and most bytes of an object. */
 #define LW_BLOCK_BYTES 256u
 #define LW_BLOCK_STRIDE 272u
-/* Most bytes of an object. */
 #define LW_OBJECT_BYTES_MAX 1024u
 
 typedef struct lw_pool lw_pool;
@@ -147,6 +144,12 @@ typedef struct lw_options {
     uint64_t ownership_records; /* locks of the transactional memory; 0: by heap and cores */
 } lw_options;
 
+/* Use of a heap. Runs serve any request that is not longer, free slots their size class only. */
+typedef struct lw_heap_usage {
+    uint64_t size, heap_bytes, live_bytes, objects; /* size: of this struct, set by the program */
+    uint64_t free_bytes, largest_free_bytes, free_slot_bytes; /* runs, longest run, slots */
+} lw_heap_usage;
+
 /* Returns (major << 16 | minor << 8 | patch) of the library. */
 uint32_t lw_version(void);
 /* Returns the meaning of a status and the remedy. Never NULL, always valid. */
@@ -166,15 +169,16 @@ int lw_pool_open(const char *path, const lw_options *options, lw_pool **pool);
    NULL: the status that lw_pool_open would return with these options. LW_EDAMAGED: the pool has
    damage, whether it opens or not. Otherwise as lw_pool_open. Takes as much memory as the heap. */
 int lw_pool_check(const char *path, const lw_options *options, int *opens);
-/* Makes all transactions durable, and closes the remaining workers and the pool. The pool is closed
-   with every status but LW_EBUSY (a transaction is open). No other call may be in flight, and this
-   thread may have no transaction. LW_EIO: as after a crash. LW_ENAME: closed cleanly, and the
-   descriptors of its files stay open until the process ends, for a copy of their content. */
+/* Makes all transactions durable and closes workers and pool, with every status but LW_EBUSY (a
+   transaction is open). No other call may be in flight, nor a transaction of this thread. LW_EIO:
+   as after a crash. LW_ENAME: closed cleanly; descriptors of its files stay open, for a copy. */
 int lw_pool_close(lw_pool *pool);
 /* Returns the pool's first object, from which the program reaches all others. The first call
    allocates it, with `bytes` zeros, 1 to 1024. LW_EMISMATCH: it is smaller. Runs a transaction in a
    worker of its own, with the statuses of lw_worker_open and lw_run. */
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
+/* Returns the use of the heap; an estimate while transactions run, which it does not stop. */
+int lw_pool_heap_usage(lw_pool *pool, lw_heap_usage *usage);
 /* Returns the durable watermark: this transaction and all before it are durable. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);
 /* Waits until `id` is durable, and helps meanwhile. LW_ENESTED, LW_EUNKNOWN, LW_ENOTDURABLE,
@@ -203,8 +207,7 @@ int lw_worker_close(lw_worker *worker);
 int lw_run(lw_worker *worker, uint32_t flags, int (*body)(lw_worker *worker, void *argument),
            void *argument, uint64_t *id);
 
-/* Begins a transaction in parts. Each LW_OK needs an lw_commit with LW_OK, or an lw_abort.
-   LW_ENESTED, LW_EHELDUP, LW_EIO. */
+/* Begins a transaction, until lw_commit is LW_OK, or lw_abort. LW_ENESTED, LW_EHELDUP, LW_EIO. */
 int lw_begin(lw_worker *worker, uint32_t flags);
 /* Commits. `id` or NULL. Every other status than LW_OK still needs an lw_abort. LW_EIO: it may be
    committed, and could not be made durable. */
@@ -224,15 +227,13 @@ int lw_write_bytes(lw_worker *worker, uint64_t object, uint64_t offset, uint64_t
 
 /* Allocates an object of `bytes` with this content, or zeros for NULL. LW_EFULL, LW_EINVAL. */
 int lw_alloc(lw_worker *worker, uint64_t bytes, const void *content, uint64_t *object);
-/* Frees an object of `bytes` other than the root, or an array (all its blocks, LW_BLOCK_BYTES
-   each). LW_EADDRESS: no such object. */
+/* Frees an object other than the root, or an array of `bytes` / LW_BLOCK_BYTES. LW_EADDRESS. */
 int lw_free(lw_worker *worker, uint64_t object, uint64_t bytes);
 /* Under LW_SNAPSHOT, keeps other transactions from writing the object until this one ends. Protect
    objects that a writing transaction only reads for its decision. No effect under other designs. */
 int lw_protect(lw_worker *worker, uint64_t object);
 
-/* Reserves an array of `blocks` of LW_BLOCK_BYTES, at fixed distances. Store `first` in the same
-   transaction. LW_EFULL. */
+/* Reserves an array of `blocks`. Store `first` in the same transaction, or it leaks. LW_EFULL. */
 int lw_array_reserve(lw_worker *worker, uint64_t blocks, uint64_t *first);
 /* Prepares up to `most` further blocks with zeros, about 1000 in one transaction. `left`: blocks
    not yet prepared. May be repeated after a crash. LW_ETOOLARGE, LW_EADDRESS. */

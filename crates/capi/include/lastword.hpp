@@ -318,6 +318,14 @@ public:
         return ptr<T>(object);
     }
 
+    // The use of the heap, as lw_pool_heap_usage in lastword.h.
+    lw_heap_usage heap_usage() const {
+        lw_heap_usage usage;
+        usage.size = sizeof usage;
+        detail::check(lw_pool_heap_usage(handle_.get(), &usage));
+        return usage;
+    }
+
     // The durable watermark. This transaction and all before it are durable. Costs a load.
     std::uint64_t durable() const {
         std::uint64_t id;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `status` | status codes of calls, and their texts |
 //! | `options` | the struct of options, in every version |
+//! | `usage` | the struct of the heap's use, in every version |
 //! | `handle` | handles that detect their use after closing |
 //! | `design` | dispatch over the registry of designs, by one `match` |
 //! | `bytes` | byte access to objects, which consist of words |
@@ -26,6 +27,7 @@ pub mod options;
 pub mod pool;
 pub mod status;
 mod thread;
+pub mod usage;
 pub mod worker;
 
 use std::ffi::{c_char, c_int};

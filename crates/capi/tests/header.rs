@@ -56,7 +56,7 @@ fn types(before: &str, after: &str, name: &str) -> String {
         // All other words are names of parameters.
         let is_type = |word: &&str| {
             ["const", "void", "char", "int", "uint64_t", "uint32_t"].contains(word)
-                || ["lw_pool", "lw_worker", "lw_options"].contains(word)
+                || ["lw_pool", "lw_worker", "lw_options", "lw_heap_usage"].contains(word)
         };
         for word in words.into_iter().filter(is_type) {
             types.push_str(word);

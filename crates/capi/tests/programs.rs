@@ -311,20 +311,24 @@ fn rust_and_c_share_a_pool() {
     }
 }
 
-/// The C compiler lays out the struct of options like the library.
+/// The C compiler lays out the structs like the library.
 #[test]
-fn options_struct_has_same_layout_in_c() {
+fn structs_have_same_layout_in_c() {
     if !has("cc") {
         return;
     }
     let workshop = Workshop::new();
     let mut source = "#include <lastword.h>\n".to_owned();
-    for (field, offset) in lastword_c::options::FIELDS {
-        source += &format!("_Static_assert(offsetof(lw_options, {field}) == {offset}, \"\");\n");
-    }
-    let size = size_of::<lastword_c::options::lw_options>();
-    source +=
-        &format!("_Static_assert(sizeof(lw_options) == {size}, \"\");\nint main(void) {{}}\n");
+    let mut expect = |name: &str, fields: &[(&str, usize)], size: usize| {
+        for (field, offset) in fields {
+            source += &format!("_Static_assert(offsetof({name}, {field}) == {offset}, \"\");\n");
+        }
+        source += &format!("_Static_assert(sizeof({name}) == {size}, \"\");\n");
+    };
+    use lastword_c::{options, usage};
+    expect("lw_options", &options::FIELDS, size_of::<options::lw_options>());
+    expect("lw_heap_usage", &usage::FIELDS, size_of::<usage::lw_heap_usage>());
+    source += "int main(void) {}\n";
     let path = workshop.path("layout.c");
     std::fs::write(&path, source).unwrap();
     workshop.build(path.to_str().unwrap(), &["-pedantic"]);

@@ -251,6 +251,7 @@ void durability(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
     }
     pool.wait(last);
     expect(pool.durable() >= last, "durable after waiting");
+    expect(pool.heap_usage().objects > 0, "objects are live");
     // A wait may return shortly before the last callback runs.
     for (int i = 0; i < 10000 && calls < 100; i++) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

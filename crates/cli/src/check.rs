@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::{Format, PoolCheck};
 use crate::failure::{Failure, Verdict};
 use crate::pool::{Description, layout_text, yes_no};
-use crate::report::{complain, json, print, table};
+use crate::report::{HeapUse, complain, json, print, table};
 
 /// Checks the pool and prints the findings.
 ///
@@ -107,9 +107,6 @@ struct Shown {
     objects: u64,
     object_bytes: u64,
     blocks: u64,
-    heap_free_bytes: u64,
-    heap_free_slot_bytes: u64,
-    heap_largest_free_bytes: u64,
     #[serde(flatten)]
     info: Description,
 }
@@ -160,6 +157,7 @@ impl Shown {
         let Usage { objects, object_bytes, blocks, .. } = *usage;
         let mut info = Description::without_flush(&checked.info);
         info.path = path.display().to_string();
+        info.heap = Some(HeapUse::of(usage));
         Shown {
             needs_recovery,
             transactions_to_replay,
@@ -168,9 +166,6 @@ impl Shown {
             objects,
             object_bytes,
             blocks,
-            heap_free_bytes: usage.free_bytes,
-            heap_free_slot_bytes: usage.free_slot_bytes(),
-            heap_largest_free_bytes: usage.largest_free_bytes,
             info,
         }
     }
@@ -185,9 +180,6 @@ impl Shown {
             ("objects", table::grouped(self.objects)),
             ("bytes in objects", table::bytes(self.object_bytes)),
             ("blocks", table::grouped(self.blocks)),
-            ("free heap", table::bytes(self.heap_free_bytes)),
-            ("  longest part of it", table::bytes(self.heap_largest_free_bytes)),
-            ("free slots for objects", table::bytes(self.heap_free_slot_bytes)),
         ]);
         rows
     }

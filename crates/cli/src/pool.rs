@@ -1,7 +1,8 @@
 //! `lastword pool`: create and describe pools. [`crate::check`] and [`crate::dump`] are files of
 //! their own.
 //!
-//! `info` reads superblocks. To time a flush it writes an unnamed file beside the pool.
+//! `info` reads superblocks, the heads of the heap's runs, and a log that waits for replay. To time
+//! a flush it writes an unnamed file beside the pool.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use serde::Serialize;
 use crate::args::{Expected, Format, PoolCommand, PoolConvert, PoolCreate, PoolInfo};
 use crate::failure::{Failure, Verdict};
 use crate::media::{Costs, MediumName};
-use crate::report::{json, print, table};
+use crate::report::{HeapUse, json, print, table};
 use crate::shadow::{ShadowName, check_bound};
 
 /// Runs the command and prints its report.
@@ -58,7 +59,9 @@ fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
     check_bound(*shadow, *shadow_bytes)?;
     let info = lastword::inspect_with(path, &expected.options())?
         .with_shadow((*shadow).into(), *shadow_bytes);
-    let description = Description::of(&info, path);
+    let usage = lastword::heap_usage_with(path, &expected.options())?;
+    let heap = Some(HeapUse::of(&usage));
+    let description = Description { heap, ..Description::of(&info, path) };
     print(&match output.format {
         Format::Json => json::object(&description),
         Format::Table => table::pairs(&description.rows()),
@@ -96,6 +99,7 @@ pub(crate) struct Description {
     /// Of the transactional memory of the open pool; `None` for a design without one.
     ownership_records: Option<u64>,
     memory_bytes: MemoryBytes,
+    pub(crate) heap: Option<HeapUse>,
 }
 
 /// Memory of the open pool.
@@ -191,6 +195,7 @@ impl Description {
             compress: info.compress,
             ownership_records: info.ownership_records,
             memory_bytes: MemoryBytes::of(info.memory()),
+            heap: None,
         }
     }
 
@@ -237,6 +242,7 @@ impl Description {
         if let Some(flush_ns) = self.flush_ns {
             rows.insert(2, ("flush", table::time(flush_ns)));
         }
+        rows.extend(self.heap.iter().flat_map(HeapUse::rows));
         rows
     }
 }

@@ -10,7 +10,7 @@ use crate::latency::Sampling;
 use crate::load::Load;
 use crate::machine;
 use crate::presence;
-use crate::report::{self, Conditions, RunReport, json, progress, table};
+use crate::report::{self, Conditions, HeapUse, RunReport, json, progress, table};
 use crate::setup::{self, Place, Ready};
 
 /// Default duration of a run, in seconds.
@@ -64,13 +64,14 @@ fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> 
     let conditions = Conditions::of(load, ready.pool.info().medium);
     // Read before the check reopens the pool, which could raise the peak.
     let peak_rss_bytes = machine::peak_rss_bytes();
+    let heap = HeapUse::of(&ready.pool.heap_usage());
     let (checked, unchecked) = {
         let _spinner = progress::spinner("checking");
         crash_and_check(ready, &positions)
     };
     let names = (kind.name, design);
     let report = RunReport::new(names, &measured, conditions, peak_rss_bytes, checked);
-    Ok((report, unchecked))
+    Ok((RunReport { heap: Some(heap), ..report }, unchecked))
 }
 
 /// Measures, and shows the progress on a terminal.

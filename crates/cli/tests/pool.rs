@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use common::{Room, keys};
-use lastword::{Allocate, Objects, Options, Pool, Ptr};
+use lastword::{Addr, Allocate, Decoupled, Objects, Options, Pool, Ptr, Stop, Tx, Words};
 
 const SMALL: [&str; 4] = ["--bytes", "256K", "--log-bytes", "128KiB"];
 
@@ -98,6 +98,7 @@ fn new_pool_is_described_and_sound() {
             "flush_ns",
             "generation",
             "group",
+            "heap",
             "heap_bytes",
             "layout",
             "layout_version",
@@ -192,8 +193,6 @@ fn check_of_unclean_pool_writes_nothing() {
         let check = room.json(0, &["pool", "check", "a.pool"]);
         let expected = [
             "blocks",
-            "chunks",
-            "chunks_free",
             "clean",
             "compress",
             "design",
@@ -203,6 +202,7 @@ fn check_of_unclean_pool_writes_nothing() {
             "flush_ns",
             "generation",
             "group",
+            "heap",
             "heap_bytes",
             "layout",
             "layout_version",
@@ -237,6 +237,55 @@ fn check_of_unclean_pool_writes_nothing() {
             tx.get(Ptr::<u64>::from_bits(root))
         });
         assert_eq!(value.unwrap().value, 99);
+    }
+}
+
+/// Runs a transaction in a pool of the layout `ledger`, then closes or abandons the pool.
+fn change(room: &Room, clean: bool, body: impl Fn(&mut Tx<'_, Decoupled>) -> Result<(), Stop>) {
+    let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
+    pool.run(body).unwrap().ticket.wait().unwrap();
+    if clean { pool.close().unwrap() } else { pool.abandon() }
+}
+
+#[test]
+fn heap_use_is_described_by_size_class() {
+    for clean in [true, false] {
+        let room = created("file");
+        change(&room, clean, |tx| {
+            let freed = tx.allocate(100)?;
+            (0..3).try_for_each(|_| tx.allocate(100).map(drop))?;
+            tx.allocate(1000)?;
+            tx.reserve_blocks(20)?;
+            tx.retire(Addr::new(freed, 0), 100)
+        });
+        for command in ["info", "check"] {
+            let heap = &room.json(0, &["pool", command, "a.pool"])["heap"];
+            // A slab has as many slots as fit in 2 KiB, the share of one in this heap.
+            let small = serde_json::json!({
+                "slot_bytes": 128,
+                "slabs": 1,
+                "live_objects": 3,
+                "live_bytes": 3 * 128,
+                "free_bytes": 12 * 128,
+            });
+            assert_eq!(heap["classes"][0], small, "{command}, clean {clean}");
+            assert_eq!(heap["classes"][1]["slot_bytes"], 1040);
+            assert_eq!((&heap["objects"], &heap["arrays"]), (&4.into(), &1.into()));
+            // An array takes whole KiB: 20 blocks of 272 bytes, and a head.
+            assert_eq!(heap["array_bytes"], 6 << 10);
+            assert_eq!(heap["live_bytes"], 3 * 128 + 1040 + (6 << 10));
+            let number = |key: &str| heap[key].as_f64().unwrap();
+            let free = number("free_bytes") + number("free_slot_bytes");
+            let fragmentation = 1.0 - number("largest_free_bytes") / free;
+            assert!((number("fragmentation") - fragmentation).abs() < 1e-9, "{heap}");
+            assert_eq!(heap["unknown_bytes"], 0);
+        }
+        let table = room.expect(0, &["pool", "info", "a.pool"]);
+        let row = |name: &str| table.lines().find(|line| line.trim_start().starts_with(name));
+        for name in ["heap, live", "heap, free", "heap, fragmentation", "arrays", "slots"] {
+            assert!(row(name).is_some(), "{name} is missing: {table}");
+        }
+        assert!(row("slots").unwrap().contains("of 128 B: 3 live (384 B)"), "{table}");
     }
 }
 

@@ -70,6 +70,7 @@ const REPORT_KEYS: &[&str] = &[
     "grace_periods",
     "group",
     "group_ms",
+    "heap",
     "heap_image_bytes",
     "latency_cycles",
     "log_bytes",
@@ -129,6 +130,7 @@ fn run_report_has_documented_keys() {
     assert!(number("durable_transactions_per_second") <= number("transactions_per_second"));
     assert!(number("transactions_per_cpu_second") > 0.0);
     assert!(number("peak_rss_bytes") > 1e6);
+    assert!(report["heap"]["live_bytes"].as_u64().unwrap() > 0, "{report}");
     let device_bytes = number("log_bytes") + number("heap_image_bytes");
     assert_eq!(number("write_amplification"), device_bytes / (8.0 * 3000.0));
     let each = number("transactions_per_device_write");
@@ -141,6 +143,24 @@ fn run_report_has_documented_keys() {
         short["worst_100ms_transactions"].is_null(),
         "3000 empty transactions take less than 100 ms"
     );
+}
+
+#[test]
+fn full_pool_ends_run_with_size_that_is_needed() {
+    let room = Room::new();
+    room.expect(0, &["pool", "create", "a.pool", "--bytes", "1M", "--log-bytes", "8M"]);
+    let run = ["run", "tatp-btree", "--pool", "a.pool", "--scale", "0.1", "--transactions", "10"];
+    let output = room.run(&run);
+    let text = common::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(
+        text.contains("its heap of 1048576 bytes has no room for 6400000 bytes more"),
+        "{text}"
+    );
+    // 25 000 blocks of 272 bytes, and the allocator's own 64 KiB.
+    assert!(text.contains("`bytes` of at least 6881280 to hold it"), "{text}");
+    let heap = &room.json(0, &["pool", "info", "a.pool"])["heap"];
+    assert_eq!(heap["live_bytes"], 0, "the load was rolled back: {heap}");
 }
 
 /// The workload writes few words repeatedly, so combining a thousand transactions shrinks the log.

@@ -47,6 +47,9 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage>;
 
+    /// As [`Pool::heap_usage`].
+    fn heap_usage(&self) -> lw_alloc::Usage;
+
     /// As [`Pool::metrics`].
     fn metrics(&self) -> Metrics;
 
@@ -103,6 +106,10 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
         self.check_heap()
+    }
+
+    fn heap_usage(&self) -> lw_alloc::Usage {
+        self.heap_usage()
     }
 
     fn metrics(&self) -> Metrics {

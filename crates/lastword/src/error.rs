@@ -1,6 +1,7 @@
 //! Errors of a pool: the failed operation, its file, the reason and the remedy.
 
 pub(crate) mod commands;
+mod full;
 mod lost_file;
 mod mismatch;
 mod transaction_limit;
@@ -10,16 +11,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lw_alloc::Shortage;
 use thiserror::Error;
 
 use words::{AnyError, TxId};
 
+use self::full::no_room;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
 use self::mismatch::{not_ours, without};
 pub use self::transaction_limit::Limit;
-use self::transaction_limit::{other_version, wanted};
+use self::transaction_limit::other_version;
 use crate::Reason;
 
 /// The reason why an operation on a pool failed.
@@ -240,11 +243,13 @@ pub enum Error {
 
     /// The heap has no room left.
     #[error(
-        "the pool is full: its heap of {heap_bytes} bytes has no room for {}; {free_bytes} bytes \
-         are free, {largest_free_bytes} of them in one piece, and {free_slot_bytes} bytes in slots \
-         for objects of other sizes; free objects of this size, or all objects of a size, or \
-         create a pool with more `bytes`",
-        wanted(*wanted_bytes)
+        "the pool is full: its heap of {heap_bytes} bytes has no room for {}",
+        no_room(
+            *wanted_bytes,
+            *heap_bytes,
+            (*free_bytes, *largest_free_bytes, *free_slot_bytes),
+            shortage
+        )
     )]
     Full {
         /// The requested size; 0 where it is unknown.
@@ -257,6 +262,8 @@ pub enum Error {
         largest_free_bytes: u64,
         /// Free slots of slabs that are in use: each serves objects of its size class.
         free_slot_bytes: u64,
+        /// The memory that the request needs, and the frees that make room for it.
+        shortage: Shortage,
     },
 
     /// `decoupled`: a transaction wrote more than its worker's ring or the log holds.

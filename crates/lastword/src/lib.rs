@@ -95,7 +95,7 @@ pub use error::{CutFile, Error, Limit, LogMismatch, LostFile};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
     CheckOptions, Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check,
-    check_with, convert, inspect, inspect_with, repair, repair_with,
+    check_with, convert, heap_usage, heap_usage_with, inspect, inspect_with, repair, repair_with,
 };
 pub use metrics::Metrics;
 pub use open::Open;
@@ -109,7 +109,7 @@ pub use tx::{AbortReason, Reason, Tx};
 pub use worker::{Committed, Worker};
 
 pub use lw_alloc::header::Kind;
-pub use lw_alloc::{ClassUsage, Damage, Live, Usage, Wrong};
+pub use lw_alloc::{ClassUsage, Damage, Live, Shortage, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, LostName, System};
 pub use words::{
     Addr, Allocate, AnyError, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,

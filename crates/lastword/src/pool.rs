@@ -371,10 +371,14 @@ impl<D: Design> Pool<D> {
         self.shape.heap.check(|offset| self.design().peek(offset as usize / 8))
     }
 
-    /// Returns the free memory of the heap and the slots of each size class, as an estimate while
-    /// transactions run. Reads one cache line for each slab, array and long string, and no object:
-    /// some milliseconds for 1 GiB of small objects. The sizes of objects are not known without
-    /// reading them ([`check_heap`](Pool::check_heap)).
+    /// Returns the live and free memory of the heap, in total and for each size class. Exact when
+    /// no transaction runs, else an estimate.
+    ///
+    /// Reads one cache line for each slab, array and long string, and the words of the arenas. No
+    /// worker waits for it or is slowed by a lock. A run that a worker changes meanwhile may be
+    /// counted in its old or its new state; [`Usage::unknown_bytes`](crate::Usage::unknown_bytes)
+    /// are in runs whose heads were half written. It reads no object, so their requested sizes are
+    /// not known: [`check_heap`](Pool::check_heap) returns them.
     pub fn heap_usage(&self) -> lw_alloc::Usage {
         self.shape.heap.usage_now(|offset| self.design().peek(offset as usize / 8))
     }

@@ -124,7 +124,8 @@ pub struct Tx<'t, D: Design = Decoupled> {
     detached: Vec<Detached>,
     read_only: bool,
     stop: Option<Stop>,
-    /// The refused address. With [`Stop::Full`], its offset is the requested size in bytes.
+    /// The refused address. With [`Stop::Full`], its offset is the requested size in bytes, and its
+    /// object the number of an array's blocks, or 0.
     wild: Addr,
     reason: Option<Reason>,
     /// Dropping the transaction rolls back if this is `Open`.
@@ -247,11 +248,11 @@ impl<'t, D: Design> Tx<'t, D> {
         *self.stop.get_or_insert(stop)
     }
 
-    /// Ends the attempt at a request for this many bytes.
+    /// Ends the attempt at a request for this many bytes, in so many blocks of an array.
     #[cold]
-    fn end_wanting(&mut self, stop: Stop, bytes: u64) -> Stop {
+    fn end_wanting(&mut self, stop: Stop, bytes: u64, blocks: u64) -> Stop {
         if self.stop.is_none() {
-            self.wild = Addr::new(0, bytes);
+            self.wild = Addr::new(blocks, bytes);
         }
         self.end(stop)
     }
@@ -481,13 +482,13 @@ impl<D: Design> Allocate for Tx<'_, D> {
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
         let (heap, arena) = (self.shape.heap(), self.arena);
         let address = heap.allocate(&mut Metadata(self), arena, bytes);
-        address.map_err(|stop| self.end_wanting(stop, bytes as u64))
+        address.map_err(|stop| self.end_wanting(stop, bytes as u64, 0))
     }
 
     fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
         let (heap, arena) = (self.shape.heap(), self.arena);
         let address = heap.allocate_pieces(&mut Metadata(self), arena, bytes);
-        address.map_err(|stop| self.end_wanting(stop, bytes))
+        address.map_err(|stop| self.end_wanting(stop, bytes, 0))
     }
 
     fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
@@ -503,7 +504,7 @@ impl<D: Design> Allocate for Tx<'_, D> {
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
         let heap = self.shape.heap();
         let first = heap.reserve_blocks(&mut Metadata(self), blocks);
-        first.map_err(|stop| self.end_wanting(stop, blocks.saturating_mul(BLOCK_BYTES)))
+        first.map_err(|stop| self.end_wanting(stop, blocks.saturating_mul(BLOCK_BYTES), blocks))
     }
 
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {

@@ -28,7 +28,8 @@ use crate::{
 
 /// A byte string in the heap: a value of two words that objects can hold.
 ///
-/// Up to 1 KiB it takes one object. A longer string takes 1.6 % more than its length.
+/// Up to 1 KiB it takes one object. A longer string occupies its length and at most 12 % and 32
+/// bytes.
 ///
 /// [`append`](Bytes::append), [`truncate`](Bytes::truncate) and [`resize`](Bytes::resize) change
 /// the length of the string whose handle is at a place, and update the handle there:

@@ -9,6 +9,7 @@ use crate::classes::{SLOT_STRING_BYTES_MAX, string_bytes};
 use crate::head::class_in;
 use crate::header::Kind;
 use crate::layout::Layout;
+use crate::survey::{ClassUsage, Usage};
 use crate::test_heap::{LAYOUTS, TestHeap};
 
 /// One step of one transaction.
@@ -208,12 +209,21 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
     assert_eq!((usage.objects, usage.object_bytes), (objects, object_bytes));
     assert_eq!((usage.arrays, usage.blocks, usage.blocks_prepared), (runs, blocks_all, ready));
     let now = heap.heap.usage_now(|offset| heap.word(offset));
-    assert_eq!(
-        (now.free_bytes, now.largest_free_bytes),
-        (usage.free_bytes, usage.largest_free_bytes)
-    );
-    assert_eq!((now.objects, &now.classes), (usage.objects, &usage.classes));
+    assert_eq!(now, Usage { object_bytes: 0, ..usage.clone() }, "the estimate is exact at rest");
+    covers_heap(&usage, layout);
     walk_finds(heap, live);
+}
+
+/// Asserts that live and free memory add up to the heap, except for the allocator's first run, and
+/// in each slab a head and less memory than a slot takes with the rounding to a unit.
+fn covers_heap(usage: &Usage, layout: Layout) {
+    let counted = usage.live_bytes() + usage.free_bytes + usage.free_slot_bytes();
+    let most = |class: &ClassUsage| class.slabs * (64 + class.slot_bytes + layout.unit_bytes());
+    let rest: u64 = usage.classes.iter().map(most).sum();
+    let own = layout.offset(layout.own_units());
+    let left = usage.heap_bytes - counted;
+    assert!(left >= own && left <= own + rest, "{left} bytes are neither live nor free: {usage:?}");
+    assert!((0.0..=1.0).contains(&usage.fragmentation()));
 }
 
 /// Asserts that a walk visits every live object once, in order.

@@ -168,6 +168,7 @@ fn each_error_has_its_status() {
             free_bytes: 8,
             largest_free_bytes: 8,
             free_slot_bytes: 8,
+            shortage: lastword::Shortage::default(),
         } => FULL,
         TransactionTooLarge { limit: Limit::Ring, words_max: 1, log_bytes: 8, ring_bytes: 8 }
             => TOO_LARGE,

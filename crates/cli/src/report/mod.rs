@@ -3,6 +3,7 @@
 //! Field names are the JSON keys. Scripts depend on them.
 
 pub(crate) mod format;
+mod heap;
 pub(crate) mod json;
 pub(crate) mod progress;
 pub(crate) mod table;
@@ -13,6 +14,7 @@ use lastword::Medium;
 use papers::Trial;
 use serde::Serialize;
 
+pub(crate) use self::heap::HeapUse;
 use crate::designs::DesignName;
 use crate::driver::Measured;
 use crate::grouping::Grouping;
@@ -151,6 +153,8 @@ pub(crate) struct RunReport {
     /// Waits for a page whose writes were not yet reproduced.
     pub(crate) page_waits: u64,
     pub(crate) peak_rss_bytes: Option<u64>,
+    /// At the end of the run.
+    pub(crate) heap: Option<HeapUse>,
     /// `None`: the check could not run.
     pub(crate) checked: Option<bool>,
 }
@@ -213,6 +217,7 @@ impl RunReport {
             evictions: metrics.evictions,
             page_waits: metrics.page_waits,
             peak_rss_bytes,
+            heap: None,
             checked,
         }
     }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{CompareReport, Conditions, Quantiles, RunReport};
+use super::{CompareReport, Conditions, HeapUse, Quantiles, RunReport};
 
 /// Placeholder for a missing number.
 pub(crate) const NONE: &str = "-";
@@ -70,7 +70,7 @@ pub(crate) fn run(report: &RunReport) -> String {
         let each = super::ratio(bytes as f64, report.transactions as f64);
         format!("{} ({each:.1} B/tx)", self::bytes(bytes))
     };
-    let rows = [
+    let mut rows = vec![
         ("workload", report.workload.to_owned()),
         ("design", report.design.to_owned()),
         ("conditions", conditions(&report.conditions)),
@@ -104,8 +104,10 @@ pub(crate) fn run(report: &RunReport) -> String {
         ("grace period", option(report.cycles_per_grace_period, |n| format!("{n:.0} cycles"))),
         ("pages", pages(report)),
         ("peak memory", option(report.peak_rss_bytes, bytes)),
-        ("checked", option(report.checked, |held| if held { "held" } else { "FAILED" }.into())),
     ];
+    rows.extend(report.heap.iter().flat_map(HeapUse::totals));
+    let checked = option(report.checked, |held| if held { "held" } else { "FAILED" }.into());
+    rows.push(("checked", checked));
     pairs(&rows)
 }
 

@@ -61,8 +61,3 @@ pub(super) fn other_version(found: u64) -> &'static str {
         _ => "open it with the version of Lastword that wrote it",
     }
 }
-
-/// Returns the request of a full heap.
-pub(super) fn wanted(bytes: u64) -> String {
-    if bytes == 0 { "the request".into() } else { format!("{bytes} bytes more") }
-}

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use lw_log::Scan;
-use medium::{LogReader, PoolFile};
+use medium::{HeapMedium, LogReader, PoolFile};
 use words::TxId;
 
 use super::finding::{Finding, Problem};
@@ -63,6 +63,14 @@ pub(super) fn examine(
 /// # Errors
 /// The error that these groups cause when the pool is opened.
 pub(super) fn check_groups(survey: &Survey) -> Result<(), Error> {
+    replay_into(survey, &mut Nowhere)
+}
+
+/// Replays the log into this memory, if opening the pool would replay it.
+///
+/// # Errors
+/// As [`check_groups`].
+pub(super) fn replay_into(survey: &Survey, heap_image: &mut dyn HeapMedium) -> Result<(), Error> {
     let Survey { superblock: Some(superblock), medium: Some(medium), action, .. } = survey else {
         return Ok(());
     };
@@ -71,7 +79,7 @@ pub(super) fn check_groups(survey: &Survey) -> Result<(), Error> {
     }
     let log = reader(survey, superblock, *medium)?;
     let path = survey.log_place().path();
-    replay(superblock, &log, &mut Nowhere, path).map(drop)
+    replay(superblock, &log, heap_image, path).map(drop)
 }
 
 /// Returns a reader of the log that never writes.

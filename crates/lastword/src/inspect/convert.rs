@@ -12,7 +12,7 @@ use crate::recover::decide::Action;
 use crate::storage::{Demand, Storage, heap, plan};
 use crate::superblock::{FORMAT_VERSION_3, exact_name, name};
 use crate::{Error, Medium, Options};
-use medium::PoolFile;
+use medium::{PoolFile, System};
 
 /// Creates a pool at `to` with the content of the pool at `from`, which an earlier version of
 /// Lastword wrote in format version 3.
@@ -26,10 +26,14 @@ use medium::PoolFile;
 /// the new one. [`Error::DamagedHeap`] when the old heap is damaged. [`Error::FormatVersion`] when
 /// it needs no conversion, or this version has none for it.
 pub fn convert(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Error> {
-    let path = from.as_ref();
+    convert_on(&System::kernel(), from.as_ref(), to.as_ref())
+}
+
+/// Converts as [`convert`] does, in files of this system.
+fn convert_on(system: &System, path: &Path, to: &Path) -> Result<(), Error> {
     let expected = CheckOptions { converts: true, ..CheckOptions::new() };
     let Examined { survey, image, .. } =
-        examine(path, &expected, |path| PoolFile::open_shared(path))?;
+        examine(path, &expected, |path| PoolFile::open_shared_on(system, path))?;
     let found = survey.found()?;
     let (superblock, medium) = (*found.superblocks.current(), found.medium);
     if superblock.version != FORMAT_VERSION_3 {
@@ -51,6 +55,7 @@ pub fn convert(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Error
         .bytes(superblock.heap_bytes)
         .log_bytes(superblock.log_bytes)
         .medium(medium)
+        .system(system.clone())
         .layout(&exact_name(&superblock.layout), superblock.layout_version);
     let mut first = plan(&options, &name(&superblock.design), medium)?;
     first.pool = superblock.pool;
@@ -59,16 +64,18 @@ pub fn convert(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), Error
     let content = (0..).zip(words).filter(|&(_, word)| word != 0);
     // The words are in memory already, and no design starts.
     let none = |_: &Options, _: Medium, _: u64| Demand { heap_bytes: 0, records: 0 };
-    let (_, created) = Storage::create_with(to.as_ref(), &options, (first, medium), none, content)?;
+    let (_, created) = Storage::create_with(to, &options, (first, medium), none, content)?;
     drop(created);
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use faults::{Failing, Fault, Faults};
     use zerocopy::IntoBytes;
 
     use super::*;
+    use crate::storage::log_path;
     use crate::superblock::FORMAT_VERSION;
     use crate::{Pool, Undo};
 
@@ -132,5 +139,45 @@ mod tests {
         let error = convert(&from, &to).unwrap_err();
         assert!(matches!(error, Error::DamagedHeap { .. }), "{error}");
         assert!(!to.exists());
+    }
+
+    /// Converts with a failing call; expects that the new pool is absent or whole. Returns whether
+    /// a call failed.
+    fn convert_with_failing_call(from: &Path, n: u64, fault: Fault, sticky: bool) -> bool {
+        let directory = tempfile::tempdir().unwrap();
+        let to = directory.path().join("new.pool");
+        let faults = Faults::nth(n, fault, sticky);
+        let converted = convert_on(&System::kernel().failing(faults.clone()), from, &to);
+        let text = format!("call {n}, {fault:?}, sticky {sticky}, {:?}", faults.failed());
+        if converted.is_err() && !sticky {
+            // A single failing call does not keep the new files from being removed.
+            let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+            assert!(left.is_empty(), "{left:?} is left: {text}");
+        }
+        // After a kill, as when every later call fails, nothing is removed. A pool that has the new
+        // name then is whole, and other files do not hinder the next conversion.
+        if !to.exists() {
+            assert!(converted.is_err(), "{text}");
+            convert(from, &to).unwrap_or_else(|error| panic!("{error} after {text}"));
+        }
+        assert!(crate::check(&to).unwrap().is_sound(), "{text}");
+        !faults.failed().is_empty()
+    }
+
+    #[test]
+    fn interrupted_conversion_leaves_old_pool_and_no_part_of_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let from = directory.path().join("old.pool");
+        old(&from, true);
+        let read = || (std::fs::read(&from).unwrap(), std::fs::read(log_path(&from)).unwrap());
+        let before = read();
+        for fault in [Fault::Io, Fault::NoSpace] {
+            for sticky in [false, true] {
+                let fails = |&n: &u64| convert_with_failing_call(&from, n, fault, sticky);
+                let calls = (0..).take_while(fails).count();
+                assert!(calls > 20, "only {calls} calls");
+                assert!(read() == before, "the old pool is only read");
+            }
+        }
     }
 }

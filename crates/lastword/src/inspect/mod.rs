@@ -8,6 +8,7 @@ mod check;
 mod check_options;
 mod convert;
 mod finding;
+mod heads;
 mod repair;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ pub use convert::convert;
 pub use finding::{Finding, Problem, Severity};
 pub use repair::{Repair, repair, repair_with};
 
+use self::heads::{HeadReader, Heads};
 use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
 use crate::storage::{Found, Survey, heap};
@@ -47,6 +49,51 @@ pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<I
         check::check_groups(&survey)?;
     }
     Ok(info(&survey.found()?))
+}
+
+/// Returns the live and free memory of a pool's heap, as opening it would show, in total and for
+/// each size class. Never writes. Reads a page for each slab, array and long string, and after an
+/// unclean shutdown the log.
+///
+/// Objects are not read: [`Usage::object_bytes`] is 0, and damage to them is not found
+/// ([`check`](crate::check)). [`Usage::unknown_bytes`] is not 0 if heads are damaged.
+///
+/// ```
+/// use lastword::{Options, Pool};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("bank.pool");
+/// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+/// pool.run(|tx| tx.alloc([42_u64, 7]))?;
+/// pool.close()?;
+/// let usage = lastword::heap_usage(&path)?;
+/// assert_eq!((usage.objects, usage.live_bytes()), (1, 32)); // with a header of 16 bytes
+/// assert!(usage.fragmentation() < 0.1 && usage.largest_free_bytes > 900 << 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`inspect`](crate::inspect).
+pub fn heap_usage(path: impl AsRef<Path>) -> Result<Usage, Error> {
+    heap_usage_with(path, &CheckOptions::new())
+}
+
+/// Returns the use of a pool's heap against expectations; see [`heap_usage`].
+///
+/// # Errors
+/// As [`inspect_with`](crate::inspect_with).
+pub fn heap_usage_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Usage, Error> {
+    let survey = survey(path.as_ref(), expected)?;
+    let mut heads = Heads::default();
+    if survey.refusal.is_none() {
+        check::replay_into(&survey, &mut heads)?;
+    }
+    let found = survey.found()?;
+    let superblock = *found.superblocks.current();
+    let mut image = HeadReader::new(&found.file, superblock.heap_offset);
+    let word = |offset| heads.get(offset).unwrap_or_else(|| image.word(offset));
+    let usage = heap(&superblock).usage_now(word);
+    image.error.map_or(Ok(usage), |error| Err(error.into()))
 }
 
 /// Surveys the files under shared locks: other checks may run, and no process opens the pool.

@@ -33,7 +33,8 @@ impl Storage {
         Storage::create_with(path, options, (first, medium), demand, content)
     }
 
-    /// Creates a pool with this superblock and these words in its heap, by index; the others are 0.
+    /// Creates a pool with this superblock and these words in its heap, in ascending order of their
+    /// indices; the others are 0.
     pub(crate) fn create_with(
         path: &Path,
         options: &Options,
@@ -76,15 +77,14 @@ impl Storage {
         };
         let superblocks = Superblocks::create(&file, first)?;
         let mut storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
-        let mut batch = Vec::new();
-        let mut content = content.into_iter().peekable();
-        while let Some((index, value)) = content.next() {
-            batch.extend([writes::run(index, 1), value]);
-            if batch.len() >= BATCH_WORDS || content.peek().is_none() {
-                storage.heap_image.write_back(&batch)?;
-                batch.clear();
+        let mut batch = RunBatch::new();
+        for (index, value) in content {
+            batch.push(index, value);
+            if batch.is_full() {
+                storage.heap_image.write_back(&batch.take())?;
             }
         }
+        storage.heap_image.write_back(&batch.take())?;
         storage.heap_image.barrier()?;
         let created = Created { file: Arc::clone(&storage.file), log: storage.log_file.clone() };
         if injected(Mutant::PoolNamedFirst) {
@@ -100,6 +100,54 @@ impl Storage {
 
 /// Words of one write to the heap image of a new pool.
 const BATCH_WORDS: usize = 1 << 16;
+
+/// The words of a new heap image that are not 0, in ascending order, as a batch of runs.
+///
+/// A run continues across zeros that are shorter than a page. A page without any other word is
+/// longer than that, so no page is written that has none. A page with a single run is written
+/// without being read first, which matters for a converted heap: nearly all of its pages have some
+/// zeros.
+struct RunBatch {
+    words: Vec<u64>,
+    /// Place in `words` of the last run's head, index of the run's first word, and index after it.
+    run: Option<(usize, u64, u64)>,
+}
+
+impl RunBatch {
+    /// Fewer words than a page of 4 KiB has.
+    const GAP_MAX: u64 = 4096 / 8 - 1;
+
+    fn new() -> RunBatch {
+        RunBatch { words: Vec::with_capacity(BATCH_WORDS + 2), run: None }
+    }
+
+    /// Adds a word. It replaces the word before it if both have one index.
+    fn push(&mut self, index: u64, value: u64) {
+        let last = self.run.filter(|&(_, first, end)| {
+            // The gap becomes zeros, so no word in it may have been added before.
+            debug_assert!(index + 1 >= end, "words are added in ascending order");
+            index.checked_sub(end).is_some_and(|gap| gap <= RunBatch::GAP_MAX)
+                && index - first < writes::RUN_WORDS_MAX as u64
+        });
+        let (head, first, end) = last.unwrap_or((self.words.len(), index, index));
+        if last.is_none() {
+            self.words.push(0);
+        }
+        self.words.resize(self.words.len() + (index - end) as usize, 0);
+        self.words.push(value);
+        self.words[head] = writes::run(first, (index + 1 - first) as usize);
+        self.run = Some((head, first, index + 1));
+    }
+
+    fn is_full(&self) -> bool {
+        self.words.len() >= BATCH_WORDS
+    }
+
+    /// Returns the batch, and begins another.
+    fn take(&mut self) -> Vec<u64> {
+        std::mem::replace(self, RunBatch::new()).words
+    }
+}
 
 /// The files of a pool during its creation.
 pub(crate) struct Created {
@@ -195,7 +243,8 @@ pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Su
     })
 }
 
-/// Returns the nonzero words of an empty heap, as index and value.
+/// Returns the nonzero words of an empty heap, as index and value, in the order of their indices.
+/// Of two with one index the later is the word.
 pub(crate) fn format(heap: &lw_alloc::Heap, base: u64) -> Vec<(u64, u64)> {
     struct Batch {
         base: u64,
@@ -217,5 +266,59 @@ pub(crate) fn format(heap: &lw_alloc::Heap, base: u64) -> Vec<(u64, u64)> {
     }
     let mut batch = Batch { base, words: Vec::new() };
     heap.format(&mut batch).expect("the size was checked, and this batch refuses nothing");
+    batch.words.sort_by_key(|(index, _)| *index);
     batch.words
+}
+
+#[cfg(test)]
+mod tests {
+    use medium::writes::{Piece, Pieces};
+
+    use super::*;
+
+    fn runs(content: impl IntoIterator<Item = (u64, u64)>) -> Vec<(u64, Vec<u64>)> {
+        let mut batch = RunBatch::new();
+        let mut runs = Vec::new();
+        let mut add = |batch: Vec<u64>| {
+            runs.extend(Pieces::new(&batch).map(|piece| match piece {
+                Piece::Run(index, words) => (index, words.to_vec()),
+                Piece::Mark(_) => panic!("a new heap has no marks"),
+            }));
+        };
+        for (index, value) in content {
+            batch.push(index, value);
+            if batch.is_full() {
+                add(batch.take());
+            }
+        }
+        add(batch.take());
+        runs
+    }
+
+    #[test]
+    fn neighboring_words_of_new_heap_are_one_run() {
+        assert_eq!(runs([]), []);
+        assert_eq!(runs([(5, 1), (6, 2), (9, 3)]), [(5, vec![1, 2, 0, 0, 3])]);
+        // Of two words with one index the later one counts.
+        assert_eq!(runs([(5, 1), (5, 2), (6, 3)]), [(5, vec![1]), (5, vec![2, 3])]);
+        // Zeros of a page's length end a run.
+        let zeros = [vec![1], vec![0; 511], vec![2]].concat();
+        assert_eq!(runs([(0, 1), (512, 2)]), [(0, zeros)]);
+        assert_eq!(runs([(0, 1), (513, 2)]), [(0, vec![1]), (513, vec![2])]);
+    }
+
+    #[test]
+    fn runs_of_large_new_heap_are_long() {
+        // Every other word, as in a heap of objects of 8 bytes.
+        let words = 1 << 20;
+        let runs = runs((0..words).step_by(2).map(|index| (index, index + 1)));
+        // A run has at most 2^16 - 1 words.
+        assert!(runs.len() <= 1 + words as usize / writes::RUN_WORDS_MAX, "{} runs", runs.len());
+        let mut image = vec![0; words as usize];
+        for (first, words) in runs {
+            image[first as usize..][..words.len()].copy_from_slice(&words);
+        }
+        let expected = |index: u64| if index.is_multiple_of(2) { index + 1 } else { 0 };
+        assert!(image.into_iter().zip(0..).all(|(word, index)| word == expected(index)));
+    }
 }

@@ -1,5 +1,6 @@
 //! Ends a transaction without a commit: a roll-back, or an error for the program.
 
+use lw_alloc::{Request, Shortage};
 use words::{Stop, TxId};
 
 use super::{Stage, Tx};
@@ -41,13 +42,24 @@ impl<D: Design> Tx<'_, D> {
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
             (Stop::Full, _) => {
                 let word = |offset: u64| self.design.peek((offset / 8) as usize);
-                let usage = self.shape.heap().usage_now(word);
+                let heap = self.shape.heap();
+                let usage = heap.usage_now(word);
+                let wanted_bytes = self.wild.offset;
+                let request = match self.wild.object {
+                    0 => Request::Bytes(wanted_bytes),
+                    blocks => Request::Blocks(blocks),
+                };
+                let shortage = match wanted_bytes {
+                    0 => Shortage::default(),
+                    _ => heap.shortage(&usage, request),
+                };
                 Error::Full {
-                    wanted_bytes: self.wild.offset,
+                    wanted_bytes,
                     heap_bytes: info.heap_bytes,
                     free_bytes: usage.free_bytes,
                     largest_free_bytes: usage.largest_free_bytes,
                     free_slot_bytes: usage.free_slot_bytes(),
+                    shortage,
                 }
             }
             (Stop::TooLarge, _) if let Some(error) = too_large => error,

@@ -21,6 +21,7 @@ mod contention;
 mod cut;
 mod damaged;
 mod fields;
+mod full;
 mod grouping;
 mod heap_reuse;
 mod ideal;
