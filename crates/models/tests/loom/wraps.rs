@@ -51,7 +51,7 @@ fn run(records: u64, preemptions: Option<usize>, check_owners: bool) {
             while ring.written() <= at {
                 thread::yield_now();
             }
-            assert_eq!(ring.head(at), (expected, 1), "a stale or torn record");
+            assert_eq!(ring.head(at), (at, expected, 1), "a stale or torn record");
             let mut run = [0];
             ring.copy(at, &mut run);
             assert_eq!(run, [100 + expected], "a record with another's words");
@@ -65,7 +65,7 @@ fn run(records: u64, preemptions: Option<usize>, check_owners: bool) {
 }
 
 fn write(ring: &Ring<Words>, owned: &Owned, records: u64) {
-    let mut writer = Writer::default();
+    let mut writer = Writer::new(ring);
     for id in 1..=records {
         while !writer.has_room(ring, 1) {
             thread::yield_now();

@@ -67,7 +67,7 @@ use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
 };
 use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
-use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
+use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::process::ExitCode;
 
 /// The media that a design can request.
