@@ -34,7 +34,7 @@
 use std::ops::Range;
 
 use crossbeam_utils::CachePadded;
-use medium::mutants::{Mutant, relax};
+use medium::mutants::{Mutant, injected, relax};
 
 use crate::sync::{AtomicU64, Ordering, prefetch_write};
 
@@ -62,8 +62,9 @@ const LARGEST: u64 = 16;
 
 /// Wraps with a small backlog until the worker leaves a region for a smaller one. A wrap looks at
 /// the backlog once. Chosen: the backlog of a busy worker rises and falls with the persist thread's
-/// naps, so that few looks prove little, and a wrong move costs page faults.
-const QUIET_WRAPS: u32 = 16;
+/// naps, so that few looks prove little, and a wrong move costs page faults. In a model each wrap
+/// takes many steps.
+const QUIET_WRAPS: u32 = if cfg!(test) { 1 } else { 16 };
 
 /// Memory of a ring.
 pub trait RingMemory: AsRef<[AtomicU64]> {
@@ -94,8 +95,9 @@ pub struct Ring<S> {
 struct Taken {
     /// End of the records that may be overwritten.
     cursor: AtomicU64,
-    /// Words of the region of the next record. Only the holder of the step's lock uses it.
-    region: AtomicU64,
+    /// Words of the region of the next record. Only the holder of the step's lock uses it, so it is
+    /// no part of the protocol between the threads, and the models do not explore it.
+    region: std::sync::atomic::AtomicU64,
 }
 
 /// A region of a ring: its words, and how a cursor becomes a place.
@@ -139,7 +141,7 @@ impl<S: RingMemory> Ring<S> {
             "the words of a ring"
         );
         let (capacity, least) = (capacity as u64, least as u64);
-        let taken = Taken { cursor: AtomicU64::new(0), region: AtomicU64::new(least) };
+        let taken = Taken { cursor: AtomicU64::new(0), region: least.into() };
         Ring {
             words,
             capacity,
@@ -297,7 +299,7 @@ impl Writer {
         Writer {
             written: 0,
             taken: 0,
-            limit: 0,
+            limit: ring.least - room_to_leave(ring, ring.least),
             region: ring.region(ring.least),
             next: ring.least,
             entered: 0,
@@ -348,7 +350,8 @@ impl Writer {
     fn plan<S: RingMemory>(&mut self, ring: &Ring<S>, region: u64, needed: u64) -> bool {
         let room = region - room_to_leave(ring, region);
         // Until `taken` is past the move, the persist step reads the region and releases it.
-        let is_free = self.left[region.ilog2() as usize] <= self.taken;
+        let is_free = self.left[region.ilog2() as usize] <= self.taken
+            || injected(Mutant::RegionEnteredEarly);
         let fits = is_free && needed <= room;
         if fits {
             (self.next, self.limit) = (region, self.written + room);

@@ -236,6 +236,7 @@ pub enum Mutant {
     EndedReservationsCloseLock,
     EndedReservationsAreNoLosses,
     ClosingsLookAlike,
+    RegionEnteredEarly,
 }
 
 /// Whether this build has the hooks.

@@ -98,6 +98,7 @@ use std::process::ExitCode;
 /// The models by name.
 const MODELS: &[(&str, fn())] = &[
     ("wraps::records_are_taken_whole", wraps::records_are_taken_whole),
+    ("wraps::moved_records_are_taken_whole", wraps::moved_records_are_taken_whole),
     (
         "wraps::space_is_overwritten_only_after_its_copy",
         wraps::space_is_overwritten_only_after_its_copy,

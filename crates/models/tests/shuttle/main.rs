@@ -41,6 +41,7 @@ mod poison;
 mod pool;
 #[path = "../../../lastword/src/recover/mod.rs"]
 mod recover;
+mod regions;
 #[path = "../../../lastword/src/reproduce.rs"]
 mod reproduce;
 #[path = "../../../log/src/ring.rs"]
@@ -93,6 +94,10 @@ fn main() -> ExitCode {
                 history::serial_is_serializable_in_id_order,
             ),
             ("merging::merged_log_is_the_history", merging::merged_log_is_the_history),
+            (
+                "regions::records_survive_moves_between_regions",
+                regions::records_survive_moves_between_regions,
+            ),
             (
                 "lists::every_crash_leaves_a_prefix_of_a_serial_history",
                 lists::every_crash_leaves_a_prefix_of_a_serial_history,
