@@ -186,7 +186,7 @@ impl Persist {
     /// Registers a worker with a ring of `ring_words`.
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
         let least = least_region(ring_words);
-        let bytes = 8 * Ring::<Memory>::words_of(ring_words, least) as u64;
+        let bytes = ring_bytes_max(8 * ring_words as u64);
         let memory = match ring_words {
             UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
             // The regions before the largest one are an eighth of it.
@@ -567,6 +567,12 @@ impl Persist {
         let words = sending.packers.combined_words;
         (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
     }
+}
+
+/// Returns the memory that a ring for `bytes` bytes of records takes at most.
+pub(crate) fn ring_bytes_max(bytes: u64) -> u64 {
+    let words = bytes as usize / 8;
+    8 * Ring::<Memory>::words_of(words, least_region(words)) as u64
 }
 
 /// Returns the words of the least region of a ring. A small ring is one region.
