@@ -130,8 +130,8 @@ pub struct Options {
 const HEAP_BYTES: u64 = 8 << 20;
 
 /// Bounds of the default log, which has a quarter of the heap's size. The lower one holds a slot of
-/// 64 KiB for each of 64 workers (`undo`, `redo`, `snapshot`). More than the upper one was not
-/// faster: docs/operating/sizing.md, "Log".
+/// 64 KiB for each of 64 workers (`undo`, `redo`, `snapshot`). The upper one was the default of
+/// every pool. Rates by size: docs/operating/sizing.md, "Log".
 const LOG_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 
 /// How long a combined group waits for more transactions, unless a thread waits for it.

@@ -18,8 +18,8 @@
 //! - A region that is full, or too small for a record, is left for a larger one. A region whose
 //!   backlog fitted in half of the next smaller one is left for that one after
 //!   [`QUIET_WRAPS`] such wraps.
-//! - The worker leaves a region with a *move*: a head with the ID [`MOVE`] and the words of the next
-//!   region. The next record follows it, in that region, and both are published together.
+//! - The worker leaves a region with a *move*: a head with the ID [`MOVE`] and the words of the
+//!   next region. The next record follows it, in that region, and both are published together.
 //! - The persist step that meets a move releases the region's memory, and then returns its space.
 //!
 //! Invariants:
