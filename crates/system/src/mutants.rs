@@ -237,6 +237,7 @@ pub enum Mutant {
     EndedReservationsCloseLock,
     EndedReservationsAreNoLosses,
     ClosingsLookAlike,
+    RegionEnteredEarly,
 }
 
 /// Whether this build has the hooks.

@@ -44,7 +44,9 @@ pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
-use lw_log::{GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing, Ring};
+use lw_log::{
+    GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing, REGION_WORDS, Ring, RingMemory,
+};
 use medium::mutants::{Mutant, injected};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
@@ -185,12 +187,14 @@ impl Persist {
 
     /// Registers a worker with a ring of `ring_words`.
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
-        let bytes = 8 * ring_words as u64;
+        let least = least_region(ring_words);
+        let bytes = ring_bytes_max(8 * ring_words as u64);
         let memory = match ring_words {
             UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
-            _ => Memory::anonymous(bytes)?,
+            // The regions before the largest one are an eighth of it.
+            _ => Memory::growing(bytes, 8 * (ring_words / 8) as u64)?,
         };
-        let slot = Arc::new(Slot::new(Ring::new(memory)));
+        let slot = Arc::new(Slot::new(Ring::with_regions(memory, ring_words, least)));
         let mut slots = lock(&self.slots);
         // Steps without work do not look at slots. Without this, workers that come and go between
         // two commits would accumulate.
@@ -204,6 +208,9 @@ impl Persist {
     pub(crate) fn leave(&self, slot: &Slot) {
         slot.close();
         self.workers.fetch_sub(1, Ordering::Relaxed);
+        // A ring that was drained before it was closed: no later commit may come whose step drops
+        // it. `gather` drops the others.
+        lock(&self.slots).retain(|slot| !slot.is_done());
     }
 
     /// Words of a worker that may wait for the persist step. With more, the worker helps.
@@ -346,7 +353,7 @@ impl Persist {
             // These words are consumed: no thread reads them any more, and the worker is a wrap
             // away.
             let words = given_back(before, slot.ring.taken());
-            words.for_each(|words| slot.ring.storage().release(words));
+            words.for_each(|words| RingMemory::release(slot.ring.storage(), words));
         }
         // A drained ring of a dead worker is no longer needed.
         slots.retain(|slot| !slot.is_done());
@@ -565,6 +572,21 @@ impl Persist {
         let wraps = sending.log.head() as f64 / self.medium.bytes() as f64;
         let words = sending.packers.combined_words;
         (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
+    }
+}
+
+/// Returns the memory that a ring for `bytes` bytes of records takes at most.
+pub(crate) fn ring_bytes_max(bytes: u64) -> u64 {
+    let words = bytes as usize / 8;
+    8 * Ring::<Memory>::words_of(words, least_region(words)) as u64
+}
+
+/// Returns the words of the least region of a ring. A small ring is one region.
+fn least_region(ring_words: usize) -> usize {
+    match ring_words {
+        UNBOUNDED_WORDS => ring_words,
+        _ if ring_words < 16 * REGION_WORDS => ring_words,
+        _ => REGION_WORDS,
     }
 }
 

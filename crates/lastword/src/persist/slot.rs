@@ -33,7 +33,7 @@
 use std::ops::Range;
 
 use crossbeam_utils::CachePadded;
-use lw_log::{RECORD_HEAD_WORDS, Ring, Writer};
+use lw_log::{RECORD_HEAD_WORDS, Ring, RingMemory, Writer};
 use medium::mutants::{Mutant, injected, relax};
 use words::TxId;
 
@@ -51,7 +51,7 @@ pub(crate) struct Slot<S> {
     closed: AtomicBool,
 }
 
-impl<S: AsRef<[AtomicU64]>> Slot<S> {
+impl<S: RingMemory> Slot<S> {
     pub(crate) fn new(ring: Ring<S>) -> Slot<S> {
         let committing = CachePadded::new(AtomicU64::new(IDLE));
         Slot { committing, ring, closed: AtomicBool::new(false) }
@@ -94,7 +94,7 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
 ///
 /// The caller reads `now` from the clock before it collects `slots`. A worker that registers later
 /// has no ID up to `now`.
-pub(crate) fn frontier<S: AsRef<[AtomicU64]>>(
+pub(crate) fn frontier<S: RingMemory>(
     clock: &AtomicU64,
     slots: &[Arc<Slot<S>>],
     now: u64,
@@ -146,9 +146,10 @@ pub(crate) fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<
     })
 }
 
-impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
+impl<S: RingMemory> RingRedo<S> {
     pub(crate) fn new(slot: Arc<Slot<S>>) -> RingRedo<S> {
-        RingRedo { slot, writer: Writer::default(), wanted: 0, late_at: 0 }
+        let writer = Writer::new(&slot.ring);
+        RingRedo { slot, writer, wanted: 0, late_at: 0 }
     }
 
     /// Whether the worker should run the persist step itself, because more than the usual words
@@ -172,7 +173,7 @@ impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
     }
 }
 
-impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
+impl<S: RingMemory> Redo for RingRedo<S> {
     #[inline]
     fn has_room(&mut self, words: usize) -> bool {
         // Plus a no-op record, so that a commit that fails after this can still record its ID.

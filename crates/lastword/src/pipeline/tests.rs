@@ -154,7 +154,7 @@ fn world_of(depth: usize, grouping: Grouping) -> World {
     let slot = persist.register(1 << 14).unwrap();
     let reproduce = Reproduce::new(Parts::whole(HeapImage(Arc::clone(&heap_fails))), superblocks);
     let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false, false);
-    let (clock, writer) = (AtomicU64::new(0), Writer::default());
+    let (clock, writer) = (AtomicU64::new(0), Writer::new(&slot.ring));
     World { _dir: dir, pipeline, clock, slot, writer, log, log_fails, heap_fails }
 }
 

@@ -35,13 +35,22 @@ pub(crate) fn records_are_taken_whole() {
     run(3, Some(3), false);
 }
 
+/// The third record does not fit in the least region if it comes early.
+pub(crate) fn moved_records_are_taken_whole() {
+    run_in(3, Some(3), false, || Ring::with_regions(words(144), 128, 8));
+}
+
 pub(crate) fn space_is_overwritten_only_after_its_copy() {
     run(3, None, true);
 }
 
 fn run(records: u64, preemptions: Option<usize>, check_owners: bool) {
+    run_in(records, preemptions, check_owners, || Ring::new(words(RING_WORDS)));
+}
+
+fn run_in(records: u64, preemptions: Option<usize>, check_owners: bool, ring: fn() -> Ring<Words>) {
     explore(preemptions, move || {
-        let ring = Arc::new(Ring::new(words(RING_WORDS)));
+        let ring = Arc::new(ring());
         let places = if check_owners { RING_WORDS } else { 0 };
         let owned = Rc::new(Owned((0..places).map(|_| Cell::new(0)).collect()));
         let (their_ring, their_owned) = (Arc::clone(&ring), Rc::clone(&owned));
@@ -51,12 +60,13 @@ fn run(records: u64, preemptions: Option<usize>, check_owners: bool) {
             while ring.written() <= at {
                 thread::yield_now();
             }
-            assert_eq!(ring.head(at), (expected, 1), "a stale or torn record");
+            let (record, id, length) = ring.head(at);
+            assert_eq!((id, length), (expected, 1), "a stale or torn record");
             let mut run = [0];
-            ring.copy(at, &mut run);
+            ring.copy(record, &mut run);
             assert_eq!(run, [100 + expected], "a record with another's words");
             owned.read(at);
-            at = Ring::<Words>::behind(at, 1);
+            at = Ring::<Words>::behind(record, 1);
             ring.take(at);
         }
         worker.join().expect("the writer ends");
@@ -65,7 +75,7 @@ fn run(records: u64, preemptions: Option<usize>, check_owners: bool) {
 }
 
 fn write(ring: &Ring<Words>, owned: &Owned, records: u64) {
-    let mut writer = Writer::default();
+    let mut writer = Writer::new(ring);
     for id in 1..=records {
         while !writer.has_room(ring, 1) {
             thread::yield_now();
