@@ -21,6 +21,9 @@
 //! - The worker leaves a region with a *move*: a head with the ID [`MOVE`] and the words of the
 //!   next region. The next record follows it, in that region, and both are published together.
 //! - The persist step that meets a move releases the region's memory, and then returns its space.
+//! - An idle worker makes no move. The persist thread releases the memory of its region instead,
+//!   without the words of the worker's *claim*. The worker returns to the least region later, when
+//!   it writes past its claim.
 //!
 //! Invariants:
 //! - `taken <= written`; each only grows. Within a region, `written <= taken + its size`.
@@ -28,6 +31,8 @@
 //! - Only the holder of the persist step's lock moves `taken`, after it has copied the words before
 //!   it.
 //! - The worker enters a region only when `taken` is past the move with which it last left it.
+//! - The worker writes only before the end of its claim. It moves that end with the claim's lock,
+//!   and the persist thread holds the lock while it releases the memory of other words.
 //!
 //! (DudeTM, section 3.2: a fixed-length circular buffer for each thread. The regions are ours.)
 
@@ -36,7 +41,7 @@ use std::ops::Range;
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected, relax};
 
-use crate::sync::{AtomicU64, Ordering, prefetch_write};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, prefetch_write};
 
 /// Words before the runs of a record: its transaction ID and its length.
 pub const RECORD_HEAD_WORDS: usize = 2;
@@ -66,6 +71,9 @@ const LARGEST: u64 = 16;
 /// takes many steps.
 const QUIET_WRAPS: u32 = if cfg!(test) { 1 } else { 16 };
 
+/// Words of a page of 4 KiB, the unit of released memory. A model has smaller regions.
+const PAGE_WORDS: u64 = if cfg!(test) { 4 } else { 512 };
+
 /// Memory of a ring.
 pub trait RingMemory: AsRef<[AtomicU64]> {
     /// Gives the memory of these words back to the system, where that is possible. They may be zero
@@ -88,6 +96,16 @@ pub struct Ring<S> {
     written: CachePadded<AtomicU64>,
     /// Its cache line belongs to the persist step.
     taken: CachePadded<Taken>,
+    claim: CachePadded<Mutex<Claim>>,
+}
+
+/// The words that the worker may write without another look at shared memory.
+#[derive(Debug)]
+struct Claim {
+    /// The cursor at their end. They begin at `written`.
+    end: u64,
+    /// Whether memory of the region was released since the claim was made: the worker was idle.
+    is_released: bool,
 }
 
 /// The persist step's end of a ring.
@@ -142,12 +160,14 @@ impl<S: RingMemory> Ring<S> {
         );
         let (capacity, least) = (capacity as u64, least as u64);
         let taken = Taken { cursor: AtomicU64::new(0), region: least.into() };
+        let claim = Mutex::new(Claim { end: least, is_released: false });
         Ring {
             words,
             capacity,
             least,
             written: CachePadded::new(AtomicU64::new(0)),
             taken: CachePadded::new(taken),
+            claim: CachePadded::new(claim),
         }
     }
 
@@ -272,6 +292,43 @@ impl<S: RingMemory> Ring<S> {
         // `Writer::refresh`.
         self.taken.cursor.store(to, relax(Ordering::Release, Mutant::RingSpaceReturnedRelaxed));
     }
+
+    /// Releases the memory of a region that is not the least one, without the worker's claim. Its
+    /// words are at most the least region's, or a large transaction's. The holder of the persist
+    /// step's lock calls it for a worker that seems idle.
+    pub fn release_unclaimed(&self) {
+        let region = self.taken_region();
+        if region.words() == self.least {
+            return;
+        }
+        // Held during the release: a worker that wants other words than its claim waits for it,
+        // instead of writing words that are then lost.
+        let mut claim = lock(&self.claim);
+        let taken = self.taken();
+        let end = if injected(Mutant::ClaimReleased) { self.written() } else { claim.end };
+        // All words that hold a record or may hold one soon are at these cursors, in this region or
+        // in the next one. More words than the region's leave none to release.
+        if end - taken < region.words() {
+            let (start, first) = (region.place(taken), region.first as usize);
+            let end = region.place(end);
+            if start <= end {
+                self.release_pages(first..start);
+                self.release_pages(end..first + region.words() as usize);
+            } else {
+                self.release_pages(end..start);
+            }
+            claim.is_released = true;
+        }
+    }
+
+    /// Releases the whole pages among these words.
+    fn release_pages(&self, words: Range<usize>) {
+        let page = PAGE_WORDS as usize;
+        let whole = words.start.next_multiple_of(page)..words.end / page * page;
+        if !whole.is_empty() {
+            self.words.release(whole);
+        }
+    }
 }
 
 /// The worker's end of a [`Ring`], which knows its cursor without reading shared memory.
@@ -287,6 +344,8 @@ pub struct Writer {
     next: u64,
     /// Cursor at which the worker entered its region.
     entered: u64,
+    /// Cursor behind which the next wrap begins, with a look at the backlog.
+    wrap_end: u64,
     /// Cursor behind the move with which the worker last left each region, by the size's logarithm.
     left: [u64; u64::BITS as usize],
     /// Looks in a row at a backlog that a smaller region would hold.
@@ -303,6 +362,7 @@ impl Writer {
             region: ring.region(ring.least),
             next: ring.least,
             entered: 0,
+            wrap_end: 0,
             left: [0; u64::BITS as usize],
             quiet: 0,
         }
@@ -322,28 +382,52 @@ impl Writer {
         self.taken = ring.taken.cursor.load(acquire);
     }
 
-    /// Looks for room in this region, or else in a larger one.
+    /// Looks for room in this region, or else in a larger one, and claims some of it.
     #[cold]
     fn find_room<S: RingMemory>(&mut self, ring: &Ring<S>, words: usize) -> bool {
-        self.refresh(ring);
         let needed = (RECORD_HEAD_WORDS + words) as u64;
+        if ring.least == ring.capacity {
+            // One region: the persist thread releases no memory of it.
+            self.refresh(ring);
+            self.limit = self.taken + ring.capacity;
+            return self.written + needed <= self.limit;
+        }
+        let mut claim = lock(&ring.claim);
+        self.refresh(ring);
+        let was_idle = std::mem::take(&mut claim.is_released);
+        let found = self.find_region(ring, needed, was_idle);
+        // A small claim, because an idle worker keeps its memory, and not smaller: each claim takes
+        // the lock and reads the persist step's cache line.
+        self.limit = self.limit.min(self.written + needed.max(ring.least));
+        // A planned move is before the words of `limit`.
+        claim.end = self.limit + RECORD_HEAD_WORDS as u64;
+        found
+    }
+
+    /// Finds the region for a record of `needed` words, and the end of the room in it.
+    fn find_region<S: RingMemory>(&mut self, ring: &Ring<S>, needed: u64, was_idle: bool) -> bool {
         let region = self.region.words();
         // No word was written since the last look that decided to move, if one did.
         self.next = region;
         self.limit = self.taken.max(self.entered) + region - room_to_leave(ring, region);
-        if self.written + needed <= self.limit {
-            if let Some(smaller) = ring.smaller(region) {
-                let is_quiet = self.used().max(needed) <= smaller / 2;
-                self.quiet = if is_quiet { self.quiet + 1 } else { 0 };
-                if self.quiet >= QUIET_WRAPS {
-                    self.quiet = 0;
-                    self.plan(ring, smaller, needed);
-                }
-            }
-            return true;
+        if self.written + needed > self.limit {
+            self.quiet = 0;
+            return ring.larger(region).any(|larger| self.plan(ring, larger, needed));
         }
-        self.quiet = 0;
-        ring.larger(region).any(|larger| self.plan(ring, larger, needed))
+        if was_idle && region > ring.least && self.plan(ring, ring.least, needed) {
+            self.quiet = 0;
+        } else if self.written + needed > self.wrap_end
+            && let Some(smaller) = ring.smaller(region)
+        {
+            self.wrap_end = self.limit;
+            let is_quiet = self.used().max(needed) <= smaller / 2;
+            self.quiet = if is_quiet { self.quiet + 1 } else { 0 };
+            if self.quiet >= QUIET_WRAPS {
+                self.quiet = 0;
+                self.plan(ring, smaller, needed);
+            }
+        }
+        true
     }
 
     /// Plans a move to a region if that is free and large enough.
@@ -387,6 +471,7 @@ impl Writer {
         self.limit += RECORD_HEAD_WORDS as u64;
         self.left[self.region.words().ilog2() as usize] = self.written;
         (self.region, self.entered) = (ring.region(self.next), self.written);
+        self.wrap_end = self.entered + self.region.words();
     }
 }
 

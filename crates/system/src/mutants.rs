@@ -238,6 +238,7 @@ pub enum Mutant {
     EndedReservationsAreNoLosses,
     ClosingsLookAlike,
     RegionEnteredEarly,
+    ClaimReleased,
 }
 
 /// Whether this build has the hooks.

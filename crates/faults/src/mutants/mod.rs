@@ -362,6 +362,7 @@ registry! {
     EndedReservationsAreNoLosses 319 "ended-reservations-are-no-losses",
     ClosingsLookAlike 320 "closings-look-alike",
     RegionEnteredEarly 322 "region-entered-early",
+    ClaimReleased 323 "claim-released",
 }
 
 /// Returns the bug of this name, where this build has hooks.

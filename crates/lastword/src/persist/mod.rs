@@ -39,14 +39,13 @@ pub(crate) mod in_flight;
 pub(crate) mod listeners;
 pub(crate) mod merge;
 pub(crate) mod queue;
+pub(crate) mod rings;
 pub(crate) mod slot;
 pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
-use lw_log::{
-    GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing, REGION_WORDS, Ring, RingMemory,
-};
+use lw_log::{GROUP_HEADER_WORDS, Group, Identity, Packed, PersistentRing};
 use medium::mutants::{Mutant, injected};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
@@ -54,7 +53,7 @@ use words::TxId;
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-pub(crate) use background::{Background, NAP, Notifiers, Others, Steps, Waiting};
+pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing};
@@ -63,8 +62,9 @@ pub use listeners::{Listener, Registration};
 use merge::Merge;
 use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
+pub(crate) use rings::ring_bytes_max;
 pub(crate) use slot::UNBOUNDED_WORDS;
-use slot::{frontier, given_back};
+use slot::frontier;
 pub(crate) use waiters::{
     Event, Progress, RunningStep, Step, StepEnd, help_until, run_part, try_step,
 };
@@ -183,34 +183,6 @@ impl Persist {
             more: Event::default(),
             meter: Meter::default(),
         }
-    }
-
-    /// Registers a worker with a ring of `ring_words`.
-    pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
-        let least = least_region(ring_words);
-        let bytes = ring_bytes_max(8 * ring_words as u64);
-        let memory = match ring_words {
-            UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
-            // The regions before the largest one are an eighth of it.
-            _ => Memory::growing(bytes, 8 * (ring_words / 8) as u64)?,
-        };
-        let slot = Arc::new(Slot::new(Ring::with_regions(memory, ring_words, least)));
-        let mut slots = lock(&self.slots);
-        // Steps without work do not look at slots. Without this, workers that come and go between
-        // two commits would accumulate.
-        slots.retain(|slot| !slot.is_done());
-        slots.push(Arc::clone(&slot));
-        self.workers.fetch_add(1, Ordering::Relaxed);
-        Ok(slot)
-    }
-
-    /// Closes a worker's slot. Records that it has published are still persisted.
-    pub(crate) fn leave(&self, slot: &Slot) {
-        slot.close();
-        self.workers.fetch_sub(1, Ordering::Relaxed);
-        // A ring that was drained before it was closed: no later commit may come whose step drops
-        // it. `gather` drops the others.
-        lock(&self.slots).retain(|slot| !slot.is_done());
     }
 
     /// Words of a worker that may wait for the persist step. With more, the worker helps.
@@ -334,7 +306,7 @@ impl Persist {
         let mut slots = lock(&self.slots);
         let Sending { merge, merged, pending, closed, opened, .. } = sending;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
-        let unbounded = without_bound(&slots);
+        let unbounded = rings::without_bound(&slots);
         // A group that waits for room takes more until it is full.
         if frontier > *merged && pending.words() < self.gathered_words {
             let last = self.last_of(pending, *merged).min(frontier);
@@ -349,12 +321,7 @@ impl Persist {
             }
             *closed = *merged < frontier;
         }
-        for (slot, before) in unbounded {
-            // These words are consumed: no thread reads them any more, and the worker is a wrap
-            // away.
-            let words = given_back(before, slot.ring.taken());
-            words.for_each(|words| RingMemory::release(slot.ring.storage(), words));
-        }
+        rings::release_consumed(unbounded);
         // A drained ring of a dead worker is no longer needed.
         slots.retain(|slot| !slot.is_done());
     }
@@ -573,27 +540,6 @@ impl Persist {
         let words = sending.packers.combined_words;
         (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
     }
-}
-
-/// Returns the memory that a ring for `bytes` bytes of records takes at most.
-pub(crate) fn ring_bytes_max(bytes: u64) -> u64 {
-    let words = bytes as usize / 8;
-    8 * Ring::<Memory>::words_of(words, least_region(words)) as u64
-}
-
-/// Returns the words of the least region of a ring. A small ring is one region.
-fn least_region(ring_words: usize) -> usize {
-    match ring_words {
-        UNBOUNDED_WORDS => ring_words,
-        _ if ring_words < 16 * REGION_WORDS => ring_words,
-        _ => REGION_WORDS,
-    }
-}
-
-/// Returns the unbounded rings and their `taken` cursors.
-fn without_bound(slots: &[Arc<Slot>]) -> Vec<(Arc<Slot>, u64)> {
-    let unbounded = slots.iter().filter(|slot| slot.ring.capacity() == UNBOUNDED_WORDS);
-    unbounded.map(|slot| (Arc::clone(slot), slot.ring.taken())).collect()
 }
 
 /// Copies a group's writes as the queue takes them. For a mutant.

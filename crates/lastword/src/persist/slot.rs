@@ -49,12 +49,15 @@ pub(crate) struct Slot<S> {
     committing: CachePadded<AtomicU64>,
     pub(crate) ring: Ring<S>,
     closed: AtomicBool,
+    /// The ring's `taken` at the last look for idle workers. Only the holder of the step's lock
+    /// uses it, so it is no part of a protocol, and the models do not explore it.
+    looked_at: std::sync::atomic::AtomicU64,
 }
 
 impl<S: RingMemory> Slot<S> {
     pub(crate) fn new(ring: Ring<S>) -> Slot<S> {
         let committing = CachePadded::new(AtomicU64::new(IDLE));
-        Slot { committing, ring, closed: AtomicBool::new(false) }
+        Slot { committing, ring, closed: AtomicBool::new(false), looked_at: 0.into() }
     }
 
     /// Step 1: announces that an ID above `clock` is about to be assigned.
@@ -87,6 +90,12 @@ impl<S: RingMemory> Slot<S> {
     pub(crate) fn is_done(&self) -> bool {
         // `closed` first: the ring's count then includes every record published before it.
         self.closed.load(Ordering::Acquire) && self.ring.pending() == 0
+    }
+
+    /// Whether the persist step has taken no record since the last call.
+    pub(super) fn is_unchanged(&self) -> bool {
+        let taken = self.ring.taken();
+        self.looked_at.swap(taken, Ordering::Relaxed) == taken
     }
 }
 

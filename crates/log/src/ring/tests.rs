@@ -163,6 +163,38 @@ fn quiet_worker_returns_to_least_region() {
 }
 
 #[test]
+fn idle_worker_keeps_memory_of_its_claim_alone() {
+    for backlog in [LEAST, 3 * LEAST, CAPACITY / 2, CAPACITY] {
+        let mut world = World::new();
+        while world.ring.pending() < backlog as u64 && world.publish(6) {}
+        world.ring.release_unclaimed();
+        world.take(u64::MAX);
+        world.ring.release_unclaimed();
+        let kept = LEAST + 2 * PAGE_WORDS as usize;
+        assert!(world.words_used() <= kept, "{} after {backlog}", world.words_used());
+    }
+}
+
+#[test]
+fn worker_returns_to_least_region_after_idleness() {
+    let mut world = World::new();
+    while world.publish(6) {}
+    world.take(u64::MAX);
+    world.ring.release_unclaimed();
+    // The claim, and a record behind it.
+    for _ in 0..=LEAST / 8 {
+        assert!(world.publish(6));
+        world.take(u64::MAX);
+    }
+    assert_eq!(world.ring.taken_region().words(), LEAST as u64);
+    assert!(world.words_used() <= LEAST, "{}", world.words_used());
+    let record = CAPACITY - RECORD_HEAD_WORDS;
+    assert!(world.publish(record) && !world.publish(record));
+    world.take(u64::MAX);
+    assert_eq!(world.expected, world.published + 1);
+}
+
+#[test]
 fn largest_record_fits_an_empty_ring_of_any_region() {
     let mut world = World::new();
     for round in 0..100 {
@@ -184,7 +216,8 @@ fn records_survive_moves_between_regions() {
         let (kind, size) = (seed >> 60, seed >> 40 & 0xfff);
         match kind {
             0 => world.take(u64::MAX),
-            1..8 => world.take(size % 8),
+            1..7 => world.take(size % 8),
+            7 => world.ring.release_unclaimed(),
             8 => drop(world.publish(size as usize % (CAPACITY - 1))),
             _ => drop(world.publish(size as usize % 20)),
         }

@@ -102,6 +102,7 @@ use std::process::ExitCode;
 const MODELS: &[(&str, fn())] = &[
     ("wraps::records_are_taken_whole", wraps::records_are_taken_whole),
     ("wraps::moved_records_are_taken_whole", wraps::moved_records_are_taken_whole),
+    ("wraps::idle_release_keeps_claimed_words", wraps::idle_release_keeps_claimed_words),
     (
         "wraps::space_is_overwritten_only_after_its_copy",
         wraps::space_is_overwritten_only_after_its_copy,

@@ -1,16 +1,20 @@
 //! The ring: one writer and one reader, over more than one wrap.
 
-use super::ring::{RECORD_HEAD_WORDS, Ring, Writer};
+use super::ring::{RECORD_HEAD_WORDS, Ring, RingMemory, Writer};
 use crate::explore::{explore, words};
-use crate::sync::{Arc, thread};
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use loom::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// So few words that the second record wraps and needs the space of the first.
 const RING_WORDS: usize = 4;
 const RECORD_WORDS: u64 = RECORD_HEAD_WORDS as u64 + 1;
 
-type Words = Box<[crate::sync::AtomicU64]>;
+/// Words of the largest region; the least one has 8.
+const CAPACITY: usize = 128;
+
+type Words = Box<[AtomicU64]>;
 
 /// The owner of each word: loom panics when a thread accesses a word without having synchronized
 /// with the other thread's access. This stands in for an execution that loom does not explore: a
@@ -37,7 +41,67 @@ pub(crate) fn records_are_taken_whole() {
 
 /// The third record does not fit in the least region if it comes early.
 pub(crate) fn moved_records_are_taken_whole() {
-    run_in(3, Some(3), false, || Ring::with_regions(words(144), 128, 8));
+    run_in(3, Some(3), false, || Ring::with_regions(words(144), CAPACITY, 8));
+}
+
+/// Memory whose words are lost when they are released.
+struct Lost(Words);
+
+impl AsRef<[AtomicU64]> for Lost {
+    fn as_ref(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+impl RingMemory for Lost {
+    fn release(&self, words: Range<usize>) {
+        // The end alone: each word is a step of the schedule, and the next record is there.
+        self.0[words.end - 4..words.end].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+/// A worker in the largest region goes on while the persist thread, which has taken all records,
+/// releases memory.
+pub(crate) fn idle_release_keeps_claimed_words() {
+    explore(Some(3), || {
+        let words = Lost(words(Ring::<Lost>::words_of(CAPACITY, 8)));
+        let ring = Arc::new(Ring::with_regions(words, CAPACITY, 8));
+        let mut writer = Writer::new(&ring);
+        publish(&ring, &mut writer, 1, 100);
+        let mut at = take(&ring, 0, 1, 100);
+        let theirs = Arc::clone(&ring);
+        // The second record is in the claim, and the third one is not.
+        let worker = thread::spawn(move || {
+            publish(&theirs, &mut writer, 2, 2);
+            publish(&theirs, &mut writer, 3, 6);
+        });
+        ring.release_unclaimed();
+        for (id, length) in [(2, 2), (3, 6)] {
+            while ring.written() <= at {
+                thread::yield_now();
+            }
+            at = take(&ring, at, id, length);
+        }
+        worker.join().expect("the worker ends");
+    });
+}
+
+fn publish(ring: &Ring<Lost>, writer: &mut Writer, id: u64, length: usize) {
+    assert!(writer.has_room(ring, length));
+    let mut record = writer.record(ring);
+    (0..length).for_each(|_| record.push(100 + id));
+    record.publish(id);
+}
+
+fn take(ring: &Ring<Lost>, at: u64, id: u64, length: usize) -> u64 {
+    let (record, found, found_length) = ring.head(at);
+    assert_eq!((found, found_length), (id, length), "a lost record");
+    let mut run = vec![0; length];
+    ring.copy(record, &mut run);
+    assert!(run.iter().all(|word| *word == 100 + id), "a record with lost words");
+    let end = Ring::<Lost>::behind(record, length);
+    ring.take(end);
+    end
 }
 
 pub(crate) fn space_is_overwritten_only_after_its_copy() {

@@ -1,4 +1,5 @@
-//! The ring's regions: a worker that moves between them while the persist step takes its records.
+//! The ring's regions: a worker that moves between them while the persist step takes its records,
+//! and releases memory when it finds none.
 
 use std::ops::Range;
 
@@ -22,9 +23,10 @@ impl AsRef<[AtomicU64]> for Lost {
 
 impl RingMemory for Lost {
     fn release(&self, words: Range<usize>) {
-        // One word for all: each is a step of the schedule. The first one is the most likely to
-        // hold a record.
+        // Two words for all: each is a step of the schedule. The first and the last one are the
+        // most likely to hold a record.
         self.0[words.start].store(0, Ordering::Relaxed);
+        self.0[words.end - 1].store(0, Ordering::Relaxed);
     }
 }
 
@@ -39,6 +41,7 @@ pub(crate) fn records_survive_moves_between_regions() {
         while expected <= RECORDS {
             let end = ring.written();
             if at == end {
+                ring.release_unclaimed();
                 thread::yield_now();
                 continue;
             }

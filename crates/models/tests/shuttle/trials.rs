@@ -22,7 +22,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
         CommittingNotStored, CursorsReadBeforeCommitting, NoOpRecordLeftOut;
     merging::merged_log_is_the_history, "deadlock":
         StepNotifiesOfFailureAlone, ClockNotReadBeforeSleep;
-    regions::records_survive_moves_between_regions, "": RegionEnteredEarly;
+    regions::records_survive_moves_between_regions, "": RegionEnteredEarly, ClaimReleased;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash: Unfounded":
         ReadAcknowledgedTooEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash":
