@@ -218,11 +218,11 @@ impl Options {
     /// Sets the number of entries, of 16 bytes each, in each worker's volatile ring. Rounded up to
     /// a power of two, at least 1024 and at most 2^32. Default 2^20, as in the DudeTM paper. May
     /// differ at each opening. The ring takes memory for its largest recent backlog: 64 KiB while
-    /// the worker's commits are persisted promptly.
+    /// the worker's commits are persisted promptly, or while it is idle.
     ///
-    /// The ring bounds a transaction: it writes at most 8 bytes for each entry, 8 MiB by default.
-    /// The next limit is half the [log](Options::log_bytes). Under `snapshot` the same amount of
-    /// memory, at least 1 MiB, holds a worker's copies. `undo` and `redo` have no ring.
+    /// The ring bounds a transaction: it writes at most 8 bytes for each entry, 8 MiB by default. A
+    /// [log](Options::log_bytes) of less than 32 MiB bounds it more. Under `snapshot` the same
+    /// amount of memory, at least 1 MiB, holds a worker's copies. `undo` and `redo` have no ring.
     pub fn ring_entries(mut self, entries: u64) -> Options {
         self.ring_entries = entries;
         self

@@ -9,9 +9,10 @@ mod footprint;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use footprint::{Footprint, MEDIA, measure, status};
-use lastword::{AnyDesign, Medium, ToAnyPool};
+use lastword::{Addr, AnyDesign, Medium, Options, ToAnyPool};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,13 +23,18 @@ const CHILD: &str = "LASTWORD_TEST_FOOTPRINT";
 fn in_child(name: &str, design: &str, medium: Medium, commits: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ledger.pool");
+    run_child(name, &format!("{design} {} {commits} {}", medium.name(), path.display()));
+}
+
+/// Runs the test `name` in a child process with these arguments.
+fn run_child(name: &str, arguments: &str) {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
-        .env(CHILD, format!("{design} {} {commits} {}", medium.name(), path.display()))
+        .env(CHILD, arguments)
         .output()
         .unwrap();
     let output = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && output.contains("1 passed"), "{design} {medium:?}: {output}");
+    assert!(child.status.success() && output.contains("1 passed"), "{arguments}: {output}");
 }
 
 /// Runs the measurement if this is a child process.
@@ -75,4 +81,37 @@ fn many_commits_take_no_more_memory_than_a_few() {
         let name = "many_commits_take_no_more_memory_than_a_few";
         in_child(name, "decoupled", Medium::PersistentCache, 450_000);
     }
+}
+
+#[test]
+fn idle_worker_gives_back_memory_of_its_backlog() {
+    const NAME: &str = "idle_worker_gives_back_memory_of_its_backlog";
+    if std::env::var_os(CHILD).is_none() {
+        return run_child(NAME, "1");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    let options = Options::new().bytes(32 * MIB).log_bytes(64 * MIB).medium(medium);
+    let design = AnyDesign::<ToAnyPool>::by_name("decoupled").unwrap();
+    let pool = design.create(&dir.path().join("a.pool"), options).unwrap();
+    let mut worker = pool.any_worker().unwrap();
+    let mut object = 0;
+    // A record of 6 MiB, which only the largest region holds.
+    let mut backlog = |from: u64| {
+        let filled = worker.run_any(false, &mut |tx| {
+            object = if object == 0 { tx.allocate(6 << 20)? } else { object };
+            (0..6 * MIB / 8).try_for_each(|word| tx.write(Addr::new(object, 8 * word), from + word))
+        });
+        filled.unwrap();
+        pool.checkpoint().unwrap();
+        status("RssAnon")
+    };
+    let after_backlog = backlog(1).max(backlog(2));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while status("RssAnon") + 5 * MIB > after_backlog {
+        assert!(Instant::now() < deadline, "the ring keeps its memory: {}", status("RssAnon"));
+        std::thread::yield_now();
+    }
+    println!("from {after_backlog} to {}", status("RssAnon"));
+    assert!(backlog(3) > 0);
 }

@@ -400,7 +400,9 @@ impl Writer {
         // the lock and reads the persist step's cache line.
         self.limit = self.limit.min(self.written + needed.max(ring.least));
         // A planned move is before the words of `limit`.
-        claim.end = self.limit + RECORD_HEAD_WORDS as u64;
+        if !injected(Mutant::ClaimNotStored) {
+            claim.end = self.limit + RECORD_HEAD_WORDS as u64;
+        }
         found
     }
 

@@ -239,6 +239,7 @@ pub enum Mutant {
     ClosingsLookAlike,
     RegionEnteredEarly,
     ClaimReleased,
+    ClaimNotStored,
 }
 
 /// Whether this build has the hooks.

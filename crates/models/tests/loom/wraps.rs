@@ -55,8 +55,9 @@ impl AsRef<[AtomicU64]> for Lost {
 
 impl RingMemory for Lost {
     fn release(&self, words: Range<usize>) {
-        // The end alone: each word is a step of the schedule, and the next record is there.
-        self.0[words.end - 4..words.end].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        // The start alone: each word is a step of the schedule, and the next record is there.
+        let start = words.start..words.end.min(words.start + 4);
+        self.0[start].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }
 
@@ -68,15 +69,17 @@ pub(crate) fn idle_release_keeps_claimed_words() {
         let ring = Arc::new(Ring::with_regions(words, CAPACITY, 8));
         let mut writer = Writer::new(&ring);
         publish(&ring, &mut writer, 1, 100);
-        let mut at = take(&ring, 0, 1, 100);
+        publish(&ring, &mut writer, 2, 1);
+        let at = take(&ring, 0, 1, 100);
+        let mut at = take(&ring, at, 2, 1);
         let theirs = Arc::clone(&ring);
-        // The second record is in the claim, and the third one is not.
+        // The claim has eight words: those of records 2 and 3, and not of record 4.
         let worker = thread::spawn(move || {
-            publish(&theirs, &mut writer, 2, 2);
-            publish(&theirs, &mut writer, 3, 6);
+            publish(&theirs, &mut writer, 3, 1);
+            publish(&theirs, &mut writer, 4, 4);
         });
         ring.release_unclaimed();
-        for (id, length) in [(2, 2), (3, 6)] {
+        for (id, length) in [(3, 1), (4, 4)] {
             while ring.written() <= at {
                 thread::yield_now();
             }
@@ -87,7 +90,9 @@ pub(crate) fn idle_release_keeps_claimed_words() {
 }
 
 fn publish(ring: &Ring<Lost>, writer: &mut Writer, id: u64, length: usize) {
-    assert!(writer.has_room(ring, length));
+    while !writer.has_room(ring, length) {
+        thread::yield_now();
+    }
     let mut record = writer.record(ring);
     (0..length).for_each(|_| record.push(100 + id));
     record.publish(id);

@@ -22,7 +22,8 @@ pub(crate) const ALL: &[Trial] = models::trials! {
         CommittingNotStored, CursorsReadBeforeCommitting, NoOpRecordLeftOut;
     merging::merged_log_is_the_history, "deadlock":
         StepNotifiesOfFailureAlone, ClockNotReadBeforeSleep;
-    regions::records_survive_moves_between_regions, "": RegionEnteredEarly, ClaimReleased;
+    regions::records_survive_moves_between_regions, "":
+        RegionEnteredEarly, ClaimReleased, ClaimNotStored;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash: Unfounded":
         ReadAcknowledgedTooEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash":
