@@ -33,8 +33,9 @@ fn run_child(name: &str, arguments: &str) {
         .env(CHILD, arguments)
         .output()
         .unwrap();
-    let output = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && output.contains("1 passed"), "{arguments}: {output}");
+    let [output, errors] = [&child.stdout, &child.stderr].map(|text| String::from_utf8_lossy(text));
+    let passed = child.status.success() && output.contains("1 passed");
+    assert!(passed, "{arguments}: {output}{errors}");
 }
 
 /// Runs the measurement if this is a child process.
@@ -95,12 +96,14 @@ fn idle_worker_gives_back_memory_of_its_backlog() {
     let design = AnyDesign::<ToAnyPool>::by_name("decoupled").unwrap();
     let pool = design.create(&dir.path().join("a.pool"), options).unwrap();
     let mut worker = pool.any_worker().unwrap();
-    let mut object = 0;
     // A record of 6 MiB, which only the largest region holds.
-    let mut backlog = |from: u64| {
+    let mut backlog = |value: u64| {
         let filled = worker.run_any(false, &mut |tx| {
-            object = if object == 0 { tx.allocate(6 << 20)? } else { object };
-            (0..6 * MIB / 8).try_for_each(|word| tx.write(Addr::new(object, 8 * word), from + word))
+            for _ in 0..6 * MIB / 1024 {
+                let object = tx.allocate(1024)?;
+                (0..128).try_for_each(|word| tx.write(Addr::new(object, 8 * word), value))?;
+            }
+            Ok(())
         });
         filled.unwrap();
         pool.checkpoint().unwrap();
