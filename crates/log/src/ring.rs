@@ -460,7 +460,10 @@ impl Writer {
             self.follow_plan(ring);
         }
         let at = self.written + RECORD_HEAD_WORDS as u64;
-        Record { region: self.region, ring, writer: self, at }
+        let Region { first, mask } = self.region;
+        // Once for a record, so that each of its words costs a mask and a check of the bound.
+        let words = &ring.words.as_ref()[first as usize..=(first + mask) as usize];
+        Record { words, mask, ring, writer: self, at }
     }
 
     #[cold]
@@ -486,16 +489,18 @@ fn room_to_leave<S: RingMemory>(ring: &Ring<S>, region: u64) -> u64 {
 /// A record in progress, invisible to the persist step until [`publish`](Record::publish).
 #[derive(Debug)]
 pub struct Record<'r, S> {
+    /// The region.
+    words: &'r [AtomicU64],
+    mask: u64,
     ring: &'r Ring<S>,
     writer: &'r mut Writer,
-    region: Region,
     at: u64,
 }
 
 impl<S: RingMemory> Record<'_, S> {
     #[inline]
     fn word(&self, at: u64) -> &AtomicU64 {
-        &self.ring.words.as_ref()[self.region.place(at)]
+        &self.words[(at & self.mask) as usize]
     }
 
     /// Appends a word.
@@ -528,7 +533,7 @@ impl<S: RingMemory> Record<'_, S> {
         self.word(head).store(id, Ordering::Relaxed);
         self.word(head + 1).store(words, Ordering::Relaxed);
         self.writer.written = self.at;
-        prefetch_write(self.ring.words.as_ref(), self.region.place(self.at + PREFETCH_WORDS));
+        prefetch_write(self.words, ((self.at + PREFETCH_WORDS) & self.mask) as usize);
         // Release: a reader that sees the cursor sees the record. Pairs with `Ring::written`.
         self.ring.written.store(self.at, relax(Ordering::Release, Mutant::RecordPublishedRelaxed));
     }
