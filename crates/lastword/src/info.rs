@@ -147,7 +147,7 @@ impl Info {
             heap_bytes,
             table_bytes,
             records_bytes: 8 * self.ownership_records.unwrap_or(0),
-            ring_bytes: crate::persist::ring_bytes_max(self.ring_bytes),
+            ring_bytes: crate::persist::rings::bytes_max(self.ring_bytes),
             queue_bytes_max: self.log_bytes,
             gathered_bytes_max: match gathers {
                 true => self.heap_bytes.min(FileHeap::GATHER_BYTES),

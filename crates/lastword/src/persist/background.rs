@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use medium::mutants::{Mutant, injected, weaken};
 
-use super::rings::STEPS_BETWEEN_LOOKS;
 use super::{Event, Step};
 use crate::Error;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, spin_loop, thread};
@@ -39,6 +38,11 @@ const IDLE_LOOKS: u32 = if cfg!(test) { 2 } else { 50_000 };
 /// Time without a commit after which the workers' unused memory is released. Chosen: at most ten
 /// times a second a burst of commits finds that its pages were released.
 pub(crate) const IDLE: Duration = Duration::from_millis(100);
+
+/// Persist steps that had work, between two looks for idle workers: half a second with naps.
+/// Chosen: a look costs less than a step, and a burst that comes after a shorter pause finds its
+/// memory in place.
+const STEPS_BETWEEN_LOOKS: u32 = 1024;
 
 /// The steps that background threads run. Any other thread may run them too.
 pub(crate) trait Steps: Send + Sync + 'static {

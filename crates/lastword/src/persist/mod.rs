@@ -62,8 +62,7 @@ pub use listeners::{Listener, Registration};
 use merge::Merge;
 use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
-pub(crate) use rings::ring_bytes_max;
-pub(crate) use slot::UNBOUNDED_WORDS;
+pub(crate) use rings::UNBOUNDED_WORDS;
 use slot::frontier;
 pub(crate) use waiters::{
     Event, Progress, RunningStep, Step, StepEnd, help_until, run_part, try_step,
@@ -183,6 +182,44 @@ impl Persist {
             more: Event::default(),
             meter: Meter::default(),
         }
+    }
+
+    /// Registers a worker with a ring of `ring_words`.
+    pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
+        let slot = Arc::new(Slot::new(rings::new_ring(ring_words)?));
+        let mut slots = lock(&self.slots);
+        // Steps without work do not look at slots. Without this, workers that come and go between
+        // two commits would accumulate.
+        slots.retain(|slot| !slot.is_done());
+        slots.push(Arc::clone(&slot));
+        self.workers.fetch_add(1, Ordering::Relaxed);
+        Ok(slot)
+    }
+
+    /// Closes a worker's slot. Records that it has published are still persisted.
+    pub(crate) fn leave(&self, slot: &Slot) {
+        slot.close();
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+        // A ring that was drained before it was closed: no later commit may come whose step drops
+        // it. `gather` drops the others.
+        lock(&self.slots).retain(|slot| !slot.is_done());
+    }
+
+    /// Releases memory of the rings of idle workers. With `all_idle`, each worker counts as idle,
+    /// else those without a record since the last call.
+    pub(crate) fn release_idle(&self, all_idle: bool) {
+        // As a step: a thread that finds `sending` taken sleeps until a step ends. A busy step
+        // means that a worker is not idle.
+        let _ = try_step(&self.sending, &self.progress, self.send_end(), |_, running| {
+            let panic = running.on_panic("persist");
+            for slot in lock(&self.slots).iter() {
+                if slot.is_unchanged() || all_idle {
+                    slot.ring.release_unclaimed();
+                }
+            }
+            panic.disarm();
+            Ok::<_, Error>(Step::Nothing)
+        });
     }
 
     /// Words of a worker that may wait for the persist step. With more, the worker helps.
@@ -306,7 +343,7 @@ impl Persist {
         let mut slots = lock(&self.slots);
         let Sending { merge, merged, pending, closed, opened, .. } = sending;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
-        let unbounded = rings::without_bound(&slots);
+        let unbounded = without_bound(&slots);
         // A group that waits for room takes more until it is full.
         if frontier > *merged && pending.words() < self.gathered_words {
             let last = self.last_of(pending, *merged).min(frontier);
@@ -321,7 +358,9 @@ impl Persist {
             }
             *closed = *merged < frontier;
         }
-        rings::release_consumed(unbounded);
+        for (slot, before) in unbounded {
+            rings::release_consumed(&slot.ring, before);
+        }
         // A drained ring of a dead worker is no longer needed.
         slots.retain(|slot| !slot.is_done());
     }
@@ -540,6 +579,12 @@ impl Persist {
         let words = sending.packers.combined_words;
         (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
     }
+}
+
+/// Returns the unbounded rings and their `taken` cursors.
+fn without_bound(slots: &[Arc<Slot>]) -> Vec<(Arc<Slot>, u64)> {
+    let unbounded = slots.iter().filter(|slot| slot.ring.capacity() == UNBOUNDED_WORDS);
+    unbounded.map(|slot| (Arc::clone(slot), slot.ring.taken())).collect()
 }
 
 /// Copies a group's writes as the queue takes them. For a mutant.

@@ -2,7 +2,8 @@
 //!
 //! A ring takes the memory of its worker's backlog, which the worker cannot give back while it is
 //! idle. The persist thread therefore releases memory when no worker has committed for a while, and
-//! looks for idle workers now and then while others keep it busy.
+//! looks for idle workers now and then while others keep it busy
+//! (`Persist::release_idle`).
 //!
 //! | ring | its memory is released |
 //! |---|---|
@@ -10,70 +11,46 @@
 //! | unbounded | as its records are taken |
 //! | of one region, or without a persist thread | with its worker |
 //!
-//! Invariant: the memory of a ring is released by the holder of `sending`.
+//! Invariant: the memory of a ring is released by the holder of the persist step's lock.
+
+use std::ops::Range;
 
 use lw_log::{REGION_WORDS, Ring, RingMemory};
 use medium::Memory;
 
-use super::slot::given_back;
-use super::{Persist, Slot, Step, UNBOUNDED_WORDS, try_step};
-use crate::Error;
-use crate::sync::{Arc, Ordering, lock};
+/// Words of a ring that is never full: 128 GiB of addresses, more than the machine's memory. The
+/// persist step returns consumed pages to the system, so a worker whose records are taken promptly
+/// uses little memory. (DudeTM, section 5.1: DudeTM-Inf.)
+pub(crate) const UNBOUNDED_WORDS: usize = 1 << 34;
 
-/// Persist steps that had work, between two looks for idle workers: half a second with naps.
-/// Chosen: a look costs less than a step, and a burst that comes after a shorter pause finds its
-/// memory in place.
-pub(crate) const STEPS_BETWEEN_LOOKS: u32 = 1024;
+/// Words that such a ring returns at a time: a huge page.
+const PIECE_WORDS: u64 = (2 << 20) / 8;
 
-impl Persist {
-    /// Registers a worker with a ring of `ring_words`.
-    pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
-        let least = least_region(ring_words);
-        let bytes = ring_bytes_max(8 * ring_words as u64);
-        let memory = match ring_words {
-            UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
-            // The regions before the largest one are an eighth of it.
-            _ => Memory::growing(bytes, 8 * (ring_words / 8) as u64)?,
-        };
-        let slot = Arc::new(Slot::new(Ring::with_regions(memory, ring_words, least)));
-        let mut slots = lock(&self.slots);
-        // Steps without work do not look at slots. Without this, workers that come and go between
-        // two commits would accumulate.
-        slots.retain(|slot| !slot.is_done());
-        slots.push(Arc::clone(&slot));
-        self.workers.fetch_add(1, Ordering::Relaxed);
-        Ok(slot)
-    }
+/// The words that an unbounded ring returns after its `taken` cursor has moved.
+fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<usize>> {
+    let pieces = before / PIECE_WORDS..after / PIECE_WORDS;
+    pieces.map(|piece| {
+        let first = (piece * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
+        first..first + PIECE_WORDS as usize
+    })
+}
 
-    /// Closes a worker's slot. Records that it has published are still persisted.
-    pub(crate) fn leave(&self, slot: &Slot) {
-        slot.close();
-        self.workers.fetch_sub(1, Ordering::Relaxed);
-        // A ring that was drained before it was closed: no later commit may come whose step drops
-        // it. `gather` drops the others.
-        lock(&self.slots).retain(|slot| !slot.is_done());
-    }
-
-    /// Releases memory of the rings of idle workers. With `all_idle`, each worker counts as idle,
-    /// else those without a record since the last call.
-    pub(crate) fn release_idle(&self, all_idle: bool) {
-        // As a step: a thread that finds `sending` taken sleeps until a step ends. A busy step
-        // means that a worker is not idle.
-        let _ = try_step(&self.sending, &self.progress, self.send_end(), |_, running| {
-            let panic = running.on_panic("persist");
-            for slot in lock(&self.slots).iter() {
-                if slot.is_unchanged() || all_idle {
-                    slot.ring.release_unclaimed();
-                }
-            }
-            panic.disarm();
-            Ok::<_, Error>(Step::Nothing)
-        });
-    }
+/// Makes the ring of a worker.
+///
+/// # Errors
+/// The system has no memory.
+pub(super) fn new_ring(ring_words: usize) -> Result<Ring<Memory>, medium::Error> {
+    let bytes = bytes_max(8 * ring_words as u64);
+    let memory = match ring_words {
+        UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
+        // The regions before the largest one are an eighth of it.
+        _ => Memory::growing(bytes, 8 * (ring_words / 8) as u64)?,
+    };
+    Ok(Ring::with_regions(memory, ring_words, least_region(ring_words)))
 }
 
 /// Returns the memory that a ring for `bytes` bytes of records takes at most.
-pub(crate) fn ring_bytes_max(bytes: u64) -> u64 {
+pub(crate) fn bytes_max(bytes: u64) -> u64 {
     let words = bytes as usize / 8;
     8 * Ring::<Memory>::words_of(words, least_region(words)) as u64
 }
@@ -87,17 +64,30 @@ fn least_region(ring_words: usize) -> usize {
     }
 }
 
-/// Returns the unbounded rings and their `taken` cursors.
-pub(super) fn without_bound(slots: &[Arc<Slot>]) -> Vec<(Arc<Slot>, u64)> {
-    let unbounded = slots.iter().filter(|slot| slot.ring.capacity() == UNBOUNDED_WORDS);
-    unbounded.map(|slot| (Arc::clone(slot), slot.ring.taken())).collect()
+/// Releases the words that an unbounded ring has returned since its `taken` was `before`. No thread
+/// reads them any more, and the worker is a wrap away.
+pub(super) fn release_consumed(ring: &Ring<Memory>, before: u64) {
+    let words = given_back(before, ring.taken());
+    words.for_each(|words| RingMemory::release(ring.storage(), words));
 }
 
-/// Releases the words that unbounded rings have returned since these cursors. No thread reads them
-/// any more, and the worker is a wrap away.
-pub(super) fn release_consumed(unbounded: Vec<(Arc<Slot>, u64)>) {
-    for (slot, before) in unbounded {
-        let words = given_back(before, slot.ring.taken());
-        words.for_each(|words| RingMemory::release(slot.ring.storage(), words));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unbounded_ring_releases_each_piece_once() {
+        let wrap = UNBOUNDED_WORDS as u64;
+        let mut at = wrap - 3 * PIECE_WORDS - 5;
+        let mut next = (at / PIECE_WORDS * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
+        for step in [7, PIECE_WORDS, 1, 5 * PIECE_WORDS / 2, 0, 3 * PIECE_WORDS] {
+            for words in given_back(at, at + step) {
+                assert_eq!((words.start, words.len() as u64), (next, PIECE_WORDS));
+                next = words.end % UNBOUNDED_WORDS;
+            }
+            at += step;
+            let end = (at % wrap) as usize;
+            assert!(next <= end && end - next < PIECE_WORDS as usize, "{next} {end}");
+        }
     }
 }

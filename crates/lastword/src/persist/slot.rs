@@ -30,8 +30,6 @@
 //! Invariant: for each assigned ID, [`RingRedo`] announces it to the slot before the assignment and
 //! marks the slot idle after the record is published.
 
-use std::ops::Range;
-
 use crossbeam_utils::CachePadded;
 use lw_log::{RECORD_HEAD_WORDS, Ring, RingMemory, Writer};
 use medium::mutants::{Mutant, injected, relax};
@@ -138,23 +136,6 @@ pub(crate) struct RingRedo<S> {
     late_at: u64,
 }
 
-/// Words of a ring that is never full: 128 GiB of addresses, more than the machine's memory. The
-/// persist step returns consumed pages to the system, so a worker whose records are taken promptly
-/// uses little memory. (DudeTM, section 5.1: DudeTM-Inf.)
-pub(crate) const UNBOUNDED_WORDS: usize = 1 << 34;
-
-/// Words that such a ring returns at a time: a huge page.
-const PIECE_WORDS: u64 = (2 << 20) / 8;
-
-/// The words that an unbounded ring returns after its `taken` cursor has moved.
-pub(crate) fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<usize>> {
-    let pieces = before / PIECE_WORDS..after / PIECE_WORDS;
-    pieces.map(|piece| {
-        let first = (piece * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
-        first..first + PIECE_WORDS as usize
-    })
-}
-
 impl<S: RingMemory> RingRedo<S> {
     pub(crate) fn new(slot: Arc<Slot<S>>) -> RingRedo<S> {
         let writer = Writer::new(&slot.ring);
@@ -214,27 +195,6 @@ impl<S: RingMemory> Redo for RingRedo<S> {
         record.publish(id.0);
         if !drawn_first {
             self.slot.assigned();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unbounded_ring_releases_each_piece_once() {
-        let wrap = UNBOUNDED_WORDS as u64;
-        let mut at = wrap - 3 * PIECE_WORDS - 5;
-        let mut next = (at / PIECE_WORDS * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
-        for step in [7, PIECE_WORDS, 1, 5 * PIECE_WORDS / 2, 0, 3 * PIECE_WORDS] {
-            for words in given_back(at, at + step) {
-                assert_eq!((words.start, words.len() as u64), (next, PIECE_WORDS));
-                next = words.end % UNBOUNDED_WORDS;
-            }
-            at += step;
-            let end = (at % wrap) as usize;
-            assert!(next <= end && end - next < PIECE_WORDS as usize, "{next} {end}");
         }
     }
 }
