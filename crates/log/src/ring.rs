@@ -301,14 +301,16 @@ impl<S: RingMemory> Ring<S> {
         if region.words() == self.least {
             return;
         }
-        // Held during the release: a worker that wants other words than its claim waits for it,
-        // instead of writing words that are then lost.
         let mut claim = lock(&self.claim);
         let taken = self.taken();
         let end = if injected(Mutant::ClaimReleased) { self.written() } else { claim.end };
         // All words that hold a record or may hold one soon are at these cursors, in this region or
         // in the next one. More words than the region's leave none to release.
         if end - taken < region.words() {
+            claim.is_released = true;
+            // Held during the release: a worker that wants other words than its claim waits for
+            // it, instead of writing words that are then lost.
+            let held = (!injected(Mutant::ClaimUnlockedEarly)).then_some(claim);
             let (start, first) = (region.place(taken), region.first as usize);
             let end = region.place(end);
             if start <= end {
@@ -317,7 +319,7 @@ impl<S: RingMemory> Ring<S> {
             } else {
                 self.release_pages(end..start);
             }
-            claim.is_released = true;
+            drop(held);
         }
     }
 
@@ -400,9 +402,7 @@ impl Writer {
         // the lock and reads the persist step's cache line.
         self.limit = self.limit.min(self.written + needed.max(ring.least));
         // A planned move is before the words of `limit`.
-        if !injected(Mutant::ClaimNotStored) {
-            claim.end = self.limit + RECORD_HEAD_WORDS as u64;
-        }
+        claim.end = self.limit + RECORD_HEAD_WORDS as u64;
         found
     }
 

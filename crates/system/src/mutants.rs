@@ -239,7 +239,7 @@ pub enum Mutant {
     ClosingsLookAlike,
     RegionEnteredEarly,
     ClaimReleased,
-    ClaimNotStored,
+    ClaimUnlockedEarly,
 }
 
 /// Whether this build has the hooks.

@@ -363,7 +363,7 @@ registry! {
     ClosingsLookAlike 320 "closings-look-alike",
     RegionEnteredEarly 322 "region-entered-early",
     ClaimReleased 323 "claim-released",
-    ClaimNotStored 324 "claim-not-stored",
+    ClaimUnlockedEarly 324 "claim-unlocked-early",
 }
 
 /// Returns the bug of this name, where this build has hooks.

@@ -73,13 +73,13 @@ pub(crate) fn idle_release_keeps_claimed_words() {
         let at = take(&ring, 0, 1, 100);
         let mut at = take(&ring, at, 2, 1);
         let theirs = Arc::clone(&ring);
-        // The claim has eight words: those of records 2 and 3, and not of record 4.
+        // The claim has eight words: those of records 2 and 3, and not all of record 4.
         let worker = thread::spawn(move || {
             publish(&theirs, &mut writer, 3, 1);
-            publish(&theirs, &mut writer, 4, 4);
+            publish(&theirs, &mut writer, 4, 8);
         });
         ring.release_unclaimed();
-        for (id, length) in [(3, 1), (4, 4)] {
+        for (id, length) in [(3, 1), (4, 8)] {
             while ring.written() <= at {
                 thread::yield_now();
             }

@@ -23,7 +23,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     merging::merged_log_is_the_history, "deadlock":
         StepNotifiesOfFailureAlone, ClockNotReadBeforeSleep;
     regions::records_survive_moves_between_regions, "":
-        RegionEnteredEarly, ClaimReleased, ClaimNotStored;
+        RegionEnteredEarly, ClaimReleased, ClaimUnlockedEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash: Unfounded":
         ReadAcknowledgedTooEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash":
