@@ -167,8 +167,12 @@ fn idle_worker_keeps_memory_of_its_claim_alone() {
     for backlog in [LEAST, 3 * LEAST, CAPACITY / 2, CAPACITY] {
         let mut world = World::new();
         while world.ring.pending() < backlog as u64 && world.publish(6) {}
-        world.ring.release_unclaimed();
         world.take(u64::MAX);
+        // Claims of an empty region.
+        for _ in 0..LEAST / 4 {
+            assert!(world.publish(6));
+            world.take(u64::MAX);
+        }
         world.ring.release_unclaimed();
         let kept = LEAST + 2 * PAGE_WORDS as usize;
         assert!(world.words_used() <= kept, "{} after {backlog}", world.words_used());
