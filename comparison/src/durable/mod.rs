@@ -174,6 +174,7 @@ fn ours<D: Design>(
 ) -> Result<(f64, Content), Failure> {
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     let options = lastword::Options::new().medium(medium).durability(durability);
+    let options = options.log_bytes(64 << 20);
     let ours = Ours::<D>::new(path, options, work)?;
     ours.checkpoint()?; // what was loaded is not timed
     let seconds = {

@@ -49,7 +49,8 @@ fn compare() -> Result<(), Box<dyn Error>> {
     let pool = dir.path().join("tatp.pool");
     let options = workloads::Options::default();
     {
-        let sizes = Options::new().bytes(TatpHash::heap_bytes(&options)).medium(MEDIUM);
+        let sizes =
+            Options::new().bytes(TatpHash::heap_bytes(&options)).log_bytes(64 << 20).medium(MEDIUM);
         let pool = Pool::create(&pool, sizes)?;
         TatpHash::load(&mut pool.worker()?, &options)?;
         pool.close()?;

@@ -80,8 +80,8 @@ impl lw_options {
         medium: 0,
         durability: 0,
         threads: 1,
-        bytes: 64 << 20,
-        log_bytes: 64 << 20,
+        bytes: 8 << 20,
+        log_bytes: 0,
         layout: c"".as_ptr(),
         layout_version: 0,
         message: ptr::null_mut(),
@@ -120,13 +120,16 @@ impl lw_options {
     pub(crate) unsafe fn to_rust(self) -> Result<Options, &'static str> {
         let options = Options::new()
             .bytes(self.bytes)
-            .log_bytes(self.log_bytes)
             .ring_entries(self.ring_entries)
             .patience(Duration::from_millis(self.patience_ms))
             .without_log(self.without_log != 0)
             .ownership_records(self.ownership_records)
             .background(self.threads > 0)
             .reproduce_threads(self.threads.max(1) as usize);
+        let options = match self.log_bytes {
+            0 => options,
+            bytes => options.log_bytes(bytes),
+        };
         let options = match self.durability {
             0 => options,
             1 => options.durability(Durability::Sync),

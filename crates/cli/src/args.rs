@@ -198,11 +198,11 @@ pub(crate) struct PoolCreate {
     /// Pool file
     pub(crate) path: PathBuf,
     /// Heap size in bytes, as in 1.5G
-    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
+    #[arg(long, value_name = "N", value_parser = size, default_value = "8M")]
     pub(crate) bytes: u64,
-    /// Log size in bytes
-    #[arg(long, value_name = "N", value_parser = size, default_value = "64M")]
-    pub(crate) log_bytes: u64,
+    /// Log size in bytes [default: a quarter of the heap, 4M to 64M]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) log_bytes: Option<u64>,
     /// Layout name [default: none]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) layout: String,

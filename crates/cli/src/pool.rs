@@ -32,10 +32,11 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
 
 fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
     // The process that opens the pool chooses the costs of its medium.
-    let options = Options::new()
-        .bytes(arguments.bytes)
-        .log_bytes(arguments.log_bytes)
-        .layout(&arguments.layout, 0);
+    let options = Options::new().bytes(arguments.bytes).layout(&arguments.layout, 0);
+    let options = match arguments.log_bytes {
+        Some(bytes) => options.log_bytes(bytes),
+        None => options,
+    };
     let options = match arguments.medium {
         Some(medium) => options.medium(medium.medium(Costs::default())),
         None => options,

@@ -94,7 +94,7 @@ fn halves(bytes: u64, records: u64) -> Result<(), Box<dyn Error>> {
 
 fn slow<D: Design>(path: &Path) -> Result<(), Box<dyn Error>> {
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-    let options = Options::new().bytes(64 << 20).medium(medium);
+    let options = Options::new().bytes(64 << 20).log_bytes(64 << 20).medium(medium);
     let pool = Pool::<D>::create_as(path, options)?;
     let mut made = Vec::new();
     for _ in 0..4 {

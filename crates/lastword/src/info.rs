@@ -95,7 +95,8 @@ pub struct MemoryUse {
     /// The ownership records; see [`Options::ownership_records`]. The kernel provides them as
     /// transactions touch them.
     pub records_bytes: u64,
-    /// The volatile ring of each worker, after its first wrap.
+    /// The most that the volatile ring of each worker takes: its largest region, and the smaller
+    /// ones. It takes 64 KiB while the worker's commits are persisted promptly.
     pub ring_bytes: u64,
     /// Writes in the log that are not yet in the heap image: at most the size of the log. A
     /// compressed group counts with its decompressed size.
@@ -146,7 +147,7 @@ impl Info {
             heap_bytes,
             table_bytes,
             records_bytes: 8 * self.ownership_records.unwrap_or(0),
-            ring_bytes: self.ring_bytes,
+            ring_bytes: crate::persist::rings::bytes_max(self.ring_bytes),
             queue_bytes_max: self.log_bytes,
             gathered_bytes_max: match gathers {
                 true => self.heap_bytes.min(FileHeap::GATHER_BYTES),
@@ -266,12 +267,12 @@ mod tests {
         let options = Options::new().layout("x", 1);
         let volatile = Info::in_memory(&options, 3 << 30).unwrap();
         assert_eq!(volatile.memory().total_bytes_max(7), 3 << 30);
-        let (log_bytes, ring_bytes) = (64 << 20, 16 << 20);
+        let (log_bytes, capacity, ring_bytes) = (64 << 20, 16 << 20, 18 << 20);
         let on = |medium, file_system| Info {
             medium: Some(medium),
             file_system,
             log_bytes,
-            ring_bytes,
+            ring_bytes: capacity,
             ..volatile.clone()
         };
         let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };

@@ -97,7 +97,8 @@ pub enum Shadow {
 #[must_use]
 pub struct Options {
     pub(crate) heap_bytes: u64,
-    pub(crate) log_bytes: u64,
+    /// `None`: by the heap.
+    pub(crate) log_bytes: Option<u64>,
     pub(crate) ring_entries: u64,
     pub(crate) ownership_records: u64,
     pub(crate) unbounded: bool,
@@ -124,6 +125,15 @@ pub struct Options {
     pub(crate) system: System,
 }
 
+/// Default size of the heap: room for a small program, and little disk for a program that only
+/// tries the library.
+const HEAP_BYTES: u64 = 8 << 20;
+
+/// Bounds of the default log, which has a quarter of the heap's size. The lower one holds a slot of
+/// 64 KiB for each of 64 workers (`undo`, `redo`, `snapshot`). The upper one was the default of
+/// every pool. Rates by size: docs/operating/sizing.md, "Log".
+const LOG_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
+
 /// How long a combined group waits for more transactions, unless a thread waits for it.
 const GROUP_TIME: Duration = Duration::from_millis(1);
 
@@ -147,11 +157,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults: a heap of 64 MiB, a log of 64 MiB, on a file, asynchronous commits.
+    /// Returns the defaults: a heap of 8 MiB, a log of 4 MiB, on a file, asynchronous commits.
     pub fn new() -> Options {
         Options {
-            heap_bytes: 64 << 20,
-            log_bytes: 64 << 20,
+            heap_bytes: HEAP_BYTES,
+            log_bytes: None,
             ring_entries: 1 << 20,
             ownership_records: 0,
             unbounded: false,
@@ -180,14 +190,15 @@ impl Options {
     }
 
     /// Sets the size of the heap in bytes, at creation. Rounded up to 64 KiB, at least 128 KiB.
-    /// Default 64 MiB. An open pool takes the same amount of memory, and the same amount of disk.
+    /// Default 8 MiB. The heap takes this amount of disk from the creation on, and up to the same
+    /// amount of memory while the pool is open.
     pub fn bytes(mut self, bytes: u64) -> Options {
         self.heap_bytes = bytes;
         self
     }
 
     /// Sets the size of the log in bytes, at creation. Rounded up to 4 KiB, at least 128 KiB.
-    /// Default 64 MiB.
+    /// Default: a quarter of the [heap](Options::bytes), at least 4 MiB and at most 64 MiB.
     ///
     /// A larger log lets more writes to one page be combined before the page is written to the heap
     /// image. Up to the log's size in memory may be in use meanwhile. The log also bounds a
@@ -200,16 +211,17 @@ impl Options {
     /// [Compression](Options::compress) does not raise the number of groups that the log holds; it
     /// only reduces the bytes written.
     pub fn log_bytes(mut self, bytes: u64) -> Options {
-        self.log_bytes = bytes;
+        self.log_bytes = Some(bytes);
         self
     }
 
     /// Sets the number of entries, of 16 bytes each, in each worker's volatile ring. Rounded up to
     /// a power of two, at least 1024 and at most 2^32. Default 2^20, as in the DudeTM paper. May
-    /// differ at each opening. A page of the ring takes memory at its first use.
+    /// differ at each opening. The ring takes memory for its largest recent backlog: 64 KiB while
+    /// the worker's commits are persisted promptly, or while it is idle.
     ///
-    /// The ring bounds a transaction: it writes at most 8 bytes for each entry, 8 MiB by default.
-    /// The next limit is a quarter of the [log](Options::log_bytes). Under `snapshot` the same
+    /// The ring bounds a transaction: it writes at most 8 bytes for each entry, 8 MiB by default. So
+    /// does a quarter of the [log](Options::log_bytes). Under `snapshot` the same
     /// amount of memory, at least 1 MiB, holds a worker's copies. `undo` and `redo` have no ring.
     pub fn ring_entries(mut self, entries: u64) -> Options {
         self.ring_entries = entries;
@@ -520,7 +532,8 @@ impl Options {
 
     /// Returns the size of the log, checked and rounded.
     pub(crate) fn log_rounded(&self) -> Result<u64, Error> {
-        rounded("log_bytes", self.log_bytes, 128 << 10, 4096)
+        let by_heap = (self.heap_bytes / 4).clamp(*LOG_BYTES.start(), *LOG_BYTES.end());
+        rounded("log_bytes", self.log_bytes.unwrap_or(by_heap), 128 << 10, 4096)
     }
 
     /// Returns the number of words in a volatile ring.
@@ -559,6 +572,15 @@ mod tests {
         assert!(options.log_rounded().is_err());
         assert_eq!(options.ring_words(), 8192);
         assert!(Options::new().bytes(u64::MAX).heap_rounded().is_err());
+    }
+
+    #[test]
+    fn default_log_is_a_quarter_of_the_heap_within_bounds() {
+        for (heap, log) in [(1, 4), (8, 4), (16, 4), (64, 16), (256, 64), (4096, 64)] {
+            let options = Options::new().bytes(heap << 20);
+            assert_eq!(options.log_rounded().unwrap(), log << 20, "a heap of {heap} MiB");
+            assert_eq!(options.log_bytes(1 << 20).log_rounded().unwrap(), 1 << 20);
+        }
     }
 
     #[test]

@@ -29,5 +29,11 @@ pub use combine::Combiner;
 pub use compress::Lz4;
 pub use group::{GROUP_HEADER_WORDS, Group, Identity, Transactions};
 pub use packed::Packed;
-pub use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
+pub use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 pub use scan::{Found, Scan, Unreached};
+
+impl RingMemory for medium::Memory {
+    fn release(&self, words: std::ops::Range<usize>) {
+        medium::Memory::release(self, words);
+    }
+}

@@ -58,25 +58,31 @@ impl Mapping {
     /// Zeroed memory of this process, page-aligned; from 2 MiB on aligned to 2 MiB and advised to
     /// be huge pages, which halves the cost of random access.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Mapping> {
-        Mapping::anonymous_with(bytes, MapFlags::PRIVATE)
+        Mapping::anonymous_with(bytes, MapFlags::PRIVATE, 0)
+    }
+
+    /// The same, without huge pages in its first `small` bytes.
+    pub(crate) fn growing(bytes: usize, small: usize) -> io::Result<Mapping> {
+        Mapping::anonymous_with(bytes, MapFlags::PRIVATE, small.next_multiple_of(HUGE_BYTES))
     }
 
     /// The same; it may be larger than memory, and only pages that are touched count.
     pub(crate) fn anonymous_unreserved(bytes: usize) -> io::Result<Mapping> {
-        Mapping::anonymous_with(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)
+        Mapping::anonymous_with(bytes, MapFlags::PRIVATE | MapFlags::NORESERVE, 0)
     }
 
-    fn anonymous_with(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
+    fn anonymous_with(bytes: usize, flags: MapFlags, small: usize) -> io::Result<Mapping> {
         let slack = if bytes >= HUGE_BYTES { HUGE_BYTES } else { 0 };
         let length = bytes.max(1).checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
         let map = Map::anonymous(length, flags)?;
         let skip = if slack == 0 { 0 } else { map.start.cast::<u8>().align_offset(HUGE_BYTES) };
         let mapping = Mapping { map, skip, words: bytes / 8, own: true };
-        if slack != 0 {
+        if slack != 0 && small < bytes {
             // A kernel without huge pages refuses; then it is slower, and right.
             // SAFETY: the bytes are inside the mapping, and the advice changes no content.
             let _ = unsafe {
-                rustix::mm::madvise(mapping.first().cast(), bytes, Advice::LinuxHugepage)
+                let start = mapping.first().wrapping_add(small);
+                rustix::mm::madvise(start.cast(), bytes - small, Advice::LinuxHugepage)
             };
         }
         Ok(mapping)

@@ -81,6 +81,19 @@ impl Memory {
         Ok(Memory { mapping, area: None })
     }
 
+    /// Allocates as [`anonymous`](Memory::anonymous) memory of which often only the start is used:
+    /// its first `small` bytes are not made of huge pages.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn growing(bytes: u64, small: u64) -> Result<Memory, Error> {
+        let mapping = usize::try_from(bytes)
+            .map_err(|_| io::ErrorKind::OutOfMemory.into())
+            .and_then(|bytes| Mapping::growing(bytes, small as usize))
+            .map_err(|_| Error::NoMemory { bytes })?;
+        Ok(Memory { mapping, area: None })
+    }
+
     /// Gives memory back to the system, of words that start and end at a page of 4 KiB. They are
     /// zero when they are read again, or keep their values where the system does not take them
     /// (locked memory, or pages of the system that are larger and not whole).

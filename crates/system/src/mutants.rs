@@ -239,6 +239,9 @@ pub enum Mutant {
     EndedReservationsCloseLock,
     EndedReservationsAreNoLosses,
     ClosingsLookAlike,
+    RegionEnteredEarly,
+    ClaimReleased,
+    ClaimUnlockedEarly,
 }
 
 /// Whether this build has the hooks.

@@ -365,6 +365,9 @@ registry! {
     EndedReservationsCloseLock 318 "ended-reservations-close-lock",
     EndedReservationsAreNoLosses 319 "ended-reservations-are-no-losses",
     ClosingsLookAlike 320 "closings-look-alike",
+    RegionEnteredEarly 322 "region-entered-early",
+    ClaimReleased 323 "claim-released",
+    ClaimUnlockedEarly 324 "claim-unlocked-early",
 }
 
 /// Returns the bug of this name, where this build has hooks.

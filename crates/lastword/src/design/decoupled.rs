@@ -23,8 +23,8 @@ use crate::metrics::Metrics;
 use crate::options::Durability;
 use crate::perform::{Obstacle, Redo, StarvationLock, Stm, Tm, records_of};
 use crate::persist::{
-    Background, Grouping, Listener, NAP, Notifiers, Others, Persist, Registration, RingRedo, Step,
-    Steps, Waiting,
+    Background, Grouping, IDLE, Listener, NAP, Notifiers, Others, Persist, Registration, RingRedo,
+    Step, Steps, Waiting,
 };
 use crate::pipeline::{Pipeline, PipelineView};
 use crate::pool::Shape;
@@ -224,6 +224,14 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
 
     fn waiting(&self) -> Option<Waiting> {
         self.pipeline.persist.waiting()
+    }
+
+    fn idle_time(&self) -> Option<Duration> {
+        Some(IDLE)
+    }
+
+    fn release_idle(&self, all_idle: bool) {
+        self.pipeline.persist.release_idle(all_idle);
     }
 
     fn notifiers(&self) -> &Notifiers {

@@ -3,7 +3,19 @@
 use super::*;
 
 #[test]
-fn default_transaction_limit_is_the_ring() {
+fn default_transaction_limit_is_the_log() {
+    let options = crate::Options::new();
+    let log = options.log_rounded().unwrap();
+    assert_eq!(Limit::of(log, 8 * options.ring_words() as u64), Limit::Log);
+    let bytes = 8 * Limit::words_max(log, options.ring_words()) as u64;
+    assert!((1 << 20) - bytes <= 4096, "{bytes}");
+    let text = Limit::Log.advice(log, 16 << 20);
+    assert!(text.contains("half the log of 4194304 bytes"), "{text}");
+    assert!(text.contains("more `log_bytes`"), "{text}");
+}
+
+#[test]
+fn transaction_limit_of_a_large_log_is_the_ring() {
     let (log, ring) = (64 << 20, 16 << 20);
     assert_eq!(Limit::of(log, ring), Limit::Ring);
     let bytes = 8 * Limit::words_max(log, ring as usize / 8) as u64;

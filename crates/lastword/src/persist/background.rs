@@ -8,7 +8,7 @@
 //! | working | a step has nothing to do | |
 //! | napping | its pause is over, the pool closes | 2 000 wake-ups a second with [`NAP`] |
 //! | polling | work arrives (only without a pause) | a core |
-//! | asleep | the next commit, or the deadline of a pending group | nothing |
+//! | asleep | the next commit, or the deadline of a pending group | one wake-up, after [`IDLE`] |
 //!
 //! A worker wakes a sleeping thread with one load a commit. Neither side can miss the other:
 //! - The thread sets `asleep`, then reads the clock with a locked instruction.
@@ -35,6 +35,15 @@ const IDLE_NAPS: u32 = 4;
 /// poll is a step of the schedule.
 const IDLE_LOOKS: u32 = if cfg!(test) { 2 } else { 50_000 };
 
+/// Time without a commit after which the workers' unused memory is released. Chosen: at most ten
+/// times a second a burst of commits finds that its pages were released.
+pub(crate) const IDLE: Duration = Duration::from_millis(100);
+
+/// Persist steps that had work, between two looks for idle workers: half a second with naps.
+/// Chosen: a look costs less than a step, and a burst that comes after a shorter pause finds its
+/// memory in place.
+const STEPS_BETWEEN_LOOKS: u32 = 1024;
+
 /// The steps that background threads run. Any other thread may run them too.
 pub(crate) trait Steps: Send + Sync + 'static {
     /// Runs one persist step.
@@ -60,6 +69,16 @@ pub(crate) trait Steps: Send + Sync + 'static {
     /// The pending group that waits for more transactions, if no other work is left.
     fn waiting(&self) -> Option<Waiting> {
         None
+    }
+    /// Time without a commit after which the persist thread releases memory of all workers.
+    /// `None`: it does not.
+    fn idle_time(&self) -> Option<Duration> {
+        None
+    }
+    /// Releases memory that idle workers do not need: all workers, or those without a commit since
+    /// the last call.
+    fn release_idle(&self, all_idle: bool) {
+        let _ = all_idle;
     }
     /// The notifier of the threads.
     fn notifiers(&self) -> &Notifiers;
@@ -257,7 +276,7 @@ impl Background {
 
 fn persist_loop<S: Steps>(steps: &S) {
     let notifiers = steps.notifiers();
-    let mut idle = 0;
+    let (mut idle, mut busy_steps, mut released_at) = (0, 0_u32, None);
     loop {
         let epoch = notifiers.persist.epoch();
         if notifiers.is_closing() {
@@ -269,6 +288,13 @@ fn persist_loop<S: Steps>(steps: &S) {
             Err(_) => break,
             Ok(step) => step,
         };
+        if step != Step::Nothing {
+            busy_steps += 1;
+            if busy_steps == STEPS_BETWEEN_LOOKS {
+                busy_steps = 0;
+                steps.release_idle(false);
+            }
+        }
         // Without a pause, commits come first: durable groups can wait in the log.
         let unpaused = steps.pause().is_zero();
         let mut reproduced = Step::Nothing;
@@ -303,12 +329,26 @@ fn persist_loop<S: Steps>(steps: &S) {
             notifiers.persist.wait(epoch, Some(pause));
             continue;
         }
-        // A pending group remains. The next commit may fill it, and a waiter closes it or wakes
-        // this thread.
-        let durable = || Waiting { last: steps.durable(), rest: None };
-        let Waiting { last, rest } = steps.waiting().unwrap_or_else(durable);
-        notifiers.sleep(epoch, steps.clock(), last, rest);
+        sleep(steps, epoch, &mut released_at);
         idle = 0;
+    }
+}
+
+/// Sleeps until the next commit or the deadline of a pending group. Releases memory of idle workers
+/// if neither comes for a while.
+fn sleep<S: Steps>(steps: &S, epoch: u64, released_at: &mut Option<u64>) {
+    // A pending group remains. The next commit may fill it, and a waiter closes it or wakes this
+    // thread.
+    let durable = || Waiting { last: steps.durable(), rest: None };
+    let Waiting { last, rest } = steps.waiting().unwrap_or_else(durable);
+    // Not at once: a worker whose pauses are short would fault its pages in after each of them.
+    let idle_time = steps.idle_time().filter(|_| *released_at != Some(last));
+    let longest = rest.into_iter().chain(idle_time).min();
+    steps.notifiers().sleep(epoch, steps.clock(), last, longest);
+    // Relaxed: memory that is released in vain costs time and loses nothing.
+    if longest != rest && steps.clock().load(Ordering::Relaxed) == last {
+        steps.release_idle(true);
+        *released_at = Some(last);
     }
 }
 
@@ -356,5 +396,85 @@ fn parts_loop<S: Steps>(steps: &S) {
             Ok(Step::Done) => {}
             Ok(_) => notifiers.parts.wait(epoch, None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Steps without work, which report each release.
+    struct Idle {
+        notifiers: Notifiers,
+        clock: AtomicU64,
+        released: Sender<bool>,
+    }
+
+    impl Steps for Idle {
+        fn persist_step(&self) -> Result<Step, Error> {
+            Ok(Step::Nothing)
+        }
+        fn reproduce_if_due(&self) -> Result<Step, Error> {
+            Ok(Step::Nothing)
+        }
+        fn reproduce_step(&self) -> Result<Step, Error> {
+            Ok(Step::Nothing)
+        }
+        fn part_step(&self) -> Result<Step, Error> {
+            Ok(Step::Nothing)
+        }
+        fn reproduce_threads(&self) -> usize {
+            1
+        }
+        fn clock(&self) -> &AtomicU64 {
+            &self.clock
+        }
+        fn durable(&self) -> u64 {
+            self.clock.load(Ordering::Relaxed)
+        }
+        fn idle_time(&self) -> Option<Duration> {
+            Some(Duration::from_millis(1))
+        }
+        fn release_idle(&self, all_idle: bool) {
+            self.released.send(all_idle).expect("the test waits");
+        }
+        fn notifiers(&self) -> &Notifiers {
+            &self.notifiers
+        }
+        fn reproduces_apart(&self) -> bool {
+            false
+        }
+    }
+
+    /// Waits until the thread sleeps, with or without an end.
+    fn wait_for_sleep(steps: &Idle) {
+        while !steps.notifiers.asleep.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+    }
+
+    fn release(released: &Receiver<bool>) -> bool {
+        released.recv_timeout(Duration::from_secs(60)).expect("an idle thread releases memory")
+    }
+
+    #[test]
+    fn idle_persist_thread_releases_memory_once() {
+        let (sender, released) = channel();
+        let (notifiers, clock) = (Notifiers::default(), AtomicU64::new(7));
+        let steps = Arc::new(Idle { notifiers, clock, released: sender });
+        let background = Background::spawn(&steps).expect("the thread is spawned");
+        assert!(release(&released), "all workers are idle");
+        for _ in 0..20 {
+            steps.notifiers.expedite();
+            wait_for_sleep(&steps);
+        }
+        assert!(released.try_recv().is_err(), "no worker has committed since the release");
+        steps.clock.fetch_add(1, Ordering::Relaxed);
+        steps.notifiers.committed();
+        assert!(release(&released));
+        steps.notifiers.close();
+        background.join();
     }
 }

@@ -5,8 +5,8 @@
 //! consecutive.
 
 use super::slot::Slot;
-use crate::sync::{Arc, AtomicU64};
-use lw_log::{Group, Ring};
+use crate::sync::Arc;
+use lw_log::{Group, Ring, RingMemory};
 use words::TxId;
 
 /// Scratch memory of a merge.
@@ -32,11 +32,11 @@ struct Head {
 const NOTHING: u64 = u64::MAX;
 
 impl Head {
-    fn load<S: AsRef<[AtomicU64]>>(ring: &Ring<S>, at: u64, end: u64) -> Head {
+    fn load<S: RingMemory>(ring: &Ring<S>, at: u64, end: u64) -> Head {
         if at >= end {
             return Head { id: NOTHING, words: 0, at, end };
         }
-        let (id, words) = ring.head(at);
+        let (at, id, words) = ring.head(at);
         Head { id, words, at, end }
     }
 }
@@ -48,7 +48,7 @@ impl Merge {
     ///
     /// # Panics
     /// When an ID up to the frontier is in no ring: the frontier claimed an unpublished record.
-    pub(crate) fn run<S: AsRef<[AtomicU64]>>(
+    pub(crate) fn run<S: RingMemory>(
         &mut self,
         slots: &[Arc<Slot<S>>],
         last: u64,
@@ -78,7 +78,7 @@ impl Merge {
         self.give_back(slots);
     }
 
-    fn give_back<S: AsRef<[AtomicU64]>>(&self, slots: &[Arc<Slot<S>>]) {
+    fn give_back<S: RingMemory>(&self, slots: &[Arc<Slot<S>>]) {
         for (slot, head) in slots.iter().zip(&self.heads) {
             slot.ring.take(head.at);
         }
@@ -88,6 +88,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::AtomicU64;
     use lw_log::{Transactions, Writer};
     use medium::Buffer;
 
@@ -117,7 +118,7 @@ mod tests {
     #[test]
     fn records_of_many_rings_merge_in_id_order() {
         let slots = slots(3);
-        let mut writers: Vec<Writer> = (0..3).map(|_| Writer::default()).collect();
+        let mut writers: Vec<Writer> = slots.iter().map(|slot| Writer::new(&slot.ring)).collect();
         let mut merge = Merge::default();
         let mut last = 0;
         for round in 0..40 {
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn full_group_is_closed_and_next_continues() {
         let slots = slots(2);
-        let mut writers: Vec<Writer> = (0..2).map(|_| Writer::default()).collect();
+        let mut writers: Vec<Writer> = slots.iter().map(|slot| Writer::new(&slot.ring)).collect();
         for id in 1..=20 {
             publish(&slots[id as usize % 2], &mut writers[id as usize % 2], id);
         }
@@ -158,7 +159,7 @@ mod tests {
     #[should_panic(expected = "in no ring")]
     fn frontier_beyond_published_records_panics() {
         let slots = slots(1);
-        let mut writer = Writer::default();
+        let mut writer = Writer::new(&slots[0].ring);
         publish(&slots[0], &mut writer, 1);
         publish(&slots[0], &mut writer, 3);
         merged(&mut Merge::default(), &slots, 0, 3);

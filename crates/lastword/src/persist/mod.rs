@@ -43,12 +43,13 @@ pub(crate) mod in_flight;
 pub(crate) mod listeners;
 pub(crate) mod merge;
 pub(crate) mod queue;
+pub(crate) mod rings;
 pub(crate) mod slot;
 pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
-use lw_log::{CircularLog, GROUP_HEADER_WORDS, Group, Identity, Packed, Ring};
+use lw_log::{CircularLog, GROUP_HEADER_WORDS, Group, Identity, Packed};
 use medium::mutants::{Mutant, injected};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
@@ -56,7 +57,7 @@ use words::TxId;
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-pub(crate) use background::{Background, NAP, Notifiers, Others, Steps, Waiting};
+pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing};
@@ -65,8 +66,8 @@ pub use listeners::{Listener, Registration};
 use merge::Merge;
 use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
-pub(crate) use slot::UNBOUNDED_WORDS;
-use slot::{frontier, given_back};
+pub(crate) use rings::UNBOUNDED_WORDS;
+use slot::frontier;
 pub(crate) use waiters::{
     Event, Progress, RunningStep, Step, StepEnd, help_until, run_part, try_step,
 };
@@ -189,12 +190,7 @@ impl Persist {
 
     /// Registers a worker with a ring of `ring_words`.
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
-        let bytes = 8 * ring_words as u64;
-        let memory = match ring_words {
-            UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
-            _ => Memory::anonymous(bytes)?,
-        };
-        let slot = Arc::new(Slot::new(Ring::new(memory)));
+        let slot = Arc::new(Slot::new(rings::new_ring(ring_words)?));
         let mut slots = lock(&self.slots);
         // Steps without work do not look at slots. Without this, workers that come and go between
         // two commits would accumulate.
@@ -208,6 +204,26 @@ impl Persist {
     pub(crate) fn leave(&self, slot: &Slot) {
         slot.close();
         self.workers.fetch_sub(1, Ordering::Relaxed);
+        // A ring that was drained before it was closed: no later commit may come whose step drops
+        // it. `gather` drops the others.
+        lock(&self.slots).retain(|slot| !slot.is_done());
+    }
+
+    /// Releases memory of the rings of idle workers. With `all_idle`, each worker counts as idle,
+    /// else those without a record since the last call.
+    pub(crate) fn release_idle(&self, all_idle: bool) {
+        // As a step: a thread that finds `sending` taken sleeps until a step ends. A busy step
+        // means that a worker is not idle.
+        let _ = try_step(&self.sending, &self.progress, self.send_end(), |_, running| {
+            let panic = running.on_panic("persist");
+            for slot in lock(&self.slots).iter() {
+                if slot.is_unchanged() || all_idle {
+                    slot.ring.release_unclaimed();
+                }
+            }
+            panic.disarm();
+            Ok::<_, Error>(Step::Nothing)
+        });
     }
 
     /// Words of a worker that may wait for the persist step. With more, the worker helps.
@@ -346,10 +362,7 @@ impl Persist {
             *closed = *merged < frontier;
         }
         for (slot, before) in unbounded {
-            // These words are consumed: no thread reads them any more, and the worker is a wrap
-            // away.
-            let words = given_back(before, slot.ring.taken());
-            words.for_each(|words| slot.ring.storage().release(words));
+            rings::release_consumed(&slot.ring, before);
         }
         // A drained ring of a dead worker is no longer needed.
         slots.retain(|slot| !slot.is_done());

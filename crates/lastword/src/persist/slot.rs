@@ -30,10 +30,8 @@
 //! Invariant: for each assigned ID, [`RingRedo`] announces it to the slot before the assignment and
 //! marks the slot idle after the record is published.
 
-use std::ops::Range;
-
 use crossbeam_utils::CachePadded;
-use lw_log::{RECORD_HEAD_WORDS, Ring, Writer};
+use lw_log::{RECORD_HEAD_WORDS, Ring, RingMemory, Writer};
 use medium::mutants::{Mutant, injected, relax};
 use words::TxId;
 
@@ -49,12 +47,15 @@ pub(crate) struct Slot<S> {
     committing: CachePadded<AtomicU64>,
     pub(crate) ring: Ring<S>,
     closed: AtomicBool,
+    /// The ring's `taken` at the last look for idle workers. Only the holder of the step's lock
+    /// uses it, so it is no part of a protocol, and the models do not explore it.
+    looked_at: std::sync::atomic::AtomicU64,
 }
 
-impl<S: AsRef<[AtomicU64]>> Slot<S> {
+impl<S: RingMemory> Slot<S> {
     pub(crate) fn new(ring: Ring<S>) -> Slot<S> {
         let committing = CachePadded::new(AtomicU64::new(IDLE));
-        Slot { committing, ring, closed: AtomicBool::new(false) }
+        Slot { committing, ring, closed: AtomicBool::new(false), looked_at: 0.into() }
     }
 
     /// Step 1: announces that an ID above `clock` is about to be assigned.
@@ -88,13 +89,19 @@ impl<S: AsRef<[AtomicU64]>> Slot<S> {
         // `closed` first: the ring's count then includes every record published before it.
         self.closed.load(Ordering::Acquire) && self.ring.pending() == 0
     }
+
+    /// Whether the persist step has taken no record since the last call.
+    pub(super) fn is_unchanged(&self) -> bool {
+        let taken = self.ring.taken();
+        self.looked_at.swap(taken, Ordering::Relaxed) == taken
+    }
 }
 
 /// Runs steps a to c: fills `cursors` with one cursor a slot and returns the frontier.
 ///
 /// The caller reads `now` from the clock before it collects `slots`. A worker that registers later
 /// has no ID up to `now`.
-pub(crate) fn frontier<S: AsRef<[AtomicU64]>>(
+pub(crate) fn frontier<S: RingMemory>(
     clock: &AtomicU64,
     slots: &[Arc<Slot<S>>],
     now: u64,
@@ -129,26 +136,10 @@ pub(crate) struct RingRedo<S> {
     late_at: u64,
 }
 
-/// Words of a ring that is never full: 128 GiB of addresses, more than the machine's memory. The
-/// persist step returns consumed pages to the system, so a worker whose records are taken promptly
-/// uses little memory. (DudeTM, section 5.1: DudeTM-Inf.)
-pub(crate) const UNBOUNDED_WORDS: usize = 1 << 34;
-
-/// Words that such a ring returns at a time: a huge page.
-const PIECE_WORDS: u64 = (2 << 20) / 8;
-
-/// The words that an unbounded ring returns after its `taken` cursor has moved.
-pub(crate) fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<usize>> {
-    let pieces = before / PIECE_WORDS..after / PIECE_WORDS;
-    pieces.map(|piece| {
-        let first = (piece * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
-        first..first + PIECE_WORDS as usize
-    })
-}
-
-impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
+impl<S: RingMemory> RingRedo<S> {
     pub(crate) fn new(slot: Arc<Slot<S>>) -> RingRedo<S> {
-        RingRedo { slot, writer: Writer::default(), wanted: 0, late_at: 0 }
+        let writer = Writer::new(&slot.ring);
+        RingRedo { slot, writer, wanted: 0, late_at: 0 }
     }
 
     /// Whether the worker should run the persist step itself, because more than the usual words
@@ -172,7 +163,7 @@ impl<S: AsRef<[AtomicU64]>> RingRedo<S> {
     }
 }
 
-impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
+impl<S: RingMemory> Redo for RingRedo<S> {
     #[inline]
     fn has_room(&mut self, words: usize) -> bool {
         // Plus a no-op record, so that a commit that fails after this can still record its ID.
@@ -204,27 +195,6 @@ impl<S: AsRef<[AtomicU64]>> Redo for RingRedo<S> {
         record.publish(id.0);
         if !idle_first {
             self.slot.assigned();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unbounded_ring_releases_each_piece_once() {
-        let wrap = UNBOUNDED_WORDS as u64;
-        let mut at = wrap - 3 * PIECE_WORDS - 5;
-        let mut next = (at / PIECE_WORDS * PIECE_WORDS) as usize % UNBOUNDED_WORDS;
-        for step in [7, PIECE_WORDS, 1, 5 * PIECE_WORDS / 2, 0, 3 * PIECE_WORDS] {
-            for words in given_back(at, at + step) {
-                assert_eq!((words.start, words.len() as u64), (next, PIECE_WORDS));
-                next = words.end % UNBOUNDED_WORDS;
-            }
-            at += step;
-            let end = (at % wrap) as usize;
-            assert!(next <= end && end - next < PIECE_WORDS as usize, "{next} {end}");
         }
     }
 }

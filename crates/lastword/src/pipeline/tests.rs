@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use lw_log::{Identity, Writer};
+use lw_log::{Identity, REGION_WORDS, Writer};
 use medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, PoolFile, Prewrite, ReadLog};
 
 use words::TxId;
@@ -154,7 +154,7 @@ fn world_of(depth: usize, grouping: Grouping) -> World {
     let slot = persist.register(1 << 14).unwrap();
     let reproduce = Reproduce::new(Parts::whole(HeapImage(Arc::clone(&heap_fails))), superblocks);
     let pipeline = Pipeline::new(persist, reproduce, 1 << 16, false, false);
-    let (clock, writer) = (AtomicU64::new(0), Writer::default());
+    let (clock, writer) = (AtomicU64::new(0), Writer::new(&slot.ring));
     World { _dir: dir, pipeline, clock, slot, writer, log, log_fails, heap_fails }
 }
 
@@ -288,6 +288,37 @@ fn full_log_makes_reproduction_due() {
         assert_ne!(world.pipeline.persist_step(&world.clock, false, true).unwrap(), Step::LogFull);
         world.pipeline.wait(&world.clock, id).unwrap();
     }
+}
+
+#[test]
+fn idle_worker_gives_back_its_rings_memory() {
+    let mut world = world(0);
+    world.slot = world.pipeline.persist.register(64 * REGION_WORDS).unwrap();
+    world.writer = Writer::new(&world.slot.ring);
+    let mut last = TxId(0);
+    // More than the least region, which is left for the next one.
+    for _ in 0..40 {
+        last = world.commit_bytes(4 << 10);
+    }
+    world.pipeline.wait(&world.clock, last).unwrap();
+    let used = |slot: &Slot| {
+        let words = slot.ring.storage().words();
+        words.iter().filter(|word| word.load(Ordering::Relaxed) != 0).count()
+    };
+    assert!(used(&world.slot) > REGION_WORDS);
+    // The first look finds that records were taken.
+    world.pipeline.persist.release_idle(false);
+    assert!(used(&world.slot) > REGION_WORDS);
+    world.pipeline.persist.release_idle(false);
+    assert!(used(&world.slot) < REGION_WORDS, "{}", used(&world.slot));
+    for _ in 0..40 {
+        last = world.commit_bytes(4 << 10);
+    }
+    world.pipeline.wait(&world.clock, last).unwrap();
+    assert!(used(&world.slot) > 0);
+    world.pipeline.persist.release_idle(true);
+    assert!(used(&world.slot) < REGION_WORDS, "{}", used(&world.slot));
+    world.pipeline.close(&world.clock).unwrap();
 }
 
 /// Runs a step in a destructor while its thread panics for a reason of its own.

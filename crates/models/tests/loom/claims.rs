@@ -33,10 +33,10 @@ fn claim(clock: &AtomicU64, slots: &Slots) -> u64 {
     for (slot, &end) in slots.iter().zip(&cursors) {
         let mut at = 0;
         while at < end {
-            let (id, words) = slot.ring.head(at);
+            let (record, id, words) = slot.ring.head(at);
             assert!(id > 0 && words == 0, "a record that is not there");
             found += u64::from(id <= frontier);
-            at = Ring::<Words>::behind(at, words);
+            at = Ring::<Words>::behind(record, words);
         }
     }
     assert_eq!(found, frontier, "claimed, and not published");

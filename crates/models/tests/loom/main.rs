@@ -94,13 +94,15 @@ use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
-use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
+use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::collections::HashMap as FxHashMap;
 use std::process::ExitCode;
 
 /// The models by name.
 const MODELS: &[(&str, fn())] = &[
     ("wraps::records_are_taken_whole", wraps::records_are_taken_whole),
+    ("wraps::moved_records_are_taken_whole", wraps::moved_records_are_taken_whole),
+    ("wraps::idle_release_keeps_claimed_words", wraps::idle_release_keeps_claimed_words),
     (
         "wraps::space_is_overwritten_only_after_its_copy",
         wraps::space_is_overwritten_only_after_its_copy,

@@ -23,7 +23,7 @@ pub(crate) fn commit_is_claimed_with_its_record() {
         let frontier = frontier(stm.clock(), std::slice::from_ref(&slot), now, &mut cursors);
         if frontier > 0 {
             assert!(cursors[0] > 0, "claimed, and not published");
-            assert_eq!(slot.ring.head(0), (1, 2));
+            assert_eq!(slot.ring.head(0), (0, 1, 2));
             let mut run = [0; 2];
             slot.ring.copy(0, &mut run);
             assert_eq!(run, [medium::writes::run(0, 1), 7]);

@@ -128,7 +128,7 @@ impl Pool {
         let slot = persist.register(32).expect("there is memory");
         let (clock, notifiers) = (AtomicU64::new(0), Notifiers::default());
         let pool = Pool { disk, clock, persist, reproduce, notifiers };
-        let mut writer = crate::Writer::default();
+        let mut writer = crate::Writer::new(&slot.ring);
         for _ in 0..groups {
             pool.commit(&slot, &mut writer);
             assert_eq!(pool.send(), Step::Done);

@@ -9,6 +9,8 @@ use models::trials::Trial;
 /// All trials of mutants.
 pub(crate) const ALL: &[Trial] = models::trials! {
     wraps::records_are_taken_whole, "record": RecordPublishedRelaxed, RingCursorReadRelaxed;
+    wraps::moved_records_are_taken_whole, "record": RecordPublishedRelaxed, RingCursorReadRelaxed;
+    wraps::idle_release_keeps_claimed_words, "lost": ClaimReleased, ClaimUnlockedEarly;
     wraps::space_is_overwritten_only_after_its_copy, "Causality violation":
         RingSpaceReturnedRelaxed, RingSpaceReadRelaxed;
     claims::only_published_records_are_claimed, "claimed":

@@ -37,7 +37,14 @@ impl Memory {
         Memory::anonymous(bytes)
     }
 
-    pub(crate) fn release(&self, _words: std::ops::Range<usize>) {}
+    /// As `anonymous`.
+    pub(crate) fn growing(bytes: u64, _small: u64) -> Result<Memory, Error> {
+        Memory::anonymous(bytes)
+    }
+}
+
+impl crate::RingMemory for Memory {
+    fn release(&self, _words: std::ops::Range<usize>) {}
 }
 
 impl AsRef<[AtomicU64]> for Memory {

@@ -39,6 +39,7 @@ mod poison;
 mod pool;
 #[path = "../../../lastword/src/recover/mod.rs"]
 mod recover;
+mod regions;
 #[path = "../../../lastword/src/reproduce.rs"]
 mod reproduce;
 #[path = "../../../log/src/ring.rs"]
@@ -66,7 +67,7 @@ use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
 };
 use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
-use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, Ring, Writer};
+use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::process::ExitCode;
 use transaction_limit::Limit;
 
@@ -93,6 +94,10 @@ fn main() -> ExitCode {
                 history::serial_is_serializable_in_id_order,
             ),
             ("merging::merged_log_is_the_history", merging::merged_log_is_the_history),
+            (
+                "regions::records_survive_moves_between_regions",
+                regions::records_survive_moves_between_regions,
+            ),
             (
                 "lists::every_crash_leaves_a_prefix_of_a_serial_history",
                 lists::every_crash_leaves_a_prefix_of_a_serial_history,

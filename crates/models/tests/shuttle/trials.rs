@@ -1,6 +1,6 @@
 //! The mutants that shuttle must detect.
 
-use crate::{closing, history, lists, merging, starving};
+use crate::{closing, history, lists, merging, regions, starving};
 use models::trials::Trial;
 
 /// All trials of mutants.
@@ -22,6 +22,8 @@ pub(crate) const ALL: &[Trial] = models::trials! {
         CommittingNotStored, CursorsReadBeforeCommitting, NoOpRecordLeftOut;
     merging::merged_log_is_the_history, "deadlock":
         StepNotifiesOfFailureAlone, ClockNotReadBeforeSleep;
+    regions::records_survive_moves_between_regions, "":
+        RegionEnteredEarly, ClaimReleased, ClaimUnlockedEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash: Unfounded":
         ReadAcknowledgedTooEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash":
