@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use faults::mutants::{Mutant, inject};
 use faults::{Call, Failing, Fault, Faults};
-use lastword::{Error, Medium, Options, Pool};
+use lastword::{Error, Medium, Objects, Options, Pool};
 use medium::{Patience, Process, System};
 
 const BLOCK: usize = 4096;
