@@ -8,14 +8,8 @@ use words::{BLOCK_BYTES, Stop, Words};
 use crate::Heap;
 use crate::head::{HEAD_BEFORE, HEAD_PREPARED, Head, Run};
 use crate::header::{Description, Kind, encode};
-use crate::layout::watch;
+use crate::layout::{HEADERS_CLEARED, watch};
 use crate::objects::Detached;
-
-/// Blocks whose headers are cleared when an array is freed, so that a write through a dangling
-/// pointer is refused. Clearing every header of a long array could outgrow the log. The headers of
-/// the later blocks look live until their memory is reused, so a write to one of these reads the
-/// array's head, too (see [`Runs::begin_of_late_block`](crate::Runs::begin_of_late_block)).
-pub(crate) const HEADERS_CLEARED: u64 = 240;
 
 /// A block's header has 32 bits for its number.
 const BLOCKS_MAX: u64 = 1 << 32;

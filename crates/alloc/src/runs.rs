@@ -20,10 +20,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use words::BLOCK_STRIDE;
 
 use crate::Heap;
-use crate::blocks::HEADERS_CLEARED;
 use crate::head::{ARRAY, HEAD_BLOCKS, HEAD_PREPARED, HEAD_UNITS, own_header};
 use crate::header::{Kind, decode};
-use crate::layout::{self, CHUNK_BYTES, HEAD, LINE_PAYLOAD, Layout, WATCHES};
+use crate::layout::{self, CHUNK_BYTES, HEAD, HEADERS_CLEARED, LINE_PAYLOAD, Layout, WATCHES};
 
 const LAYOUT: Layout = Layout::Ordinary;
 
