@@ -115,8 +115,8 @@ fn freed_heap_serves_every_size_again() {
         heap.arena = 9;
         let mut kept = 0;
         for other in [900, 200, 16] {
-            // Nothing calls `reclaim` in this layout, so the class before keeps the arena's slab and
-            // the last one of its list.
+            // Nothing calls `reclaim` in this layout, so the class before keeps two slabs: the
+            // arena's, and the last one of its list.
             kept += if layout.has_headers() { 0 } else { 2 * layout.offset(1) };
             let others = fill(&mut heap, other);
             let class = layout.class_of(other).unwrap();

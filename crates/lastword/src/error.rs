@@ -23,7 +23,7 @@ pub use self::mismatch::LogMismatch;
 use self::mismatch::{not_ours, without};
 pub use self::transaction_limit::Limit;
 use self::transaction_limit::other_version;
-use crate::Reason;
+use crate::reason::Reason;
 
 /// The reason why an operation on a pool failed.
 ///
@@ -395,7 +395,7 @@ pub enum Error {
     },
 
     /// A step of the pool panicked, for want of memory or by a bug in Lastword. The panic's message
-    /// has the details. What was acknowledged is safe: the pool opens again.
+    /// has the details. Acknowledged transactions are safe: the pool opens again.
     #[error(
         "the {step} step panicked, and wrote the reason to standard error; reopen the pool, after \
          raising the memory limit if that is the reason, else report a bug in Lastword"

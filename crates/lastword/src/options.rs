@@ -220,9 +220,9 @@ impl Options {
     /// differ at each opening. The ring takes memory for its largest recent backlog: 64 KiB while
     /// the worker's commits are persisted promptly, or while it is idle.
     ///
-    /// The ring bounds a transaction: it writes at most 8 bytes for each entry, 8 MiB by default. So
-    /// does a quarter of the [log](Options::log_bytes). Under `snapshot` the same
-    /// amount of memory, at least 1 MiB, holds a worker's copies. `undo` and `redo` have no ring.
+    /// The ring bounds a transaction: it writes at most 8 bytes for each entry, 8 MiB by default.
+    /// So does a quarter of the [log](Options::log_bytes). Under `snapshot` the same amount of
+    /// memory, at least 1 MiB, holds a worker's copies. `undo` and `redo` have no ring.
     pub fn ring_entries(mut self, entries: u64) -> Options {
         self.ring_entries = entries;
         self

@@ -2,7 +2,8 @@
 
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
-use crate::{OBJECT_BYTES_MAX, Stop};
+use crate::addr::OBJECT_BYTES_MAX;
+use crate::stop::Stop;
 
 /// A plain value: no references, no padding, 1 to [`OBJECT_BYTES_MAX`] bytes.
 ///

@@ -78,7 +78,7 @@ pub(super) fn not_ours(path: &Path, why: &LogMismatch, needed_after: Option<TxId
             without(path, needed_after)
         ),
         LogMismatch::Generation { found, expected } if found > expected => {
-            ": the pool's file is an older copy; put back the one that belongs to this log, or \
+            ": the pool's file is an older copy; put back the file that belongs to this log, or \
              restore both files from the same backup"
                 .into()
         }

@@ -409,7 +409,7 @@ impl Problem {
                  to `NAME.log.lost`"
             }
             Problem::LogOfOtherTime { found, expected, .. } if found > expected => {
-                "the pool's file is an older copy: put back the one that belongs to this log, or \
+                "the pool's file is an older copy: put back the file that belongs to this log, or \
                  restore both files from the same backup"
             }
             Problem::LogMissing { needed_after: None }

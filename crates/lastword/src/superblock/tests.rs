@@ -41,7 +41,8 @@ fn control_characters_of_names_are_escaped() {
     assert_eq!(exact_name(b"\x1b[2J\0rest"), "\u{1b}[2J");
 }
 
-/// The words of format 4. A different result is a different format. Format 3 differs in the version.
+/// The words of format 4. A different result is a different format. Format 3 differs in the
+/// version.
 #[test]
 fn superblock_layout_is_format_4() {
     let mut golden = [0; WORDS];
