@@ -136,7 +136,7 @@ fn freed_heap_serves_every_size_again() {
 }
 
 #[test]
-fn objects_freed_by_another_arena_use_no_more_memory() {
+fn slots_freed_by_another_arena_are_reused() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 8);
         let free_bytes = |heap: &TestHeap| heap.check().unwrap().free_bytes;
@@ -193,7 +193,7 @@ fn full_heap_takes_slabs_from_other_arenas_and_larger_slots() {
 }
 
 #[test]
-fn failed_allocation_in_a_full_heap_is_short() {
+fn failed_allocation_reads_few_words() {
     let mut heap = TestHeap::laid_out(Layout::Ordinary, 40);
     for arena in 0..crate::ARENAS {
         heap.arena = arena;

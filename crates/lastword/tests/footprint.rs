@@ -71,7 +71,7 @@ fn ledger_of_two_numbers_takes_some_mebibytes() {
     }
 }
 
-/// The commits fill 16 MiB of records, which once was the ring's share of memory.
+/// The commits fill 16 MiB of records, all of which the ring of earlier versions kept in memory.
 #[test]
 fn many_commits_take_no_more_memory_than_a_few() {
     let is_child = child(|found, _| {
@@ -85,8 +85,8 @@ fn many_commits_take_no_more_memory_than_a_few() {
 }
 
 #[test]
-fn idle_worker_gives_back_memory_of_its_backlog() {
-    const NAME: &str = "idle_worker_gives_back_memory_of_its_backlog";
+fn idle_worker_releases_backlog_memory() {
+    const NAME: &str = "idle_worker_releases_backlog_memory";
     if std::env::var_os(CHILD).is_none() {
         return run_child(NAME, "1");
     }

@@ -212,7 +212,7 @@ fn arrays_live_in_the_heap() {
 }
 
 #[test]
-fn taking_and_freeing_a_run_touches_few_words_however_many_are_free() {
+fn run_cost_is_independent_of_free_runs() {
     let layout = Layout::Ordinary;
     let mut most = 0;
     for holes in [10, 1000, 4000] {

@@ -15,8 +15,9 @@ use crate::test_heap::{LAYOUTS, TAG, TestHeap};
 const BYTES: u64 = 100;
 
 /// Makes a heap. Arena 0 owns a slab with live objects 0, 1, 4 and free ones 2 -> 3; arena 1 has
-/// freed 5, and 6 is live. Further an array of three blocks (two prepared), a free run, an array
-/// without a prepared block, a long string, and a slab of 300 bytes on the partial list.
+/// freed 5, and 6 is live. The heap also has an array of three blocks (two prepared) and one
+/// without a prepared block. Other memory is a free run, a long string, and a slab of 300 bytes on
+/// the partial list.
 fn heap(layout: Layout) -> TestHeap {
     let mut heap = TestHeap::laid_out(layout, 40);
     let objects = [(); 7].map(|()| heap.run(|tx| tx.allocate(BYTES as usize)).unwrap());

@@ -12,8 +12,9 @@ use crate::test_heap::TestHeap;
 const IMAGE: &str = include_str!("golden-v2.txt");
 const CHUNKS: u64 = 6;
 
-/// Builds a heap: objects live and free in two arenas, one freed by another arena, a half-prepared
-/// array, byte strings in a slot and in a run, a free run, a slab on the list, a root.
+/// Builds a heap with a root and with objects that are live and free in two arenas. Another arena
+/// freed one of them. The heap also has a half-prepared array, byte strings in a slot and in a run,
+/// a free run, and a slab on the list.
 fn build() -> TestHeap {
     let mut heap = TestHeap::new(CHUNKS);
     let objects = [40, 48, 33].map(|bytes| heap.run(|tx| tx.allocate(bytes)).unwrap());

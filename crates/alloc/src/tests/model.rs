@@ -214,8 +214,8 @@ fn agree(heap: &mut TestHeap, live: &BTreeMap<u64, Live>) {
     walk_finds(heap, live);
 }
 
-/// Asserts that live and free memory add up to the heap, except for the allocator's first run, and
-/// in each slab a head and less memory than a slot takes with the rounding to a unit.
+/// Asserts that live and free memory add up to the heap. The rest is the allocator's first run, and
+/// in each slab its head and less than a slot and a unit.
 fn covers_heap(usage: &Usage, layout: Layout) {
     let counted = usage.live_bytes() + usage.free_bytes + usage.free_slot_bytes();
     let most = |class: &ClassUsage| class.slabs * (64 + class.slot_bytes + layout.unit_bytes());

@@ -24,7 +24,7 @@ fn learn(heap: &TestHeap, runs: &Runs, object: u64) {
 }
 
 #[test]
-fn long_array_is_learned_by_its_parts() {
+fn long_array_is_indexed_by_parts() {
     let mut heap = TestHeap::new(110);
     run(&mut heap, 1); // so that the array does not start at 64 KiB
     let (blocks, ready) = (100 * CHUNK_BYTES / BLOCK_STRIDE, 98 * CHUNK_BYTES / BLOCK_STRIDE);

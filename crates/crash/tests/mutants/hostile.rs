@@ -99,7 +99,7 @@ pub(crate) fn an_interrupted_renewal(bug: Option<Mutant>) -> Option<String> {
     opened.err().map(|error| format!("refused: {error}"))
 }
 
-/// Puts a pool's file of one opening ago back beside its log.
+/// Puts the copy of a pool's file from one opening earlier beside its log.
 pub(crate) fn an_older_copy(bug: Option<Mutant>) -> Option<String> {
     let _injected = inject(bug);
     let dir = tempfile::tempdir().unwrap();

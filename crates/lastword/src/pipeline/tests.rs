@@ -291,7 +291,7 @@ fn full_log_makes_reproduction_due() {
 }
 
 #[test]
-fn idle_worker_gives_back_its_rings_memory() {
+fn idle_worker_releases_ring_memory() {
     let mut world = world(0);
     world.slot = world.pipeline.persist.register(64 * REGION_WORDS).unwrap();
     world.writer = Writer::new(&world.slot.ring);

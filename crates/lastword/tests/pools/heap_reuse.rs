@@ -1,9 +1,9 @@
-//! The heap gives memory back: any size, any lifetime, any worker.
+//! Reuse of freed memory of the heap: for other sizes, and after frees by other workers.
 //!
 //! Each test is a program of `examples/heap` with a small heap: (a) to (f) in `heap issue`.
 //!
-//! Small heaps have small slabs and the same allocator's words, so their bounds are below those of
-//! `heap fill`.
+//! A small heap has small slabs and as many words of the allocator as a large one. The bounds are
+//! therefore below those of `heap fill`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::VecDeque;

@@ -138,7 +138,7 @@ fn prompt_persist_step_keeps_ring_in_least_region() {
 }
 
 #[test]
-fn full_region_is_left_for_a_larger_one_until_all_are_full() {
+fn full_regions_are_left_for_larger_ones() {
     let mut world = World::new();
     while world.publish(6) {}
     let (pending, most) = (world.ring.pending(), world.ring.words.0.len() as u64);
