@@ -1,8 +1,8 @@
 //! The check of a whole heap: every byte must belong to exactly one object.
 //!
-//! One pass visits the runs in order, and each slab with its lists of free slots. The bins and the
-//! lists of partly used slabs are walked after it, each against the set that the pass found: a step
-//! removes an entry, so every walk ends. The heap's size bounds time and memory, whatever its
+//! One pass visits the runs in order, and each slab with its lists of free slots. Walks of the bins
+//! and of the lists of partly used slabs follow. Each step of a walk removes an entry from the set
+//! that the pass found, so every walk ends. The heap's size bounds time and memory, whatever its
 //! content.
 //!
 //! After damage the pass continues where it can separate later damage from consequences of the
@@ -318,7 +318,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             Err(BadWord { offset, expected }) => {
                 let found = words[offset as usize / 8];
                 let (wrong, offset) = match words[0] {
-                    // The head is a slab's, and only its header does not say so.
+                    // The first word is that of a slab's head, and only the header differs.
                     1 if class.is_none() && unit != 0 => (Wrong::OwnHeader, object - 8),
                     _ => (Wrong::RunHead, object + offset),
                 };
@@ -337,8 +337,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         (words, class.filter(|&class| class < self.layout.classes()))
     }
 
-    /// Returns the next unit with an intact head, header word included; the frontier without one.
-    /// Data in the units of a run pass for a head as rarely as for a header.
+    /// Returns the next unit with an intact head, header word included, or the frontier. Data in
+    /// the units of a run pass for a head as rarely as for a header.
     fn next_head(&mut self, mut unit: u64, frontier: u64) -> u64 {
         while unit < frontier && self.heap.head_below(unit, frontier, &mut self.word).is_none() {
             unit += 1;
@@ -561,7 +561,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(())
     }
 
-    /// Walks one list; returns whether it did not end at damage.
+    /// Walks one list; returns false when it ended at damage.
     fn list(&mut self, list: u64, kind: (usize, Status)) -> Result<bool, Enough> {
         let (mut at, mut previous) = (list, 0);
         loop {

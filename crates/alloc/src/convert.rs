@@ -1,10 +1,10 @@
 //! The conversion of a heap of format 1: every object keeps its place, and only the allocator's own
 //! words and the headers change.
 //!
-//! Format 1 had chunks of 64 KiB: slabs of one chunk with 15 size classes, all of which exist in
-//! format 2; arrays of whole chunks; free runs of chunks; and 128 arenas with free lists in the
-//! first chunk. A chunk is 64 units, so a slab or an array starts where one of format 2 may start.
-//! An array keeps the units that its blocks need, and the rest becomes free.
+//! Format 1 had chunks of 64 KiB. Slabs had one chunk and 15 size classes, all of which exist in
+//! format 2. Arrays and free runs had whole chunks. The first chunk held 128 arenas with free
+//! lists. A chunk is 64 units, so a slab or an array starts where one of format 2 may start. An
+//! array keeps the units that its blocks need, and the rest becomes free.
 
 use words::{BLOCK_BYTES, OBJECT_BYTES_MAX};
 
@@ -128,7 +128,7 @@ impl Heap {
     }
 }
 
-/// Returns the place of the word that begins the list which a run of this kind is on.
+/// Returns the place of the word that begins the list of runs of this kind.
 fn list(units: u64, kind: Run) -> Option<u64> {
     match kind {
         Run::Free { .. } => {

@@ -48,8 +48,7 @@ pub(crate) enum Run {
     String { bytes: u64 },
     /// Free, with its neighbors in its bin, or 0.
     Free { next: u64, previous: u64 },
-    /// Neither used nor free yet, until the transaction that has freed it gives it back. Never
-    /// committed.
+    /// Freed by a transaction that has not given it back yet. Never committed.
     Detached,
 }
 
@@ -64,7 +63,7 @@ impl Run {
     /// A free run in no bin.
     pub(crate) const NO_LINKS: Run = Run::Free { next: 0, previous: 0 };
 
-    /// Decodes the words of a head that depend on the kind; the others are possible.
+    /// Decodes the words of a head that depend on the kind. The caller has checked the others.
     fn decode(
         layout: Layout,
         words: [u64; LINE_WORDS],

@@ -23,8 +23,8 @@
 //!   11  later piece of a string              | its number in the string (32)    |
 //!   12  first piece of a string in a run     | 0                                |
 //! ```
-//! A slot's number leads to its slab, and a block's or piece's number to the first one, without a
-//! search and whatever the alignment.
+//! A slot's number leads to its slab, and a block's or piece's number to the first one. This needs
+//! no search and works at every alignment.
 //!
 //! # Detected errors
 //! The offset is part of the check. Neither data that resembles a header at another place nor a
@@ -146,8 +146,8 @@ pub const fn decode(header: u64, object_offset: u64) -> Option<Description> {
 /// Returns whether a program may write the word `offset` bytes into an object.
 ///
 /// `object_offset` is the object's heap offset without tag, `header` its header's second word. Only
-/// words of live objects, prepared blocks and pieces pass: never a header word, a free slot or an
-/// object of the allocator's own.
+/// words of live objects, prepared blocks and pieces pass. Header words, free slots and the
+/// allocator's own objects do not.
 #[inline]
 pub const fn permits(header: u64, object_offset: u64, offset: u64) -> bool {
     let description = header & DESCRIPTION;
@@ -159,7 +159,8 @@ pub const fn permits(header: u64, object_offset: u64, offset: u64) -> bool {
 
 /// Returns how many bytes of an object a program may write. The arguments are those of [`permits`].
 ///
-/// These are the whole words of a live object, prepared block or piece. `None` for all else.
+/// These are the whole words of a live object, prepared block or piece. Returns `None` for every
+/// other object.
 #[inline]
 pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     let description = header & DESCRIPTION;
@@ -170,10 +171,10 @@ pub const fn writable_bytes(header: u64, object_offset: u64) -> Option<u64> {
     }
 }
 
-/// Returns the largest size that an object may ever have under this header: of a slot its capacity
-/// (of a string's slot, one piece), whatever the requested size; else the size in the header. A
-/// string's last piece may grow, and its new header then has the new size. `None` when the header
-/// is not the object's. Arguments as for [`permits`].
+/// Returns the largest size that an object may ever have under this header. For a slot that is its
+/// capacity, and for a string's slot one piece. Otherwise it is the size in the header. A string's
+/// last piece may grow, and its new header then has the new size. Returns `None` when the header is
+/// not the object's. Arguments as for [`permits`].
 #[inline]
 pub fn extent_bytes(header: u64, object_offset: u64) -> Option<u64> {
     let Description { kind, bytes, position } = decode(header, object_offset)?;
@@ -194,8 +195,8 @@ pub const fn is_block(header: u64) -> bool {
 
 #[inline]
 const fn seal(object_offset: u64, description: u64) -> u64 {
-    // The rotation carries the bits in which near objects differ to where the description has its
-    // position. One multiplication then mixes both.
+    // The rotation moves the bits in which nearby objects differ onto the bits of the position. One
+    // multiplication then mixes both.
     let check = (object_offset.rotate_left(32) ^ description).wrapping_mul(MULTIPLIER);
     check >> 48 << 48 | description
 }

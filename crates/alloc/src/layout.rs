@@ -198,8 +198,8 @@ const PAGE: u64 = 4096;
 const SLAB_BYTES: u64 = 32 << 10;
 /// The fewest slots that a slab of large slots has, unless the heap is small.
 const SLAB_SLOTS_MIN: u64 = 4;
-/// A slab takes at most this share of the heap, or one slot: so a worker that allocates objects of
-/// many sizes does not occupy a small heap with slabs of its own.
+/// A slab takes at most this share of the heap, or one slot. A worker that allocates objects of
+/// many sizes therefore does not fill a small heap with slabs of its own.
 const SLAB_SHARE: u64 = 128;
 
 /// Returns an arena's offset in its page. Every transaction that allocates writes its arena's first
@@ -517,8 +517,8 @@ impl Layout {
     }
 
     /// Returns the size of the live object in a slot with this label, in a slab of this class: the
-    /// requested size, as far as it is known; of a string that of its first piece. `None` when the
-    /// slot is not live.
+    /// requested size, if it is known. For a string it returns the size of the first piece. Returns
+    /// `None` when the slot is not live.
     pub(crate) fn live_bytes(
         self,
         label: u64,
@@ -544,8 +544,8 @@ impl Layout {
 }
 
 impl Heap {
-    /// Formats a heap of zeros as an empty heap, in one transaction of about 800 words; of 15 words
-    /// on four cache lines when it is [line-isolated](Heap::line_isolated).
+    /// Formats a heap of zeros as an empty heap, in one transaction. It writes about 800 words. In
+    /// a [line-isolated](Heap::line_isolated) heap it writes 15 words on four cache lines.
     ///
     /// # Errors
     /// [`Stop::Full`] when it is smaller than [`HEAP_BYTES_MIN`] ([`LINE_ISOLATED_BYTES_MIN`]);

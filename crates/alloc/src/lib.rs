@@ -13,8 +13,8 @@
 //! * The heap is divided into *units*. A *run* is a number of neighboring units: a *slab* with
 //!   slots of one size class, an array (see [`words::Array`]), a long byte string, or free.
 //! * An *arena* belongs to one worker at a time. For each size class it owns one slab, from which
-//!   it allocates. In the common case an allocation touches the arena and the object, no word that
-//!   two workers share: two or three words written, no loop.
+//!   it allocates. In the common case an allocation writes two or three words of the arena and the
+//!   object. It runs no loop and touches no word that two workers share.
 //! * A freed slot returns to its slab, whichever worker frees it. A slab with enough free slots is
 //!   on the list of its class, where every arena finds it. An empty slab becomes a free run, which
 //!   serves any purpose.

@@ -12,8 +12,8 @@ use crate::pages::arena_lock;
 use crate::state::{SLOTS_MAX, State};
 use crate::{ARENAS, Heap};
 
-/// A run that nothing uses any more and that is not yet free: an array, a long string, or a slab
-/// whose last object was freed.
+/// A run without live objects that is not free yet: an array, a long string, or a slab whose last
+/// object was freed.
 #[derive(Debug)]
 #[must_use = "a detached run that is not given back is leaked"]
 pub struct Detached {
@@ -51,7 +51,7 @@ impl Heap {
     }
 
     /// Frees an object, a byte string or an array. `bytes` is the size requested at allocation.
-    /// Returns whether a run became free, in which objects may later begin elsewhere.
+    /// Returns whether a run became free, so that later objects in it may begin at other offsets.
     ///
     /// A later allocation may reuse the memory, even one of the same transaction. A design that
     /// defers the reuse of runs retires in two steps ([`detach`](Heap::detach)).
@@ -76,9 +76,8 @@ impl Heap {
         }
     }
 
-    /// Retires as [`retire`](Heap::retire) does, except that a run which nothing uses any more is
-    /// not free yet: the transaction must [`give it back`](Heap::give_back) later, at its end for
-    /// instance.
+    /// Retires as [`retire`](Heap::retire) does, except that a run without live objects is not free
+    /// yet. The transaction must [`give it back`](Heap::give_back) later, for instance at its end.
     ///
     /// # Errors
     /// As [`retire`](Heap::retire).
@@ -172,7 +171,7 @@ impl Heap {
         }
     }
 
-    /// Retires what is no single object: an array or a byte string.
+    /// Retires an array or a byte string.
     #[cold]
     fn detach_long<W: Words>(
         self,

@@ -242,7 +242,7 @@ impl Heap {
         Ok(None)
     }
 
-    /// Returns the first run of a bin that the bitmap says to hold one.
+    /// Returns the first run of a bin whose bit is set in the bitmap.
     fn first_in<W: Words>(
         &self,
         tx: &mut W,

@@ -26,7 +26,7 @@ impl Heap {
     }
 
     /// Returns whether a pointer leads to a live object, to a block of an array or to a byte
-    /// string, in a heap in which no transaction runs; `word` as for [`live`](Heap::live).
+    /// string. No transaction may run in the heap. `word` is as for [`live`](Heap::live).
     ///
     /// In an ordinary heap the header before the object decides. In a line-isolated heap the head
     /// of the run decides, which cannot exclude slots that were never allocated.

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A block of 256 bytes has its header in another cache line than most of its words. A program that
-//! writes one word here and one there would miss twice for each write. The head of an array holds
-//! for all of its blocks the facts that their headers hold. The index knows the parts of 64 KiB
-//! that are within one array: writes to other memory do not look for an array.
+//! writes single words of many blocks would miss twice for each write. The head of an array
+//! replaces the headers of all of its blocks. The index knows the parts of 64 KiB that are within
+//! one array: writes to other memory do not look for an array.
 //!
 //! Invariants:
 //! - A begin is a hint: 0 or a wrong one does no harm, and it is never made durable. Its user
@@ -96,15 +96,16 @@ impl Runs {
         (begin != 0).then_some(u64::from(begin))
     }
 
-    /// Returns the heap offset of the watch of an array in `begin`, which is written before the
-    /// array's head is: a result of [`Prepared::of`] holds as long as the watch is not written.
+    /// Returns the heap offset of the watch of an array in `begin`. The watch is written before the
+    /// array's head, so a result of [`Prepared::of`] is valid until the watch is written.
     #[inline]
     pub const fn watch(begin: u64) -> u64 {
         layout::watch(begin)
     }
 
-    /// Returns the unit in which the array of the block with this header begins, when the block's
-    /// own header proves nothing: freeing a long array clears only the headers of its first blocks.
+    /// Returns the unit in which the array of the block with this header begins, if only the
+    /// array's head shows whether the block is live. Freeing a long array clears only the headers
+    /// of its first blocks.
     #[inline]
     pub fn begin_of_late_block(object: u64, header: u64) -> Option<u64> {
         let block = decode(header, object).filter(|found| found.kind == Kind::Block)?;

@@ -1,8 +1,8 @@
 //! The reason why a heap has no room for a request, and the frees that would make room.
 //!
 //! Each remedy is sufficient, given the usage that it was computed from:
-//! - A slot that would serve: an object in it is freed, and the slot is found by its own class or
-//!   by a smaller one, as in an allocation that finds the heap nearly full.
+//! - A slot that would serve: an object in it is freed. Requests of its own class find the slot,
+//!   and so do those of smaller classes when the heap is nearly full.
 //! - A long run: an array or byte string of that length is freed, and its run is free.
 //! - A class with a slab of that length: all of its objects are freed, so the slab becomes free.
 

@@ -12,23 +12,23 @@
 //!        a sixteenth is free
 //! ```
 //!
-//! An arena alone allocates from the slab that it owns, so the good case needs no shared word. A
+//! An arena alone allocates from the slab that it owns, so the common case needs no shared word. A
 //! worker frees a slot of another arena's slab, or of a slab without owner, in the slab's own head.
-//! When an arena has no free slot it first collects what others freed in its slab.
+//! When an arena has no free slot, it first collects the slots that others freed in its slab.
 //!
-//! A slab with fewer free slots than a sixteenth would serve an arena for a few allocations only,
-//! and each change of a list is seen by all workers. Such slabs wait on a list of their own, which
-//! serves when there is no free run for a new slab.
+//! A slab with fewer free slots than a sixteenth would serve an arena for only a few allocations,
+//! and all workers see each change of a list. Such slabs wait on a list of their own, which serves
+//! when there is no free run for a new slab.
 //!
 //! *Empty slabs.* A slab whose last object is freed stays on the partial list if that list is empty
 //! otherwise, and serves its class again without a new run. Any other becomes a free run.
 //!
-//! *Shortage.* Arenas own slabs that may be empty, and their workers may be gone. A transaction
-//! that ends with [`Stop::Full`] therefore has to be run again after [`Heap::reclaim`], in
-//! transactions of its own, has taken their slabs from all arenas. A bitmap names the arenas that
-//! own one. This is not a part of the allocation: the memory of an empty slab must not serve other
-//! objects in the transaction that frees it, where a design isolates objects, and the search would
-//! be repeated by every allocation that fails.
+//! *Shortage.* Arenas own slabs that may be empty, and their workers may be gone. After a
+//! transaction has ended with [`Stop::Full`], [`Heap::reclaim`] therefore takes the slabs from all
+//! arenas, in transactions of its own. Then the transaction runs again. A bitmap names the arenas
+//! that own a slab. Two reasons keep this out of the allocation. Where a design isolates objects,
+//! the memory of an empty slab must not serve other objects in the transaction that frees it. And
+//! every allocation that fails would repeat the search.
 
 use words::{Addr, Stop, Words};
 
@@ -197,9 +197,10 @@ impl Heap {
         tx.write(self.owners_at(), owners | 1 << arena)
     }
 
-    /// Takes its slabs from one arena that owns some, or else the empty slabs from the lists: for a
-    /// transaction that met a full heap, which is run again afterwards. Each call is a transaction
-    /// of its own. Returns `None` when nothing is left to take, else whether memory became free.
+    /// Takes the slabs of one arena that owns some, or else the empty slabs of the lists. A
+    /// transaction that met a full heap runs again after these calls, each of which is a
+    /// transaction of its own. Returns `None` when nothing is left to take, else whether memory
+    /// became free.
     ///
     /// Does nothing in a line-isolated heap: designs that isolate by named locks take those of
     /// arenas one at a time.
@@ -226,7 +227,7 @@ impl Heap {
         }
         tx.write(self.owners_at(), owners & (owners - 1))?;
         // Under snapshot isolation the arena's worker may acquire a slab beside this transaction.
-        // It then writes one of these objects, so one of the two gives way.
+        // It then writes one of these objects, so the two transactions conflict.
         for object in self.layout.arena_objects(arena) {
             tx.protect(self.addr(object, 0))?;
         }

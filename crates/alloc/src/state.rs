@@ -5,10 +5,10 @@
 //!   63        50 49  48 47     36 35      24 23       12 11        0
 //!   | 0         | status | count | carved    | second    | first     |
 //! ```
-//! `first` and `second` begin two lists of free slots: a slot's number plus 1, or 0. Two lists,
+//! `first` and `second` begin two lists of free slots: a slot's number plus 1, or 0. There are two
 //! because an arena gives a slab back with its own list and with the list of slots that other
-//! workers freed, and joining two lists would be a walk. `count` is the number of slots on both.
-//! Slots from `carved` on were never used.
+//! workers freed. Joining them would take a walk. `count` is the number of slots on both. Slots
+//! from `carved` on were never used.
 
 /// Number of slots that a slab has at most.
 pub(crate) const SLOTS_MAX: u64 = FIELD - 1;
@@ -45,8 +45,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of a slab of which no slot was ever used, in its arena; and of the head of every
-    /// slab that an arena has just come to own.
+    /// The state, in its arena, of a slab of which no slot was ever used. Also the state in the
+    /// head of a slab that an arena has just taken.
     pub(crate) const OWNED: State =
         State { first: 0, second: 0, carved: 0, count: 0, status: Status::Owned };
 

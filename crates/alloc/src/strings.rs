@@ -76,8 +76,8 @@ impl Heap {
         Ok(self.tag | object)
     }
 
-    /// Changes the size of an object or a byte string in place, if its memory allows that: an
-    /// object within its slot, a string within its slot or run. The new bytes have undefined
+    /// Changes the size of an object or a byte string in place, if its memory has room. An object
+    /// stays within its slot, a string within its slot or run. The new bytes have undefined
     /// content. Returns false, without a change, when there is no room, or when one of the sizes is
     /// an object's and the other a string's.
     ///

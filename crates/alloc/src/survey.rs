@@ -145,13 +145,13 @@ pub struct Shortage {
     /// Whether the request would be served now: other requests took the memory, and it is free
     /// again.
     pub fits: bool,
-    /// Live objects and byte strings of which freeing one makes room. 0 for a request that needs a
-    /// run of its own.
+    /// Live objects and byte strings, each of which makes room when it is freed. 0 for a request
+    /// that needs a run of its own.
     pub equal_live: u64,
     /// Whether an array or byte string in a run of `needed_bytes` or more is live.
     pub long_run_live: bool,
-    /// The class with the fewest live objects of which freeing all makes room, with the size of its
-    /// slots and the number of those objects.
+    /// The class with the fewest live objects among those that make room when all of their objects
+    /// are freed: the size of its slots, and the number of those objects.
     pub class: Option<(u64, u64)>,
 }
 

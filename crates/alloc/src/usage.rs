@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The estimate reads one cache line of each run, and the arenas. No worker waits for it, and it
-//! takes no lock, so words change while it reads them. A head that makes no sense was being
-//! written, or its run has just been merged: the walk goes on at the next head that does, and the
-//! part between is *unknown*. At rest the estimate equals the result of a check.
+//! takes no lock, so words change while it reads them. A worker may be writing a head, or may just
+//! have merged its run, so that the head is impossible. The walk then continues at the next intact
+//! head, and the part between is *unknown*. At rest the estimate equals the result of a check.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl Heap {
     }
 
     /// Returns whether [`usage_now`](Heap::usage_now) may read the word at this heap offset of an
-    /// ordinary heap: it is in the first run, or in the first line of a unit.
+    /// ordinary heap. Such a word is in the first run, or in the first line of a unit.
     pub const fn may_be_head(offset: u64) -> bool {
         let layout = Layout::Ordinary;
         offset < layout.offset(layout.own_units()) || offset % layout.unit_bytes() < HEAD_LINE
@@ -93,9 +93,9 @@ mod tests {
     use super::*;
     use crate::test_heap::{LAYOUTS, TestHeap};
 
-    /// A head that another worker is just writing looks like a damaged one.
+    /// A head that another worker is writing looks like a damaged one.
     #[test]
-    fn estimate_continues_behind_a_senseless_head() {
+    fn estimate_continues_after_impossible_head() {
         for layout in LAYOUTS {
             let mut heap = TestHeap::laid_out(layout, 16);
             let blocks = |units: u64| (units * layout.unit_bytes() - HEAD_LINE) / 272;
@@ -115,7 +115,7 @@ mod tests {
             let after = usage(&heap);
             assert_eq!((after.arrays, after.unknown_bytes), (2, two), "{layout:?}");
             assert_eq!(after.free_bytes, before.free_bytes);
-            // The frontier is one word, so a senseless one is that of a damaged heap.
+            // The frontier is one word, so an impossible one means a damaged heap.
             let frontier = (layout.pages() + FRONTIER) as usize / 8;
             heap.words[frontier] = u64::MAX;
             let all = usage(&heap);

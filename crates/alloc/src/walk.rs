@@ -61,8 +61,8 @@ enum Place {
 impl Heap {
     /// Walks a heap in which no transaction runs: every live object, byte string and prepared
     /// block, in address order. `word` is called only for words inside the heap, by their offset in
-    /// bytes. The heap should have passed [`check`](Heap::check); in another the walk ends where it
-    /// cannot go on.
+    /// bytes. The heap should have passed [`check`](Heap::check); in a damaged one the walk ends
+    /// where it cannot continue.
     pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
         let (layout, is_heap) = (self.layout, self.has_room());
         let owned = if is_heap { self.owned(&mut word) } else { BTreeMap::new() };
