@@ -12,7 +12,7 @@ use crate::design::on;
 use crate::pool::{self, lw_pool};
 use crate::{Status, guard, status};
 
-/// A bound on the size of every version of the struct. A larger size is uninitialized memory.
+/// A bound on the size of every version of the struct. A program with a larger size has not set it.
 const SIZE_MAX: usize = 4096;
 
 /// `lw_heap_usage`.

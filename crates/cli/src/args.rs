@@ -181,7 +181,7 @@ pub(crate) enum PoolCommand {
     /// Convert a pool of format version 3, of an earlier Lastword, into a new pool
     ///
     /// Objects keep their addresses. The old pool is only read; replace it by the new one
-    /// afterwards. Takes memory for the heap twice.
+    /// afterwards. Takes twice as much memory as the heap.
     Convert(PoolConvert),
 }
 

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let design =
                 AnyDesign::<lastword::ToAnyPool>::by_name(design).ok_or("no such design")?;
             let medium = MEDIA.iter().find(|one| one.name() == medium).ok_or("no such medium")?;
-            // Where a commit is only stored to a ring: as much as fills the ring once.
+            // Under `decoupled` a commit only stores to a ring, and so many commits fill it once.
             let commits = if design.name == "decoupled" { 400_000 } else { 1_000 };
             let row = measure(design, *medium, commits, &Path::new(folder).join("ledger.pool"))?;
             let Footprint { disk, created, committed, busy, reopened, most, anonymous } = row;
@@ -118,8 +118,8 @@ pub(crate) fn measure(
     Ok(Footprint { disk, created, committed, busy, reopened, most, anonymous })
 }
 
-/// Sets both numbers in so many commits, which are durable afterwards. Returns `VmRSS` while the
-/// worker exists.
+/// Sets both numbers in `commits` transactions, all of them durable on return. Returns `VmRSS`
+/// while the worker exists.
 fn transfer(pool: &dyn AnyPool, commits: u64) -> Result<u64, lastword::Error> {
     let mut worker = pool.any_worker()?;
     for amount in 0..commits {

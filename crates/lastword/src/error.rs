@@ -169,8 +169,8 @@ pub enum Error {
     /// The log holds a group with a valid checksum that no crash leaves.
     #[error(
         "{path} is damaged at byte {at}: an intact log group is there, and acknowledged ones \
-         before it are missing, or it is no group of this pool; `lastword pool check` lists what \
-         is lost; restore both files from the same backup"
+         before it are missing, or it is no group of this pool; `lastword pool check` lists the \
+         losses; restore both files from the same backup"
     )]
     DamagedLog {
         /// The file that holds the log.
@@ -284,8 +284,8 @@ pub enum Error {
 
     /// A transaction wrote more than its worker's slot of the log holds.
     #[error(
-        "the transaction is too large: it may write at most {} bytes, which its worker's slot of \
-         {slot_bytes} bytes holds with their places (design `{design}` divides the log of \
+        "the transaction is too large: it may write at most {} bytes, as its worker's slot of \
+         {slot_bytes} bytes also holds their addresses (design `{design}` divides the log of \
          {log_bytes} bytes into {slots} slots): split it, or create the pool with more `log_bytes`",
         8 * words_max
     )]
@@ -394,8 +394,8 @@ pub enum Error {
         bytes: u64,
     },
 
-    /// A step of the pool panicked, for want of memory or by a bug in Lastword. The panic's message
-    /// has the details. Acknowledged transactions are safe: the pool opens again.
+    /// A step of the pool panicked, because memory was short or by a bug in Lastword. The panic's
+    /// message has the details. Acknowledged transactions are safe: the pool opens again.
     #[error(
         "the {step} step panicked, and wrote the reason to standard error; reopen the pool, after \
          raising the memory limit if that is the reason, else report a bug in Lastword"

@@ -6,8 +6,8 @@ use std::fmt;
 /// A reason to end a transaction: any value with a text for the user.
 ///
 /// [`Error::Aborted`](crate::Error::Aborted) shows that text, so the bound is `Display`.
-/// Strings (`&'static str`,
-/// `String`) and all error types qualify. [`Reason::get`] returns the value.
+/// Strings (`&'static str`, `String`) and all error types qualify. [`Reason::get`] returns the
+/// value.
 ///
 /// ```
 /// use lastword::{Error, Options, Pool, Volatile};

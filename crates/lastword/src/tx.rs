@@ -187,7 +187,7 @@ impl<'t, D: Design> Tx<'t, D> {
         *self.stop.get_or_insert(stop)
     }
 
-    /// Ends the attempt at a request for this many bytes, in so many blocks of an array.
+    /// Ends the attempt, and notes the refused request: bytes, and the number of an array's blocks.
     #[cold]
     fn end_wanting(&mut self, stop: Stop, bytes: u64, blocks: u64) -> Stop {
         if self.stop.is_none() {

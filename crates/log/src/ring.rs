@@ -15,9 +15,9 @@
 //! ```
 //!
 //! - A word's place is its cursor modulo the region's size, from the region's first word on.
-//! - A region that is full, or too small for a record, is left for a larger one. A region whose
-//!   backlog fitted in half of the next smaller one is left for that one after
-//!   [`QUIET_WRAPS`] such wraps.
+//! - A region that is full, or too small for a record, is left for a larger one. After
+//!   [`QUIET_WRAPS`] wraps whose backlog fits in half of the next smaller region, the worker moves
+//!   to that region.
 //! - The worker leaves a region with a *move*: a head with the ID [`MOVE`] and the words of the
 //!   next region. The next record follows it, in that region, and both are published together.
 //! - The persist step that meets a move releases the region's memory, and then returns its space.
@@ -61,14 +61,14 @@ pub const REGION_WORDS: usize = 8 << 10;
 /// The ID of a move; no transaction has it.
 const MOVE: u64 = u64::MAX;
 
-/// The largest region by the next smaller one. Records reach it only when the medium does not keep
-/// up, or through a large transaction.
+/// Ratio of the largest region to the next smaller one. Records reach the largest region only when
+/// the medium does not keep up, or through a large transaction.
 const LARGEST: u64 = 16;
 
 /// Wraps with a small backlog until the worker leaves a region for a smaller one. A wrap looks at
-/// the backlog once. Chosen: the backlog of a busy worker rises and falls with the persist thread's
-/// naps, so that few looks prove little, and a wrong move costs page faults. In a model each wrap
-/// takes many steps.
+/// the backlog once. The backlog of a busy worker rises and falls with the persist thread's pauses,
+/// so a few looks prove little. A wrong move costs page faults. In a model each wrap takes many
+/// steps.
 const QUIET_WRAPS: u32 = if cfg!(test) { 1 } else { 16 };
 
 /// Words of a page of 4 KiB, the unit of released memory. A model has smaller regions.
@@ -293,9 +293,9 @@ impl<S: RingMemory> Ring<S> {
         self.taken.cursor.store(to, relax(Ordering::Release, Mutant::RingSpaceReturnedRelaxed));
     }
 
-    /// Releases the memory of a region that is not the least one, without the worker's claim. Its
-    /// words are at most the least region's, or a large transaction's. The holder of the persist
-    /// step's lock calls it for a worker that seems idle.
+    /// Releases the memory of a region that is not the least one, without the worker's claim. The
+    /// claim has at most the words of the least region, or of a large transaction. The holder of
+    /// the persist step's lock calls it for a worker that seems idle.
     pub fn release_unclaimed(&self) {
         let region = self.taken_region();
         if region.words() == self.least {
@@ -350,7 +350,7 @@ pub struct Writer {
     wrap_end: u64,
     /// Cursor behind the move with which the worker last left each region, by the size's logarithm.
     left: [u64; u64::BITS as usize],
-    /// Looks in a row at a backlog that a smaller region would hold.
+    /// Successive looks that found a backlog for a smaller region.
     quiet: u32,
 }
 
@@ -398,8 +398,8 @@ impl Writer {
         self.refresh(ring);
         let was_idle = std::mem::take(&mut claim.is_released);
         let found = self.find_region(ring, needed, was_idle);
-        // A small claim, because an idle worker keeps its memory, and not smaller: each claim takes
-        // the lock and reads the persist step's cache line.
+        // The claim is small, because an idle worker keeps its memory. It is not smaller, because
+        // each claim takes the lock and reads the persist step's cache line.
         self.limit = self.limit.min(self.written + needed.max(ring.least));
         // A planned move is before the words of `limit`.
         claim.end = self.limit + RECORD_HEAD_WORDS as u64;

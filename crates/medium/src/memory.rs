@@ -81,8 +81,8 @@ impl Memory {
         Ok(Memory { mapping, area: None })
     }
 
-    /// Allocates as [`anonymous`](Memory::anonymous) memory of which often only the start is used:
-    /// its first `small` bytes are not made of huge pages.
+    /// Allocates memory, as [`anonymous`](Memory::anonymous), of which often only the start is
+    /// used. Its first `small` bytes have no huge pages.
     ///
     /// # Errors
     /// [`Error::NoMemory`].

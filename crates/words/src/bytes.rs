@@ -171,10 +171,12 @@ impl Bytes {
     /// nothing when the string is not longer.
     ///
     /// A string of up to 32 KiB keeps its memory, for a later append; truncation to 0 frees it. A
-    /// longer string moves into memory of its new length. So does a rest that becomes an object.
+    /// longer string moves into memory of its new length. So does a string that becomes short
+    /// enough for one object.
     ///
     /// # Errors
-    /// As [`append`](Bytes::append), since a full heap may have no room for a rest that moves.
+    /// As [`append`](Bytes::append), since a full heap may have no room for a shortened string that
+    /// moves.
     pub fn truncate<W: Allocate>(
         tx: &mut W,
         handle: impl Place<Value = Bytes>,
@@ -309,8 +311,8 @@ impl Bytes {
         if other == self { Ok(()) } else { tx.set(handle, other) }
     }
 
-    /// Appends a range of the string to `out`, which grows with the bytes really read: the length
-    /// is not trusted, because it may come from a damaged pool.
+    /// Appends a range of the string to `out`, which grows with the bytes that were read. The
+    /// length is not trusted, because it may come from a damaged pool.
     fn extend<W: Words>(
         self,
         tx: &mut W,

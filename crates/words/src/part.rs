@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A heap has words only, so a write of `a` reads the first and the last word, replaces the bytes
-//! of `a` in them and writes all three. The other bytes of these words stay. To the design it is a
-//! read and a write of whole words: of two transactions that write different bytes of one word,
-//! one conflicts, and neither loses the bytes of the other.
+//! of `a` in them and writes all three. The other bytes of these words stay. For the design this is
+//! a read and a write of whole words. Two transactions that write different bytes of one word
+//! therefore conflict, and neither loses the bytes of the other.
 
 use zerocopy::IntoBytes;
 
@@ -146,7 +146,7 @@ pub(crate) fn write_bytes(
 /// The bytes of the last word after those written.
 #[derive(Clone, Copy)]
 pub(crate) enum After {
-    /// They are another value's, or of the same string.
+    /// They belong to another value or to the same string.
     Kept,
     /// None is in use, because the string ends here. The write does not read them.
     Unused,

@@ -7,9 +7,9 @@ use crate::stop::Stop;
 
 /// A plain value: no references, no padding, 1 to [`OBJECT_BYTES_MAX`] bytes.
 ///
-/// Every `Copy` type with zerocopy's four derives implements it. A value without bytes and one of
-/// too many fail to compile where they are used. Reading checks enums and `bool`s: a bit pattern
-/// that the type does not have is [`Stop::BadValue`].
+/// Every `Copy` type with zerocopy's four derives implements it. A value with no bytes or with too
+/// many does not compile where it is used. Reading checks enums and `bool`s: a bit pattern that the
+/// type does not have is [`Stop::BadValue`].
 ///
 /// A heap consists of words of 8 bytes. An object takes whole words, and the bytes after its value
 /// are zero. A field may be narrower than a word. Two transactions that write different fields of

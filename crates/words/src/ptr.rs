@@ -155,7 +155,7 @@ impl<T: Persist> Place for Field<T> {
 /// let node: Ptr<Node> = Ptr::from_bits(64);
 /// let wrong = field!(node, Leaf, key);
 /// ```
-/// The field may be narrower than a word. It must be a value by itself, with 1 to 1024 bytes and
+/// The field may be narrower than a word. Its type must have 1 to 1024 bytes and implement
 /// [`Persist`]. The compiler reports a wrong field at its `field!`:
 /// ```compile_fail,E0080
 /// # use words::{Ptr, field};

@@ -160,7 +160,7 @@ pub trait Words {
     }
 
     /// Retires the unlinked object, run of blocks or run of pieces at `at`: its memory is reused
-    /// once no transaction can still see it. This transaction itself may be given it at once. If it
+    /// once no transaction can still see it. This transaction itself may reuse it at once. If it
     /// does not commit, nothing is retired.
     ///
     /// # Errors
@@ -220,12 +220,12 @@ pub trait Allocate: Words {
     /// As [`allocate`](Allocate::allocate).
     fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop>;
 
-    /// Makes an object or a run of pieces of `from` bytes one of `to` bytes, if its memory allows
-    /// that where it is. Returns whether it did.
+    /// Resizes an object or a run of pieces from `from` to `to` bytes in place, if its memory
+    /// allows that. Returns whether it did.
     ///
     /// After `true`, the bytes that both sizes have are kept, further ones are undefined, and the
-    /// object is retired as one of `to` bytes. After `false` nothing has changed: there is no room,
-    /// another size class takes less memory, or `from` and `to` are on different sides of
+    /// object is retired as one of `to` bytes. After `false` nothing has changed, because there is
+    /// no room, another size class takes less memory, or `from` and `to` are on different sides of
     /// [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX). The caller then moves the content.
     ///
     /// # Errors

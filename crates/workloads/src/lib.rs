@@ -437,8 +437,8 @@ fn scaled(count: u64, options: &Options, least: u64) -> u64 {
     ((count as f64 * options.scale).round() as u64).clamp(least, 1 << 40)
 }
 
-/// Returns the heap for `bytes` of objects with their headers. It adds the slabs that arenas have
-/// begun, one of each of the few sizes for each of 32 arenas, and the allocator's own memory.
+/// Returns the heap for `bytes` of objects with their headers. It adds the allocator's own memory
+/// and the slabs that arenas have begun: one for each of the few sizes in each of 32 arenas.
 fn with_slack(bytes: u64) -> u64 {
     bytes + bytes / 16 + (24 << 20)
 }

@@ -42,8 +42,9 @@ impl Words for Bare {
     }
 }
 
-/// Makes a sound heap with every kind of content: live and free objects of several classes and
-/// arenas, arrays whole, in part and not prepared, byte strings in a slot and in a run, free runs.
+/// Makes a sound heap with every kind of content. It has live and free objects of several classes
+/// and arenas, byte strings in a slot and in a run, and free runs. Its arrays are prepared whole,
+/// in part and not at all.
 fn sound() -> Bare {
     let heap = Heap::new(TAG, CHUNKS * CHUNK_BYTES);
     let words = vec![0; (CHUNKS * CHUNK_BYTES / 8) as usize];

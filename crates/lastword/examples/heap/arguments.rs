@@ -6,12 +6,13 @@ use std::time::Duration;
 use crate::Failure;
 
 pub(crate) const HELP: &str = "\
-heap issue    programs that filled a pool for ever: (a) other sizes after a full heap was freed,
-              (b) one worker allocates and another frees, (c) values that grow, (d) a store of
-              sessions, (e) values above 1 KiB and small maps, (f) frees beside many holes
+heap issue    programs that filled the pool of older versions: (a) other sizes after a full heap was
+              freed, (b) one worker allocates and another frees, (c) values that grow,
+              (d) a store of sessions, (e) values above 1 KiB and small maps, (f) frees beside
+              many holes
 heap fill     share of the heap that values fill, size by size, and after every second is freed
 heap churn    random sizes, freed by random threads: live bytes at the first Full, ns a pair
-heap speed    CPU time of an allocation and of a free in the good case
+heap speed    CPU time of an allocation and of a free in the common case
 heap compare OLD NEW [speed|issue OPTIONS]
               runs two builds of this program in turn and prints the ratios of medians, NEW by OLD
 
@@ -21,7 +22,7 @@ heap compare OLD NEW [speed|issue OPTIONS]
   --count N         allocations of a program                       [each program its own]
   --seconds S       length of a run of sessions                    [1.2]
   --threads N       workers of churn, sessions and speed           [sessions 4; else 2]
-  --target SHARE    live bytes by heap bytes while churn runs      [0.5]
+  --target SHARE    share of the heap that is live in churn        [0.5]
   --sizes MIX       16 B to 1 KiB (tiny), 4 KiB (small), 32 KiB (large)   [small]
   --rounds N        rounds of speed; rounds of compare             [9]
   --seed N          seed of every random choice                    [1]

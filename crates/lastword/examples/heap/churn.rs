@@ -1,6 +1,6 @@
-//! Random sizes, freed by random threads: how full the heap gets, and the cost.
+//! Random sizes, freed by random threads: the share of the heap that fills, and the cost.
 //!
-//! 1. Few bytes are live, in an empty heap: the cost to compare with.
+//! 1. Few bytes are live in an empty heap. This phase gives the baseline cost.
 //! 2. The target's bytes are live, for `--count` allocations.
 //! 3. The live bytes grow until the heap refuses a value. At each step threads allocate as many
 //!    values as are live.
@@ -23,7 +23,7 @@ const BATCH: usize = 16;
 /// Lists of live values. A thread takes from a random one.
 const SHARDS: u64 = 64;
 
-/// Live bytes by heap bytes in the first phase.
+/// Share of the heap that is live in the first phase.
 const FEW: f64 = 0.02;
 
 /// Slices of the second phase, each a row.

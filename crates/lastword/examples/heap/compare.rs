@@ -53,8 +53,8 @@ pub(crate) fn run(texts: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the numbers of a row, a flat JSON object that [`Table::print`] wrote: no string in it has a
-/// quotation mark, a comma or a colon before a number's name.
+/// Adds the numbers of a row, a flat JSON object that [`Table::print`] wrote. No string in it has a
+/// quotation mark, and none has a comma or a colon before a number's name.
 fn add(figures: &mut Figures, line: &str, which: usize) {
     let Some((_, rest)) = line.split_once("\"row\":\"") else { return };
     let Some((row, rest)) = rest.split_once('"') else { return };

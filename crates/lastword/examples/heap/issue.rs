@@ -1,4 +1,4 @@
-//! Programs of ordinary lives: values freed, handed over, rewritten, expired, and many small maps.
+//! Typical programs, which free, hand over, rewrite and expire values, or make many small maps.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -257,10 +257,10 @@ fn large_and_maps<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
     Ok(table)
 }
 
-/// Makes one thing in a transaction.
+/// Makes one value or map in a transaction.
 type Make<'f, D> = &'f dyn Fn(&mut Tx<'_, D>) -> Result<(), Stop>;
 
-/// Returns how many things fit in a new heap.
+/// Returns how many values or maps fit in a new heap.
 fn until_full<D: Design>(
     arguments: &Arguments,
     heap_bytes: u64,

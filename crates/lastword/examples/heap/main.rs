@@ -1,4 +1,4 @@
-//! How well the heap's allocator reuses memory, and how fast it is.
+//! Measures the reuse of memory by the heap's allocator, and its speed.
 //!
 //! `heap issue|fill|churn|speed [OPTIONS]` runs a group of programs and prints a table, or one JSON
 //! object a row with `--json`. `heap compare OLD NEW [speed|issue OPTIONS]` runs two builds of this

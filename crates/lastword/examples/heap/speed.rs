@@ -1,4 +1,4 @@
-//! CPU time of allocations and frees in the good case: workers that free their own objects.
+//! CPU time of allocations and frees in the common case: workers that free their own objects.
 
 use std::sync::Barrier;
 use std::thread;

@@ -141,8 +141,8 @@ pub(crate) fn free<D: Design>(
 /// Returns the bytes of the heap that no value of another size can use now: everything but free
 /// chunks or free units.
 ///
-/// It reads the counts from the printed form of [`lastword::Usage`], whose fields differ between
-/// versions of the heap's format, because one source measures both.
+/// It reads the counts from the `Debug` text of [`lastword::Usage`]. The fields differ between
+/// versions of the heap's format, and one source measures both.
 pub(crate) fn used_bytes<D: Design>(pool: &Pool<D>) -> Result<Option<u64>, Failure> {
     let usage = pool.check_heap().map_err(|damage| damage.to_string())?;
     let usage = format!("{usage:?}");

@@ -149,7 +149,7 @@ impl Attempt {
         self.held_by.take()
     }
 
-    /// Notes that the attempt frees a run, in which objects may later begin elsewhere.
+    /// Notes that the attempt frees a run, so that later objects in it may begin at other offsets.
     pub(crate) fn gives_runs_back(&mut self) {
         self.owned.gives_runs_back = true;
     }

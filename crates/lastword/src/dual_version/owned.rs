@@ -49,7 +49,7 @@ impl Owned {
         self.start
     }
 
-    /// Whether it frees a run, in which objects may later begin elsewhere.
+    /// Whether it frees a run, so that later objects in it may begin at other offsets.
     pub(crate) fn gives_runs_back(&self) -> bool {
         self.gives_runs_back
     }

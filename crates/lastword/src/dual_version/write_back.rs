@@ -18,11 +18,11 @@
 //! earlier one's words are in the heap, so order matters only within a queue. Queues of different
 //! workers hold different objects.
 //!
-//! *Runs.* A transaction that frees a run (an array, or a slab with its last object) waits longer,
-//! until every other transaction that began before its end is completely finished. One of those may
-//! have written in the run, or freed an object there, and may be applied later, when the memory
-//! serves other objects. This wait cannot deadlock: a transaction that frees a run keeps the page
-//! object locked until it is applied, so no transaction takes the run before.
+//! *Runs.* A transaction that frees a run (an array, or a slab with its last object) waits longer.
+//! It waits until every other transaction that began before its end is completely finished. One of
+//! those may have written in the run, or freed an object there, and may be applied later, when the
+//! memory serves other objects. This wait cannot deadlock: a transaction that frees a run keeps the
+//! page object locked until it is applied, so no transaction takes the run before.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The text of a full heap: the free memory, the reason that it does not serve, and the remedies.
+//! The message of a full heap: the free memory, the reason why it does not suffice, and the
+//! remedies.
 
 use lw_alloc::{CHUNK_BYTES, Shortage};
 

@@ -16,8 +16,8 @@ pub enum Limit {
 
 impl Limit {
     /// Returns the most words that a transaction may write so that its group can always be sent: a
-    /// quarter of the log. Its group takes at most half the log, because a remainder too short at a
-    /// log wrap is skipped, and the record has an address beside each word.
+    /// quarter of the log. Its group takes at most half the log, because the log skips a remainder
+    /// that is too short at a wrap. The record has an address beside each word.
     pub(crate) fn words_max(log_bytes: u64, ring_words: usize) -> usize {
         let log_words = (log_bytes / 2).saturating_sub(4096) as usize / 8;
         let record_words = log_words.min(ring_words - 2 * lw_log::RECORD_HEAD_WORDS);

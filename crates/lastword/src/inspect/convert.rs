@@ -2,7 +2,7 @@
 //!
 //! Every object keeps its address, and the pool keeps its ID, which is part of every pointer. So
 //! the program's data need no change. The new pool is created with the converted words as its first
-//! content: like every creation it appears whole or not at all, and the old pool is only read.
+//! content. Like every new pool it appears whole or not at all. The old pool is only read.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ use medium::{PoolFile, System};
 /// Lastword wrote in format version 3.
 ///
 /// Objects keep their addresses, and the new pool has the old one's ID, layout, medium, design and
-/// sizes. The old pool is recovered in memory and never written. Takes as much memory as the heap,
-/// twice. IDs of transactions start again.
+/// sizes. The old pool is recovered in memory and never written. Takes twice as much memory as the
+/// heap. IDs of transactions start again.
 ///
 /// # Errors
 /// As [`check`](crate::check) for the old pool, and as [`Pool::create`](crate::Pool::create) for
@@ -150,7 +150,7 @@ mod tests {
         let converted = convert_on(&System::kernel().failing(faults.clone()), from, &to);
         let text = format!("call {n}, {fault:?}, sticky {sticky}, {:?}", faults.failed());
         if converted.is_err() && !sticky {
-            // A single failing call does not keep the new files from being removed.
+            // After a single failing call the conversion still removes the new files.
             let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
             assert!(left.is_empty(), "{left:?} is left: {text}");
         }

@@ -1,8 +1,8 @@
 //! The words of a closed pool's heap that its use is computed from: the heads of runs.
 //!
-//! A check reads all of the heap. The heads suffice for its use: one line in each slab, array and
-//! long string, read a page at a time. After an unclean shutdown the log is replayed in memory, of
-//! which only the words of heads and of the allocator's first run are kept.
+//! A check reads all of the heap. Its use needs only the heads, one line in each slab, array and
+//! long string, which are read a page at a time. After an unclean shutdown the log is replayed in
+//! memory. The replay keeps only the words of heads and of the allocator's first run.
 
 use std::collections::BTreeMap;
 

@@ -35,13 +35,13 @@ const IDLE_NAPS: u32 = 4;
 /// poll is a step of the schedule.
 const IDLE_LOOKS: u32 = if cfg!(test) { 2 } else { 50_000 };
 
-/// Time without a commit after which the workers' unused memory is released. Chosen: at most ten
-/// times a second a burst of commits finds that its pages were released.
+/// Time without a commit after which the workers' unused memory is released. With this value a
+/// burst of commits finds its pages released at most ten times a second.
 pub(crate) const IDLE: Duration = Duration::from_millis(100);
 
-/// Persist steps that had work, between two looks for idle workers: half a second with naps.
-/// Chosen: a look costs less than a step, and a burst that comes after a shorter pause finds its
-/// memory in place.
+/// Persist steps that had work, between two looks for idle workers: half a second if the thread
+/// sleeps after each step. A look costs less than a step, and a burst after a shorter pause finds
+/// its memory in place.
 const STEPS_BETWEEN_LOOKS: u32 = 1024;
 
 /// The steps that background threads run. Any other thread may run them too.
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// Waits until the thread sleeps, with or without an end.
+    /// Waits until the thread sleeps, with or without a timeout.
     fn wait_for_sleep(steps: &Idle) {
         while !steps.notifiers.asleep.load(Ordering::Relaxed) {
             thread::yield_now();

@@ -312,7 +312,7 @@ impl Persist {
         //   A thread that sees others pack or store sleeps until their `run_part` ends.
         //
         // If every send woke a thread, that thread would try the step, find no work and wake the
-        // next one, for as long as the device or the others take. And no thread could sleep, since
+        // next one, until the device or the others are done. No thread could sleep either, because
         // its own try would already have moved the epoch.
         match self.is_memory() && self.grouping.threads == 1 {
             true => StepEnd::Awaited,

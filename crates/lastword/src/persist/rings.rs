@@ -2,8 +2,7 @@
 //!
 //! A ring takes the memory of its worker's backlog, which the worker cannot give back while it is
 //! idle. The persist thread therefore releases memory when no worker has committed for a while, and
-//! looks for idle workers now and then while others keep it busy
-//! (`Persist::release_idle`).
+//! sometimes looks for idle workers while others keep it busy (`Persist::release_idle`).
 //!
 //! | ring | its memory is released |
 //! |---|---|
@@ -11,7 +10,7 @@
 //! | unbounded | as its records are taken |
 //! | of one region, or without a persist thread | with its worker |
 //!
-//! Invariant: the memory of a ring is released by the holder of the persist step's lock.
+//! Invariant: only the holder of the persist step's lock releases the memory of a ring.
 
 use std::ops::Range;
 

@@ -103,10 +103,9 @@ const BATCH_WORDS: usize = 1 << 16;
 
 /// The words of a new heap image that are not 0, in ascending order, as a batch of runs.
 ///
-/// A run continues across zeros that are shorter than a page. A page without any other word is
-/// longer than that, so no page is written that has none. A page with a single run is written
-/// without being read first, which matters for a converted heap: nearly all of its pages have some
-/// zeros.
+/// A run continues across fewer zeros than a page has words, so no page of zeros is written. A page
+/// with a single run is written without a read before. This matters for a converted heap, because
+/// nearly all of its pages have some zeros.
 struct RunBatch {
     words: Vec<u64>,
     /// Place in `words` of the last run's head, index of the run's first word, and index after it.
@@ -244,7 +243,7 @@ pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Su
 }
 
 /// Returns the nonzero words of an empty heap, as index and value, in the order of their indices.
-/// Of two with one index the later is the word.
+/// If two have the same index, the later one counts.
 pub(crate) fn format(heap: &lw_alloc::Heap, base: u64) -> Vec<(u64, u64)> {
     struct Batch {
         base: u64,
@@ -299,7 +298,7 @@ mod tests {
     fn neighboring_words_of_new_heap_are_one_run() {
         assert_eq!(runs([]), []);
         assert_eq!(runs([(5, 1), (6, 2), (9, 3)]), [(5, vec![1, 2, 0, 0, 3])]);
-        // Of two words with one index the later one counts.
+        // Of two words with the same index the later one counts.
         assert_eq!(runs([(5, 1), (5, 2), (6, 3)]), [(5, vec![1]), (5, vec![2, 3])]);
         // Zeros of a page's length end a run.
         let zeros = [vec![1], vec![0; 511], vec![2]].concat();

@@ -335,7 +335,7 @@ fn areas_are_in_order(superblock: &Superblock) -> bool {
 }
 
 /// Returns the error for a pool whose file cannot be opened. If it does not exist, a log in the
-/// place of its log may hold acknowledged transactions, and must not be taken for waste.
+/// place of its log may hold acknowledged transactions, and must not be removed.
 fn unless_only_log(
     path: &Path,
     error: medium::Error,

@@ -147,10 +147,10 @@ fn longest_string<D: Design>(medium: Medium) -> (u64, u64) {
     (fits, named)
 }
 
-/// The error names what a transaction can write, and not the size of a ring or slot that also holds
-/// the places of the words.
+/// The error names the bytes that a transaction can write. The size of the ring or slot is greater,
+/// because it also holds the addresses of the words.
 #[test]
-fn longest_string_has_the_size_that_the_error_names() {
+fn longest_string_has_size_named_by_error() {
     for medium in [EMULATED, Medium::File] {
         let measured = [
             longest_string::<Decoupled>(medium),

@@ -113,9 +113,9 @@ pub struct Run<'m, D> {
     pub loaded: Option<&'m dyn Loaded>,
 }
 
-/// Cuts power `cuts` times and reports progress through `progress`. Returns the result. Of a run
-/// that can be continued, it also returns the recovered state of the cut whose recovery had the
-/// most steps: of a run with values, under a design that supports it.
+/// Cuts power `cuts` times and reports progress through `progress`. Returns the result. If the run
+/// can be continued, it also returns the recovered state of the cut whose recovery had the most
+/// steps. Such a run has values, and its design supports continuation.
 ///
 /// # Errors
 /// When the program's own check fails to run.
@@ -189,8 +189,8 @@ struct Cutting<'m, D> {
     may_continue: bool,
 }
 
-/// Replaces the kept state by this one. The new lines are written over the old ones, because new
-/// memory for each copy would cost more than all else of a cut: the host clears each of its pages.
+/// Replaces the kept state by this one. The new lines are written over the old ones. New memory for
+/// each copy would cost more than the rest of a cut, because the host clears each of its pages.
 fn keep(most: &mut Option<(u64, Persistent)>, steps: u64, cut: &Persistent) {
     let mut lines = most.take().map(|(_, old)| old.into_lines()).unwrap_or_default();
     cut.words_into(&mut lines);
