@@ -97,7 +97,9 @@ impl Heap {
             }
         }
         if left < least {
-            return Err(Stop::Full);
+            // That bin's first run may be too short, or longer ones be in a lower bin's list behind
+            // shorter ones.
+            return Ok((self.take_units(tx, least)?.0, least));
         }
         Ok((self.extend(tx, &pages, left)?.0, left))
     }

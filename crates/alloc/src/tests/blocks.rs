@@ -233,3 +233,18 @@ fn run_cost_is_independent_of_free_runs() {
     }
     assert!(most < 200, "{most} words");
 }
+
+/// The bin of 16 and 17 units has the shorter run first, and a slab for the string needs the other.
+#[test]
+fn slab_takes_a_run_behind_a_shorter_one() {
+    let mut heap = TestHeap::laid_out(Layout::Ordinary, 80);
+    let mut array = |blocks| heap.run(|tx| tx.reserve_blocks(blocks));
+    let (long, _, short) = (array(63).unwrap(), array(1).unwrap(), array(60).unwrap());
+    while array(1).is_ok() {}
+    free(&mut heap, long, 63 * BLOCK_BYTES).unwrap();
+    free(&mut heap, short, 60 * BLOCK_BYTES).unwrap();
+    let usage = heap.check().unwrap();
+    assert_eq!((usage.free_bytes, usage.largest_free_bytes), (33 << 10, 17 << 10));
+    heap.run(|tx| tx.allocate_pieces(16 << 10)).unwrap();
+    assert_eq!(heap.check().unwrap().free_bytes, 16 << 10);
+}

@@ -9,9 +9,9 @@ use std::path::Path;
 use super::check::{Examined, examine};
 use super::{CheckOptions, word};
 use crate::recover::decide::Action;
-use crate::storage::{Demand, Storage, heap, plan};
+use crate::storage::{Demand, Storage, heap, log_path, plan};
 use crate::superblock::{FORMAT_VERSION_3, exact_name, name};
-use crate::{Error, Medium, Options};
+use crate::{Error, LogMismatch, Medium, Options};
 use medium::{PoolFile, System};
 
 /// Creates a pool at `to` with the content of the pool at `from`, which an earlier version of
@@ -40,6 +40,15 @@ fn convert_on(system: &System, path: &Path, to: &Path) -> Result<(), Error> {
         let (path, found, expected) = (path.into(), superblock.version, FORMAT_VERSION_3);
         return Err(Error::FormatVersion { path, found, expected });
     }
+    // An opening of the old program that crashed leaves a log of the next generation, and so does
+    // an older copy of the pool's file. Format 3 cannot distinguish them.
+    if let Some(head) = found.log_head
+        && head.generation != superblock.generation
+    {
+        let (found, expected) = (head.generation, superblock.generation);
+        let why = LogMismatch::Generation { found, expected };
+        return Err(Error::WrongLog { path: log_path(path), why, needed_after: None });
+    }
     debug_assert!(found.action != Action::Refuse, "a refused pool was not found");
     let Some(image) = image else {
         return Err(Error::NotAPool { path: path.into() });
@@ -59,8 +68,9 @@ fn convert_on(system: &System, path: &Path, to: &Path) -> Result<(), Error> {
         .layout(&exact_name(&superblock.layout), superblock.layout_version);
     let mut first = plan(&options, &name(&superblock.design), medium)?;
     first.pool = superblock.pool;
-    // A log of the old pool must not pass for one of the new pool, which has the same ID.
-    first.generation = superblock.generation.saturating_add(2);
+    // A log of the old pool must not pass for one of the new pool, which has the same ID. The old
+    // program may open the old pool again, which adds 1 each time.
+    first.generation = superblock.generation.saturating_add(1 << 32);
     let content = (0..).zip(words).filter(|&(_, word)| word != 0);
     // The words are in memory already, and no design starts.
     let none = |_: &Options, _: Medium, _: u64| Demand { heap_bytes: 0, records: 0 };
@@ -75,8 +85,8 @@ mod tests {
     use zerocopy::IntoBytes;
 
     use super::*;
-    use crate::storage::log_path;
-    use crate::superblock::FORMAT_VERSION;
+
+    use crate::superblock::{FORMAT_VERSION, LogHead};
     use crate::{Pool, Undo};
 
     /// The heap that format 1 wrote, of the allocator's tests: non-zero words by offset.
@@ -138,6 +148,22 @@ mod tests {
         file.write_all_at(77_u64.as_bytes(), heap_begin + (1 << 16) + 16).unwrap();
         let error = convert(&from, &to).unwrap_err();
         assert!(matches!(error, Error::DamagedHeap { .. }), "{error}");
+        assert!(!to.exists());
+    }
+
+    /// Format 3 does not say whether such a log has transactions.
+    #[test]
+    fn log_of_later_opening_is_not_converted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("old.pool"), directory.path().join("new.pool"));
+        old(&from, false);
+        let log = PoolFile::open_on(&System::kernel(), &log_path(&from)).unwrap();
+        let head = LogHead { edition: 1, pool: 0x1a5d, generation: 2, entered: false };
+        head.write(&log, 0).unwrap();
+        drop(log);
+        let error = convert(&from, &to).unwrap_err();
+        let why = LogMismatch::Generation { found: 2, expected: 1 };
+        assert!(matches!(error, Error::WrongLog { why: found, .. } if found == why), "{error}");
         assert!(!to.exists());
     }
 

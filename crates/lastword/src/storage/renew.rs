@@ -50,7 +50,7 @@ pub(crate) fn if_lost(found: Found) -> Result<Found, Error> {
     let path = log_path(found.file.path());
     let Found { file, log_file: old, superblocks, medium, .. } = found;
     let Superblock { pool, generation, log_offset, log_bytes, .. } = superblock;
-    let head = LogHead { edition: 0, pool, generation, entered: false };
+    let head = LogHead { edition: 0, pool, generation, entered: true };
     let bytes = log_offset + log_bytes;
     let new = PoolFile::create_beside(&system, &path, bytes, Prewrite::Zeros)?;
     head.write(&new, 0)?;
