@@ -18,7 +18,7 @@ pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
 pub use self::transaction_limit::Limit;
-use self::transaction_limit::{other_version, wanted};
+use self::transaction_limit::{fewer, other_version, wanted};
 use crate::Reason;
 
 /// The reason why an operation on a pool failed.
@@ -361,11 +361,7 @@ pub enum Error {
 
     /// The transactional memory's ownership records do not fit in memory. Recovery may have written
     /// to the pool before, and no committed transaction is lost.
-    #[error(
-        "no memory for {records} ownership records ({bytes} bytes); no committed transaction is \
-         lost: request fewer records with `Options::ownership_records` (`ownership_records` of \
-         `lw_options`, `--ownership-records` on the command line), or give the process more memory"
-    )]
+    #[error("no memory for {records} ownership records ({bytes} bytes); {}", fewer("records"))]
     NoRecords {
         /// The number of records.
         records: u64,
@@ -373,8 +369,16 @@ pub enum Error {
         bytes: u64,
     },
 
+    /// A worker's ring, or under `snapshot` its memory for copies, does not fit in memory. The pool
+    /// and its other workers are not affected.
+    #[error("no memory for a worker's ring or copies ({bytes} bytes); {}", fewer("entries"))]
+    NoRing {
+        /// Their size in bytes.
+        bytes: u64,
+    },
+
     /// A step of the pool panicked, for want of memory or by a bug in Lastword. The panic's message
-    /// has the details. What was acknowledged is safe: the pool opens again.
+    /// has the details. Acknowledged transactions are safe: the pool opens again.
     #[error(
         "the {step} step panicked, and wrote the reason to standard error; reopen the pool, after \
          raising the memory limit if that is the reason, else report a bug in Lastword"
@@ -501,7 +505,8 @@ pub enum Error {
     BadSize,
 
     /// A file of an open pool was removed, or its name belongs to another file. The pool still
-    /// works, and its open files hold every acknowledged transaction.
+    /// works, and its open files hold every acknowledged transaction. They end with the process: a
+    /// `main` that returns this error loses them, so copy them first.
     #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
     NameLost {
         /// The files.

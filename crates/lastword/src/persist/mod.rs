@@ -188,12 +188,16 @@ impl Persist {
     }
 
     /// Registers a worker with a ring of `ring_words`.
+    ///
+    /// # Errors
+    /// [`Error::NoRing`].
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
         let bytes = 8 * ring_words as u64;
         let memory = match ring_words {
-            UNBOUNDED_WORDS => Memory::unreserved(bytes)?,
-            _ => Memory::anonymous(bytes)?,
+            UNBOUNDED_WORDS => Memory::unreserved(bytes),
+            _ => Memory::anonymous(bytes),
         };
+        let memory = memory.map_err(|_| Error::NoRing { bytes })?;
         let slot = Arc::new(Slot::new(Ring::new(memory)));
         let mut slots = lock(&self.slots);
         // Steps without work do not look at slots. Without this, workers that come and go between
