@@ -117,7 +117,8 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "A,B,...", value_parser = DesignParser)]
     #[arg(value_delimiter = ',', required = true)]
     pub(crate) designs: Vec<DesignName>,
-    /// Number of rounds; in each, every design runs the same transactions
+    /// Number of rounds; in each, every design runs the same transactions. With --transactions it
+    /// runs all of them; with --seconds a slow design runs fewer
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]

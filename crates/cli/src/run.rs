@@ -82,7 +82,9 @@ fn watched(
 ) -> Result<Measured, Failure> {
     let all = match limit {
         Limit::Seconds(seconds) => progress::Whole::Seconds(seconds),
-        Limit::Transactions(transactions) => progress::Whole::Transactions(transactions),
+        Limit::Transactions(transactions) | Limit::TransactionsWithin(transactions, _) => {
+            progress::Whole::Transactions(transactions)
+        }
     };
     let before = ready.pool.committed_id().0;
     let line = progress::RunLine::new(all);
