@@ -207,6 +207,9 @@ pub(crate) struct PoolCreate {
     /// Layout name [default: none]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) layout: String,
+    /// Version of the layout
+    #[arg(long, value_name = "N", requires = "layout", default_value = "0")]
+    pub(crate) layout_version: u64,
     /// Medium that makes bytes durable [default: dax on persistent memory, else file]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
