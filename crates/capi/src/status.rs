@@ -82,8 +82,9 @@ statuses! {
         "a file of the pool was removed or replaced while it was open: before this process ends, \
          copy the content of its descriptor in /proc/<process>/fd, shown as deleted, to a new name",
     NO_MEMORY "LW_ENOMEM" -24
-        "the system has no memory for the pool: no committed transaction is lost; request less \
-         (options.bytes of a new pool, options.ownership_records), or give the process more memory",
+        "the system has no memory for the pool or a worker: no committed transaction is lost; \
+         request less (options.bytes of a new pool, options.ownership_records, \
+         options.ring_entries), or give the process more memory",
     PLACE "LW_EPLACE" -25
         "the path cannot hold a pool: options.message has the reason (a file in the way, a fixed \
          directory, a link, no locks, no persistent memory); choose another path or medium",
@@ -140,7 +141,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::NotDurable { .. } => NOT_DURABLE,
         Error::TooManyWorkers { .. } => WORKERS,
         Error::HeldUp { .. } | Error::StarvationLockHeld { .. } | Error::Blocked { .. } => HELD_UP,
-        Error::NoRecords { .. } => NO_MEMORY,
+        Error::NoRecords { .. } | Error::NoRing { .. } => NO_MEMORY,
         Error::Thread { .. } | Error::WorkerForgotten { .. } => IO,
         Error::Poisoned { cause } => of_poison(cause),
         Error::NameLost { .. } => NAME,

@@ -117,7 +117,8 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "A,B,...", value_parser = DesignParser)]
     #[arg(value_delimiter = ',', required = true)]
     pub(crate) designs: Vec<DesignName>,
-    /// Number of rounds; in each, every design runs the same transactions
+    /// Number of rounds; in each, every design runs the same transactions. With --transactions it
+    /// runs all of them; with --seconds a slow design runs fewer
     #[arg(long, value_name = "N", default_value = "5", value_parser = at_least_one)]
     pub(crate) rounds: u64,
     #[command(flatten)]
@@ -206,6 +207,9 @@ pub(crate) struct PoolCreate {
     /// Layout name [default: none]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub(crate) layout: String,
+    /// Version of the layout
+    #[arg(long, value_name = "N", requires = "layout", default_value = "0")]
+    pub(crate) layout_version: u64,
     /// Medium that makes bytes durable [default: dax on persistent memory, else file]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,

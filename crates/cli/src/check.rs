@@ -28,10 +28,14 @@ pub(crate) fn run(arguments: &PoolCheck) -> Result<Verdict, Failure> {
         (None, lastword::check_with(path, &expected)?)
     };
     let found = Found::new(&report, path, repaired);
-    print(&match output.format {
+    let printed = print(&match output.format {
         Format::Json => json::object(&found),
         Format::Table => found.text(path, report.severity()),
-    })?;
+    });
+    match *repair {
+        true => printed.map_err(Failure::after("the repair is done"))?,
+        false => printed?,
+    }
     let damage = report.findings.iter().filter(|one| one.severity() > Severity::Harmless);
     complain(&damage.map(Finding::to_string).collect::<Vec<_>>());
     Ok(Verdict::of(report.is_sound()))
@@ -69,7 +73,7 @@ struct Layout {
 #[derive(Debug, Serialize)]
 struct Line {
     problem: &'static str,
-    /// `harmless`, `spare`, `damage` or `refused`.
+    /// `unchecked`, `harmless`, `spare`, `damage` or `refused`.
     severity: &'static str,
     file: String,
     /// Byte offset; absent when the finding concerns the whole file.
@@ -113,6 +117,7 @@ struct Shown {
 
 fn severity(severity: Severity) -> &'static str {
     match severity {
+        Severity::Unchecked => "unchecked",
         Severity::Harmless => "harmless",
         Severity::Spare => "spare",
         Severity::Damage => "damage",

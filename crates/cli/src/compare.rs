@@ -5,6 +5,11 @@
 //! that a change in the machine's speed affects both sides. Medians are over rounds. The order of
 //! designs rotates from round to round.
 //!
+//! The first design runs once for the requested time, and the number of its transactions is the
+//! number of each trial. A trial ends early after [`PATIENCE`] times that time. Else a design with
+//! a durable write in each transaction, beside one without, would take hours. A rate is that of the
+//! transactions that ran, and the report has their number.
+//!
 //! A variant (`decoupled-sync`) is a design with another option.
 //!
 //! A design with a limit on workers (`plain` has one) runs the same transactions on as many workers
@@ -20,6 +25,10 @@ use crate::trial::{self, How};
 
 /// Duration of the first design without `--seconds`.
 const SECONDS: f64 = 1.0;
+
+/// Bound on a trial, as a multiple of the first design's duration. Designs within this factor of
+/// each other run the same transactions.
+const PATIENCE: f64 = 10.0;
 
 /// Runs it and prints the report.
 ///
@@ -41,14 +50,16 @@ pub(crate) fn run(arguments: &Compare) -> Result<Verdict, Failure> {
     }
     let name = &workload.name;
     let how = |limit, check| How { limit, sampling: Sampling::Off, check, stays: false };
-    let transactions = match load.transactions {
-        Some(transactions) => transactions,
+    let (transactions, limit) = match load.transactions {
+        // The number was requested, so each design runs it.
+        Some(transactions) => (transactions, Limit::Transactions(transactions)),
         None => {
-            let limit = Limit::Seconds(load.seconds.unwrap_or(SECONDS));
-            trial::run(name, baseline, load, how(limit, false))?.trial.transactions.max(1)
+            let seconds = load.seconds.unwrap_or(SECONDS);
+            let timed = trial::run(name, baseline, load, how(Limit::Seconds(seconds), false))?;
+            let transactions = timed.trial.transactions.max(1);
+            (transactions, Limit::TransactionsWithin(transactions, PATIENCE * seconds))
         }
     };
-    let limit = Limit::Transactions(transactions);
     let mut all: Vec<Trials> =
         designs.iter().map(|&design| Trials { design, trials: Vec::new() }).collect();
     let bar = progress::bar("rounds", rounds * designs.len() as u64);

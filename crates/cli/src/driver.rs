@@ -42,6 +42,8 @@ pub(crate) enum Limit {
     Seconds(f64),
     /// Total of all workers.
     Transactions(u64),
+    /// As many transactions, or fewer after so many seconds.
+    TransactionsWithin(u64, f64),
 }
 
 impl Limit {
@@ -49,7 +51,7 @@ impl Limit {
     fn quota(self, index: usize, threads: usize) -> u64 {
         match self {
             Limit::Seconds(_) => u64::MAX,
-            Limit::Transactions(all) => {
+            Limit::Transactions(all) | Limit::TransactionsWithin(all, _) => {
                 let (index, threads) = (index as u64, threads as u64);
                 all / threads + u64::from(index < all % threads)
             }
@@ -342,7 +344,7 @@ fn wait_for_workers(limit: Limit, ended: &Receiver<()>, watch: &mut dyn FnMut(Du
     let start = Instant::now();
     let end = match limit {
         // A limit beyond the clock's range is no limit.
-        Limit::Seconds(seconds) => {
+        Limit::Seconds(seconds) | Limit::TransactionsWithin(_, seconds) => {
             Duration::try_from_secs_f64(seconds).ok().and_then(|time| start.checked_add(time))
         }
         Limit::Transactions(_) => None,

@@ -55,6 +55,10 @@ struct Damaged {
 
 fn print(snapshot: &HeapAtRest, arguments: &PoolDump, out: &mut impl Write) -> io::Result<()> {
     let root = snapshot.root();
+    if arguments.format == DumpFormat::Table {
+        let (pointer, kind, bytes, taken) = ("pointer", "kind", "bytes", "taken");
+        writeln!(out, "{pointer:<18}  {kind:<6} {bytes:>5} {taken:>6}        first words")?;
+    }
     for live in snapshot.objects() {
         let line = Line::new(snapshot, &live, root, arguments.words);
         match arguments.format {

@@ -1,8 +1,9 @@
 //! Errors of commands, one line each, and the verdict of their checks.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use lastword::{LostFile, LostName, Stop};
 use medium::quoted;
 use thiserror::Error;
 
@@ -26,10 +27,19 @@ impl Verdict {
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
-    Pool(#[from] lastword::Error),
+    Pool(lastword::Error),
+
+    #[error(
+        "{}: leave a pool's files in place until the command that uses it has ended",
+        .0.iter().map(lost_name).collect::<Vec<_>>().join("; ")
+    )]
+    NamesLost(Vec<LostFile>),
 
     #[error(transparent)]
     Medium(#[from] medium::Error),
+
+    #[error("{done}, but the report is lost: {source}")]
+    Unreported { done: String, source: Box<Failure> },
 
     #[error(
         "standard output is closed, so all output would be lost: open it, or redirect it \
@@ -73,8 +83,8 @@ pub(crate) enum Failure {
     #[error("`crash kill` does not support {option}: bound a round by --seconds")]
     NotForKills { option: &'static str },
 
-    #[error("{design} has no pool: leave --pool out")]
-    KeepsNothing { design: &'static str },
+    #[error("{design} has no pool: leave {option} out")]
+    KeepsNothing { design: &'static str, option: &'static str },
 
     #[error(
         "a full shadow is as large as the heap: leave --shadow-bytes out, or use --shadow cow or \
@@ -108,6 +118,12 @@ pub(crate) enum Failure {
     )]
     NoRoom { bytes: u64, directory: PathBuf },
 
+    #[error(
+        "cannot write a file in {directory}: {source}; name a directory that exists and can be \
+         written to, as in `--dir /tmp`"
+    )]
+    NoScratch { directory: PathBuf, source: io::Error },
+
     #[error(transparent)]
     Trace(crash::BadTrace),
 
@@ -135,20 +151,42 @@ pub(crate) enum Failure {
     #[error("no mutant `{name}`; there are: {known}")]
     UnknownMutant { name: String, known: String },
 
-    #[error("{doing} {path}: {source}")]
-    File { doing: &'static str, path: PathBuf, source: io::Error },
-
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },
 }
 
+/// The library's remedies hold while the process lives, and a command ends with the error.
+impl From<lastword::Error> for Failure {
+    fn from(error: lastword::Error) -> Failure {
+        use lastword::Error::{Cut, NameLost};
+        match error {
+            NameLost { files, .. } => Failure::NamesLost(files),
+            Cut { file, .. } => Failure::Pool(Cut { file, closed: true }),
+            error => Failure::Pool(error),
+        }
+    }
+}
+
+/// Describes a file that lost its name, after the command's end.
+fn lost_name(file: &LostFile) -> String {
+    let path = file.path.display();
+    match file.how {
+        LostName::Replaced => format!(
+            "{path} is another file: the pool's file was renamed while the pool was open, and can \
+             be renamed back"
+        ),
+        LostName::Unlinked { .. } => format!(
+            "{path} was removed or replaced while the pool was open, and its content is lost with \
+             the end of this command"
+        ),
+    }
+}
+
 impl Failure {
-    /// Wraps an I/O error of a file, for `map_err`.
-    pub(crate) fn file<E: Into<io::Error>>(
-        doing: &'static str,
-        path: &Path,
-    ) -> impl FnOnce(E) -> Failure {
-        move |source| Failure::File { doing, path: path.into(), source: source.into() }
+    /// Adds to a failed print that the command's work is done, for `map_err`.
+    pub(crate) fn after(done: impl Into<String>) -> impl FnOnce(Failure) -> Failure {
+        let done = done.into();
+        move |source| Failure::Unreported { done, source: Box::new(source) }
     }
 
     /// Wraps an I/O error, for `map_err`.
@@ -161,13 +199,15 @@ impl Failure {
 pub(crate) fn is_damage(error: &lastword::Error) -> bool {
     use lastword::Error::{
         BadAreas, BadPointer, BadValue, Contradiction, DamagedHeap, DamagedLog, LogMissing, Medium,
-        NotAPool, OnlyLog, TooLong, Truncated, WrongLog,
+        NotAPool, OnlyLog, Stopped, TooLong, Truncated, WrongLog,
     };
     match error {
         NotAPool { .. } | BadAreas { .. } => true,
         Contradiction { .. } | Truncated { .. } | TooLong { .. } => true,
         OnlyLog { .. } | LogMissing { .. } | WrongLog { .. } => true,
         DamagedLog { .. } | DamagedHeap { .. } | BadPointer { .. } | BadValue => true,
+        // A workload's index leaves an array only if the length was changed.
+        Stopped { stop: Stop::BadIndex } => true,
         Medium(error) => matches!(
             error,
             medium::Error::Truncated { .. }

@@ -16,14 +16,17 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use lastword::{AnyError, Erased, ErasedTx, Pool, Transact};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use workloads::{AnyClient, AnyWorkload, Kind, Options, Violation};
 
 /// Bytes of a message.
@@ -105,13 +108,15 @@ pub(crate) fn kill(
     arguments: &[impl AsRef<OsStr>],
     when: When,
 ) -> io::Result<Ended> {
-    let mut child = Command::new(program)
-        .arg("kill-writer")
-        .arg(pool)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut command = Command::new(program);
+    command.arg("kill-writer").arg(pool).args(arguments);
+    // In a process group of its own, the writer gets no Ctrl-C: this process ends it.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+    let mut child = writers(|writers| {
+        let child = command.spawn()?;
+        writers.push(Pid::from_child(&child));
+        Ok::<_, io::Error>(child)
+    })?;
     let pipe = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let (sender, messages) = channel();
     let reader = thread::Builder::new().name("reader".into()).spawn(move || {
@@ -141,8 +146,32 @@ pub(crate) fn kill(
 }
 
 fn kill_and_wait(child: &mut Child) -> io::Result<ExitStatus> {
-    child.kill()?; // succeeds for a child that has exited and is not waited for
-    child.wait()
+    writers(|writers| {
+        child.kill()?; // succeeds for a child that has exited and is not waited for
+        let status = child.wait()?;
+        writers.retain(|writer| *writer != Pid::from_child(child));
+        Ok(status)
+    })
+}
+
+/// Runs with the list of writers. A writer is started and waited for under its lock, so each number
+/// in the list is that of a child, and no child is missing.
+fn writers<R>(with: impl FnOnce(&mut Vec<Pid>) -> R) -> R {
+    static WRITERS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+    with(&mut WRITERS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Kills the writers, waits until they have ended, and calls `end`, which ends the process. No
+/// other writer starts meanwhile.
+pub(crate) fn kill_writers_and(end: impl FnOnce()) {
+    writers(|writers| {
+        for writer in writers.drain(..) {
+            // An error: the child has ended and was waited for.
+            let _ = kill_process(writer, Signal::KILL);
+            let _ = retry_on_intr(|| waitpid(Some(writer), WaitOptions::empty()));
+        }
+        end();
+    });
 }
 
 /// Waits for the moment of the kill, or for the writer's end.

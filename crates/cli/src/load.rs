@@ -37,8 +37,9 @@ pub(crate) struct Load {
     /// Workers, one thread each
     #[arg(long, value_name = "N", value_parser = workers, default_value = "1")]
     pub(crate) threads: usize,
-    /// Duration in seconds. `compare`: of the first design; the others run as many transactions.
-    /// `crash kill`: maximum time until each kill [default: 3; compare, crash kill: 1]
+    /// Duration in seconds. `compare`: of the first design; the others run as many transactions, or
+    /// fewer in 10 times that duration, without loading and checks. `crash kill`: maximum time
+    /// until each kill [default: 3; compare, crash kill: 1]
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "transactions")]
     pub(crate) seconds: Option<f64>,
     /// Warm-up before the measurement, in seconds [default: none]

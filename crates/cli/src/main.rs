@@ -107,6 +107,7 @@ fn run() -> Result<Verdict, Failure> {
 }
 
 fn exit(done: Result<Verdict, Failure>) -> ExitCode {
+    signals::wait_if_ending();
     match done {
         Ok(Verdict::Held) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),

@@ -32,7 +32,8 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
 
 fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
     // The process that opens the pool chooses the costs of its medium.
-    let options = Options::new().bytes(arguments.bytes).layout(&arguments.layout, 0);
+    let options =
+        Options::new().bytes(arguments.bytes).layout(&arguments.layout, arguments.layout_version);
     let options = match arguments.log_bytes {
         Some(bytes) => options.log_bytes(bytes),
         None => options,
@@ -44,14 +45,17 @@ fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
     Pool::<Decoupled>::create_as(&arguments.path, options)?.close()?;
     let (path, output) = (arguments.path.clone(), arguments.output);
     let expected = Expected::default();
+    let done = format!("{} is created", path.display());
     info(&PoolInfo { path, shadow: ShadowName::Full, shadow_bytes: None, expected, output })
+        .map_err(Failure::after(done))
 }
 
 fn convert(arguments: &PoolConvert) -> Result<Verdict, Failure> {
     let PoolConvert { old, new } = arguments;
     lastword::convert(old, new)?;
     let (old, new) = (old.display(), new.display());
-    crate::output::print(&format!("{new} has the content of {old}, which is unchanged\n"))?;
+    crate::output::print(&format!("{new} has the content of {old}, which is unchanged\n"))
+        .map_err(Failure::after(format!("{new} is created")))?;
     Ok(Verdict::Held)
 }
 
@@ -83,6 +87,8 @@ pub(crate) struct Description {
     layout_version: u64,
     heap_bytes: u64,
     log_bytes: u64,
+    /// Size of the pool's files.
+    file_bytes: u64,
     reproduced_id: u64,
     /// Clean shutdown; otherwise opening the pool recovers.
     clean: bool,
@@ -185,6 +191,7 @@ impl Description {
             layout_version: info.layout.1,
             heap_bytes: info.heap_bytes,
             log_bytes: info.log_bytes,
+            file_bytes: info.file_bytes,
             reproduced_id: info.reproduced_id.0,
             clean: info.clean,
             file_system: info.file_system,
@@ -228,6 +235,7 @@ impl Description {
             ("layout", layout_text(&self.layout, self.layout_version)),
             ("heap", table::bytes(self.heap_bytes)),
             ("log", table::bytes(self.log_bytes)),
+            ("files", table::bytes(self.file_bytes)),
             ("groups of the log", self.groups()),
             ("reproduced ID", table::grouped(self.reproduced_id)),
             ("clean shutdown", yes_no(self.clean)),

@@ -28,8 +28,13 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
         load.scale = None; // an existing pool keeps the scale that it was loaded with
     }
     let load = &load;
-    if load.pool.is_some() && (!design.is_durable() || !load.keeps()) {
-        return Err(Failure::KeepsNothing { design: design.name() });
+    let (pool, medium) = (load.pool.is_some(), load.medium.is_some());
+    let option = match design.is_durable() {
+        true => (pool && !load.keeps()).then_some("--pool"),
+        false => pool.then_some("--pool").or(medium.then_some("--medium")),
+    };
+    if let Some(option) = option {
+        return Err(Failure::KeepsNothing { design: design.name(), option });
     }
     let kind = Kind::by_name(&workload.name).expect("the parser knows the names");
     let (report, unchecked) = measured(kind, *design, sample.sampling(load.durability), load)?;
@@ -83,7 +88,9 @@ fn watched(
 ) -> Result<Measured, Failure> {
     let all = match limit {
         Limit::Seconds(seconds) => progress::Whole::Seconds(seconds),
-        Limit::Transactions(transactions) => progress::Whole::Transactions(transactions),
+        Limit::Transactions(transactions) | Limit::TransactionsWithin(transactions, _) => {
+            progress::Whole::Transactions(transactions)
+        }
     };
     let before = ready.pool.committed_id().0;
     let line = progress::RunLine::new(all);

@@ -4,27 +4,34 @@
 //! Invariant: a name is registered before its files are created, and unregistered after they are
 //! removed. So a signal handler finds every file; only `kill -9` leaves some in place.
 //!
-//! The next program that creates a temporary pool in the same directory removes such files. It
-//! removes a file only if all of the following hold:
+//! The next program that creates a temporary pool in the same directory removes such files, also
+//! while other programs have temporary pools there. It removes a file only if all of the following
+//! hold:
 //! - its name has the form that only this module gives;
-//! - the process in the name is dead;
-//! - no process has the file open as a pool;
-//! - no process with temporary pools uses the directory. Each such process holds a lock on the
-//!   directory while it runs: also a process in another container, whose number means nothing here.
+//! - the process in the name is dead, or has the number of this process, which has no file yet;
+//! - no process claims that number in the directory ([`Claim`]). A process with temporary pools
+//!   claims its own: also a process in another container, which is not listed here;
+//! - no process has the file open as a pool.
+//!
+//! A process claims its number before it creates a file, and a file's claim is looked up after its
+//! name was read. So a file without a claim is left over. The directory's lock (`flock`) admits
+//! one remover at a time. With two, one could remove a file, a new process could take the name,
+//! and the other could remove the new file.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use medium::PoolFile;
+use medium::{Claim, PoolFile};
 use rustix::fs::{FlockOperation, flock};
 
 /// Prefix of temporary pools; the process and a number follow.
 const PREFIX: &str = "lastword-temporary-";
 
-/// Directories with temporary pools of this process, locked.
-static PRESENT: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
+/// Directories with temporary pools of this process; its number is claimed there where the file
+/// system has such locks.
+static PRESENT: Mutex<Vec<(PathBuf, Option<Claim>)>> = Mutex::new(Vec::new());
 static REGISTERED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -41,8 +48,13 @@ impl Temporary {
         let shm = Path::new("/dev/shm");
         let directory = if in_memory && shm.is_dir() { shm } else { Path::new("") };
         enter(if directory == Path::new("") { Path::new(".") } else { directory });
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Temporary::at(directory.join(format!("{PREFIX}{}-{count}.pool", std::process::id())))
+        // A process of this number in another container may have a pool of the same name.
+        let is_free = |path: &PathBuf| files(path).iter().all(|file| !file.exists());
+        let names = std::iter::repeat_with(|| {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            directory.join(format!("{PREFIX}{}-{count}.pool", std::process::id()))
+        });
+        Temporary::at(names.into_iter().find(is_free).expect("the names do not end"))
     }
 
     /// Registers this name.
@@ -98,27 +110,31 @@ pub(crate) fn remove_all_and(end: impl FnOnce()) {
     });
 }
 
-/// Locks the directory for this process. The only process with temporary pools there removes the
-/// files of dead ones.
+/// Removes the files of dead processes from the directory, and claims this process's number there.
 fn enter(directory: &Path) {
     let mut present = PRESENT.lock().unwrap_or_else(PoisonError::into_inner);
     if present.iter().any(|(known, _)| known == directory) {
         return;
     }
-    // Without a lock nothing is removed, which costs only disk space.
-    let Ok(lock) = File::open(directory) else { return };
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-        sweep(directory);
-    }
-    let _ = flock(&lock, FlockOperation::NonBlockingLockShared);
-    present.push((directory.into(), lock));
+    // First, because files with this process's number are looked for, too.
+    sweep(directory);
+    // Without a claim the files are still kept by processes that see this one alive.
+    present.push((directory.into(), Claim::new(directory, std::process::id()).ok()));
 }
 
-/// Removes the files of dead processes.
+/// Removes the files of dead processes, unless another process does it now. Errors leave files in
+/// place, which costs only disk space.
 fn sweep(directory: &Path) {
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let (Ok(lock), Ok(entries)) = (File::open(directory), std::fs::read_dir(directory)) else {
+        return;
+    };
+    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return;
+    }
     for entry in entries.flatten() {
-        let is_left = entry.file_name().to_str().and_then(owner).is_some_and(is_dead);
+        let is_left = entry.file_name().to_str().and_then(owner).is_some_and(|process| {
+            is_dead(process) && matches!(Claim::exists(directory, process), Ok(false))
+        });
         // Held until the removal. An error: the file is in use, or missing.
         if is_left && let Ok(_lock) = PoolFile::open(entry.path()) {
             let _ = std::fs::remove_file(entry.path());
@@ -137,10 +153,12 @@ fn owner(name: &str) -> Option<u32> {
     process.parse().ok().filter(|_| digits(process))
 }
 
-/// Returns whether the process is known to be dead.
+/// Returns whether the process is known to be dead. So is an earlier one with the number of this
+/// process: a container's first process has the same number each time.
 fn is_dead(process: u32) -> bool {
     let processes = Path::new("/proc");
-    processes.join("self").exists() && !processes.join(process.to_string()).exists()
+    process == std::process::id()
+        || processes.join("self").exists() && !processes.join(process.to_string()).exists()
 }
 
 #[cfg(test)]
@@ -158,7 +176,7 @@ mod tests {
     fn only_files_of_dead_processes_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str| std::fs::write(dir.path().join(name), "x").unwrap();
-        let (dead, alive) = (dead_process(), std::process::id());
+        let (dead, alive) = (dead_process(), std::os::unix::process::parent_id());
         let pool = |process: u32, count: u32| format!("{PREFIX}{process}-{count}.pool");
         let gone = files(&dir.path().join(pool(dead, 0)));
         gone.iter().for_each(|path| std::fs::write(path, "x").unwrap());
@@ -189,18 +207,19 @@ mod tests {
     }
 
     #[test]
-    fn second_process_removes_nothing() {
+    fn claimed_number_keeps_its_files() {
         let dir = tempfile::tempdir().unwrap();
-        let left = dir.path().join(format!("{PREFIX}{}-0.pool", dead_process()));
-        std::fs::write(&left, "x").unwrap();
-        let other = File::open(dir.path()).unwrap();
-        flock(&other, FlockOperation::NonBlockingLockShared).unwrap();
+        let numbers = [dead_process(), std::process::id()];
+        let left = numbers.map(|number| dir.path().join(format!("{PREFIX}{number}-0.pool")));
+        left.iter().for_each(|path| std::fs::write(path, "x").unwrap());
+        // Processes of another container: this one does not see them alive.
+        let claims = numbers.map(|number| Claim::new(dir.path(), number).unwrap());
+        sweep(dir.path());
+        assert!(left.iter().all(|path| path.exists()));
+        drop(claims);
         enter(dir.path());
-        assert!(left.exists());
-        // From here on this process holds the directory: no other process removes files.
-        drop(other);
-        let other = File::open(dir.path()).unwrap();
-        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
+        assert!(left.iter().all(|path| !path.exists()));
+        assert!(Claim::exists(dir.path(), std::process::id()).unwrap());
     }
 
     #[test]

@@ -19,6 +19,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../src/kill_round.rs"]
+#[allow(dead_code, reason = "the program's signals use the rest")]
 mod kill_round;
 
 use std::path::Path;

@@ -82,3 +82,14 @@ fn measure_reproduce_reports_documented_keys() {
     assert!(table.starts_with("how many") && table.contains("merge and log"), "{table}");
     assert_eq!(room.files(), [""; 0]);
 }
+
+#[test]
+fn unusable_directory_is_refused_with_a_next_step() {
+    let room = Room::new();
+    std::fs::write(room.path("file"), "").unwrap();
+    for directory in ["missing", "file", "/proc"] {
+        let error = format!("cannot write a file in {directory}: ");
+        room.refuse(&error, &["measure", "disk", "--dir", directory]);
+        room.refuse("as in `--dir /tmp`", &["measure", "disk", "--dir", directory]);
+    }
+}

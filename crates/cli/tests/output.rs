@@ -68,6 +68,23 @@ fn full_stdout_is_an_error() {
     }
 }
 
+/// The work is done when its report cannot be printed, and the error says so.
+#[test]
+fn lost_report_of_done_work_is_named() {
+    let room = room_with_pool();
+    let create = ["pool", "create", "b.pool", "--bytes", "1M", "--log-bytes", "1M"];
+    for (command, done) in [
+        (&create[..], "error: b.pool is created, but the report is lost: cannot write"),
+        (&["pool", "check", "a.pool", "--repair"], "error: the repair is done, but"),
+    ] {
+        let Output { status, stderr, .. } = redirected(&room, command, ">/dev/full");
+        let stderr = text(&stderr);
+        assert_eq!(status.code(), Some(2), "{stderr}");
+        assert!(stderr.starts_with(done), "{stderr}");
+    }
+    assert!(room.files().contains(&"b.pool".to_owned()));
+}
+
 #[test]
 fn dev_null_is_accepted_as_stdout() {
     let room = room_with_pool();

@@ -94,6 +94,7 @@ fn new_pool_is_described_and_sound() {
             "clean",
             "compress",
             "design",
+            "file_bytes",
             "file_system",
             "flush_ns",
             "generation",
@@ -134,12 +135,37 @@ fn new_pool_is_described_and_sound() {
         assert_eq!(memory["total_max_with_one_worker"], parts.sum::<u64>());
         assert_eq!((&info["medium"], &info["layout"]), (&medium.into(), &"ledger".into()));
         assert_eq!((&info["heap_bytes"], &info["log_bytes"]), (&262_144.into(), &131_072.into()));
+        let bytes = |(_, content): (String, Vec<u8>)| content.len() as u64;
+        assert_eq!(info["file_bytes"], contents(&room).into_iter().map(bytes).sum::<u64>());
         assert_eq!((&info["clean"], &info["design"]), (&true.into(), &"decoupled".into()));
         let check = room.json(0, &["pool", "check", "a.pool"]);
         assert_eq!((&check["sound"], &check["needs_recovery"]), (&true.into(), &false.into()));
         let table = room.expect(0, &["pool", "check", "a.pool"]);
         assert!(table.starts_with("a.pool is sound\n") && table.contains("ledger"), "{table}");
     }
+}
+
+#[test]
+fn created_pool_has_requested_layout_version() {
+    let room = Room::new();
+    let create = ["pool", "create", "a.pool", "--layout", "bank", "--layout-version", "3"];
+    let info = room.json(0, &common::with(&create, &SMALL));
+    assert_eq!((&info["layout"], &info["layout_version"]), (&"bank".into(), &3.into()));
+    room.json(0, &["pool", "check", "a.pool", "--layout", "bank", "--layout-version", "3"]);
+    drop(Pool::open(room.path("a.pool"), Options::new().layout("bank", 3)).unwrap());
+}
+
+#[test]
+fn directory_or_link_in_place_of_a_pool_is_named() {
+    let room = Room::new();
+    std::fs::create_dir(room.path("d")).unwrap();
+    std::os::unix::fs::symlink("nowhere", room.path("l")).unwrap();
+    for name in ["d", "l"] {
+        for command in ["create", "info", "check", "dump"] {
+            room.refuse(&format!("{name} is not a regular file"), &["pool", command, name]);
+        }
+    }
+    assert_eq!(room.files(), ["d", "l"]);
 }
 
 #[test]
@@ -164,7 +190,9 @@ fn pool_in_memory_reports_no_power_loss_safety() {
             (&"tmpfs".into(), &false.into())
         );
         let files = info["memory_bytes"]["files"].as_u64().unwrap();
-        assert_eq!(files, 262_144 + 131_072, "the files are not counted as memory");
+        let bytes = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().metadata().unwrap();
+        let on_disk = dir.path().read_dir().unwrap().map(bytes).map(|file| file.len());
+        assert_eq!(files, on_disk.sum::<u64>(), "the files are not counted as memory");
         let table = room.expect(0, &["pool", "info", path]);
         assert!(table.contains("kill -9, not power loss") && table.contains("tmpfs"), "{table}");
         let flush = table.lines().find(|line| line.trim_start().starts_with("flush"));
@@ -197,6 +225,7 @@ fn check_of_unclean_pool_writes_nothing() {
             "compress",
             "design",
             "durable_id",
+            "file_bytes",
             "file_system",
             "findings",
             "flush_ns",
@@ -423,7 +452,7 @@ fn lost_log_of_clean_pool_is_recreated() {
     let command = "`lastword pool check --repair --without-log -- 'a.pool'`";
     assert!(finding["remedy"].as_str().unwrap().contains(command), "{finding}");
     room.refuse("without_log", &["pool", "info", "a.pool"]);
-    assert_eq!(room.expect(0, &["pool", "dump", "a.pool"]).lines().count(), 1);
+    assert_eq!(room.expect(0, &["pool", "dump", "a.pool"]).lines().count(), 2);
     let info = room.json(0, &["pool", "info", "a.pool", "--without-log"]);
     assert_eq!(info["clean"], true);
     assert_eq!(contents(&room), before, "a command without --repair changed a file");

@@ -1,33 +1,27 @@
-//! Reports, options and refusals of `lastword run`, `compare` and `demo`.
+//! Reports, options and refusals of `lastword run` and `demo`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use std::io::Write;
-use std::process::Stdio;
 
-use common::{Room, keys, with};
+use common::{Room, TINY, keys, with};
 use lastword::{Addr, Allocate, Objects, Options, Pool, Words};
-
-/// Options of a short run: small tables, a small log, few transactions.
-const TINY: [&str; 6] = ["--scale", "0.0005", "--log-bytes", "256K", "--transactions", "3000"];
 
 #[test]
 fn workload_check_holds_on_every_design() {
     let room = Room::new();
     for workload in workloads::NAMES {
-        for (design, medium) in [
-            ("plain", "file"),
-            ("volatile", "emulated"),
-            ("decoupled", "file"),
-            ("decoupled", "emulated"),
-        ] {
+        for (design, medium) in
+            [("plain", ""), ("volatile", ""), ("decoupled", "file"), ("decoupled", "emulated")]
+        {
+            let durable = design == "decoupled";
             let command = ["run", workload, "--design", design, "--medium", medium];
-            let report = room.json(0, &with(&command, &TINY));
+            let command = if durable { &command[..] } else { &command[..4] };
+            let report = room.json(0, &with(command, &TINY));
             assert_eq!(report["checked"], true, "{command:?}");
             assert_eq!(report["transactions"], 3000, "{command:?}");
             assert_eq!(report["workload"], workload);
-            let durable = design == "decoupled";
             assert_eq!(report["medium"].as_str(), durable.then_some(medium), "{command:?}");
         }
     }
@@ -314,6 +308,10 @@ fn failed_run_leaves_no_files() {
     room.refuse("needs a heap of", &["run", "bank", "--bytes", "128K"]);
     room.refuse("at most 10^9", &["run", "bank", "--seconds", "1e300"]);
     room.refuse("leave --pool out", &["run", "bank", "--design", "volatile", "--pool", "a.pool"]);
+    for medium in ["file", "emulated"] {
+        let run = ["run", "bank", "--design", "plain", "--medium", medium];
+        room.refuse("plain has no pool: leave --medium out", &run);
+    }
     room.refuse("at least 128 KiB", &["run", "bank", "--log-bytes", "1K"]);
     room.refuse("no directory", &with(&["run", "bank", "--pool", "no/such.pool"], &TINY));
     room.refuse(
@@ -390,25 +388,6 @@ fn refused_worker_thread_is_an_error() {
 }
 
 #[test]
-fn next_run_removes_files_of_killed_run() {
-    let room = Room::new();
-    let mut program = room.program();
-    program.args(["run", "bank", "--seconds", "600"]).stdout(Stdio::null());
-    let mut child = program.spawn().unwrap();
-    while !room.files().iter().any(|name| name.ends_with(".pool.log")) {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended by itself");
-        std::thread::yield_now();
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let left = room.files();
-    assert!(!left.is_empty() && left.iter().all(|name| name.contains("temporary")), "{left:?}");
-    std::fs::write(room.path("mine.pool"), "mine").unwrap();
-    room.json(0, &with(&["run", "empty"], &TINY));
-    assert_eq!(room.files(), ["mine.pool"]);
-}
-
-#[test]
 fn usage_error_exits_with_2() {
     let room = Room::new();
     for wrong in [
@@ -455,95 +434,6 @@ fn help_lists_supported_values() {
     for flag in ["--design", "--medium", "--pool", "--log-bytes", "--bandwidth-gbps", "--layout"] {
         assert!(help.contains(flag), "{help}");
     }
-}
-
-#[test]
-fn compare_ratios_are_to_first_design() {
-    let room = Room::new();
-    let command =
-        ["compare", "hashtable", "--designs", "volatile,decoupled,plain", "--rounds", "2"];
-    let report = room.json(0, &with(&command, &TINY));
-    let expected = [
-        "bandwidth_gbps",
-        "baseline",
-        "commit",
-        "compress",
-        "durability",
-        "group",
-        "group_ms",
-        "latency_cycles",
-        "machine",
-        "medium",
-        "outstanding",
-        "ownership_records",
-        "pause_us",
-        "persist_threads",
-        "readers",
-        "reproduce_threads",
-        "rounds",
-        "rows",
-        "scale",
-        "seed",
-        "shadow",
-        "shadow_bytes",
-        "threads",
-        "transactions",
-        "workload",
-    ];
-    assert_eq!(keys(&report), expected);
-    assert_eq!((&report["baseline"], &report["rounds"]), (&"volatile".into(), &2.into()));
-    assert_eq!((&report["medium"], &report["transactions"]), (&"file".into(), &3000.into()));
-    let rows = report["rows"].as_array().unwrap();
-    let designs: Vec<_> = rows.iter().map(|row| row["design"].as_str().unwrap()).collect();
-    assert_eq!(designs, ["volatile", "decoupled", "plain"]);
-    for row in rows {
-        let expected = [
-            "added_ns_median",
-            "background_cpu_per_transaction_ns",
-            "cpu_per_transaction_ns",
-            "design",
-            "durable_ratio_median",
-            "durable_transactions_per_second_median",
-            "foreground_cpu_per_transaction_ns",
-            "log_bytes_per_transaction",
-            "ratio_max",
-            "ratio_median",
-            "ratio_min",
-            "threads",
-            "transactions_per_second_median",
-        ];
-        assert_eq!(keys(row), expected);
-        assert!(row["cpu_per_transaction_ns"].as_f64().unwrap() > 0.0);
-    }
-    assert_eq!((&rows[0]["ratio_median"], &rows[0]["added_ns_median"]), (&1.0.into(), &0.0.into()));
-    let rate = |key: &str| rows[0][key].as_f64().unwrap();
-    let plain = rate("transactions_per_second_median");
-    assert_eq!(rate("durable_transactions_per_second_median"), plain, "a volatile commit waits");
-    assert_eq!(room.files(), [""; 0]);
-}
-
-#[test]
-fn single_worker_design_reports_one_worker() {
-    let room = Room::new();
-    let command = ["compare", "bank", "--designs", "plain,volatile", "--rounds", "1"];
-    let report = room.json(0, &with(&with(&command, &TINY), &["--threads", "2"]));
-    let threads: Vec<_> = (0..2).map(|row| report["rows"][row]["threads"].as_u64()).collect();
-    assert_eq!((threads, &report["threads"]), (vec![Some(1), Some(2)], &2.into()));
-    assert!(report["rows"][1]["ratio_median"].as_f64().unwrap() > 0.0);
-    assert!(report["medium"].is_null());
-}
-
-#[test]
-fn compare_creates_pools_at_given_path() {
-    let room = Room::new();
-    let command =
-        ["compare", "bank", "--designs", "volatile,decoupled", "--rounds", "1", "--pool", "a"];
-    let table = room.expect(0, &with(&command, &TINY));
-    assert!(table.contains("decoupled") && table.contains("ratios to volatile"), "{table}");
-    assert_eq!(room.files(), [""; 0]);
-    std::fs::write(room.path("a"), "mine").unwrap();
-    room.refuse("fresh", &with(&command, &TINY));
-    assert_eq!(std::fs::read(room.path("a")).unwrap(), b"mine");
 }
 
 #[test]

@@ -60,6 +60,41 @@ fn ending_signal_leaves_no_temporary_pool() {
     }
 }
 
+/// Returns a child of the process.
+fn child_of(parent: &Child) -> Option<String> {
+    let is_child = |process: &String| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+        status.is_ok_and(|text| text.contains(&format!("\nPPid:\t{}\n", parent.id())))
+    };
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes.filter_map(|one| one.ok()?.file_name().into_string().ok()).find(is_child)
+}
+
+#[test]
+fn ending_signal_ends_writers_silently() {
+    let kill = ["crash", "kill", "--workload", "bank", "--seconds", "600", "--rounds", "9"];
+    for command in [&["demo"][..], &kill] {
+        let room = Room::new();
+        let mut program = room.program();
+        program.args(command).stdout(Stdio::null()).stderr(Stdio::piped());
+        let parent = program.spawn().unwrap();
+        let writer = loop {
+            if let Some(writer) = child_of(&parent) {
+                break writer;
+            }
+            std::thread::yield_now();
+        };
+        kill_process(Pid::from_child(&parent), Signal::TERM).unwrap();
+        // Ends when the parent and the writer have closed the pipe.
+        let output = parent.wait_with_output().unwrap();
+        assert_eq!(output.status.signal(), Some(Signal::TERM.as_raw()), "{}", output.status);
+        assert_eq!(common::text(&output.stderr), "");
+        assert_eq!(left(&room), [""; 0]);
+        let status = std::fs::read_to_string(format!("/proc/{writer}/status"));
+        assert!(status.is_err(), "the writer was not waited for: {status:?}");
+    }
+}
+
 #[test]
 fn commands_without_pools_end_by_the_same_signals() {
     for signal in ending() {

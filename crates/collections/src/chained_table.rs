@@ -200,6 +200,7 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
     /// Returns the word that leads to a chain's first entry.
     #[inline]
     fn head(self, chain: u64) -> Result<Addr, Stop> {
-        Ok(self.chains.at(chain)?.addr())
+        // Beyond the array only with a value from a damaged object.
+        Ok(self.chains.at(chain).map_err(|_| Stop::BadPointer)?.addr())
     }
 }

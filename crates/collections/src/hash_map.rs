@@ -43,6 +43,30 @@ pub enum Inserted {
 }
 
 /// A fixed number of buckets from `u64` to `u64`; a value of three words that objects can hold.
+///
+/// The map keeps the capacity of its creation. Once every bucket has a key, an insert of a new key
+/// returns `Ok(Inserted::Full)` and stores nothing. `?` does not stop the transaction, so match the
+/// outcome. [`ChainedMap`](crate::ChainedMap) and [`BTreeMap`](crate::BTreeMap) hold more keys than
+/// expected.
+///
+/// ```
+/// use collections::{HashMap, Inserted};
+/// use words::{Stop, Transact, mock::Mock};
+///
+/// let mut mock = Mock::new(1 << 16);
+/// let map = mock.transact(|tx| HashMap::create(tx, 64))?;
+/// let fill = mock.transact(|tx| {
+///     for key in 1..=300 {
+///         match map.insert(tx, key, key)? {
+///             Inserted::New | Inserted::Replaced(_) => {}
+///             Inserted::Full => return Ok(key),
+///         }
+///     }
+///     Ok(300)
+/// });
+/// assert_eq!(fill?, 65, "64 buckets have a key");
+/// # Ok::<(), words::mock::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct HashMap {
@@ -387,6 +411,7 @@ impl HashMap {
 
     #[inline]
     fn at(self, bucket: u64) -> Result<Addr, Stop> {
-        Ok(self.buckets.at(bucket)?.addr())
+        // Beyond the array only with a value from a damaged object.
+        Ok(self.buckets.at(bucket).map_err(|_| Stop::BadPointer)?.addr())
     }
 }

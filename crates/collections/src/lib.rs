@@ -2,7 +2,7 @@
 //!
 //! | map | lookup | words written by an insert | ordered |
 //! |---|---|---|---|
-//! | [`HashMap`] | one probe run, usually one line | 2 | no |
+//! | [`HashMap`], of fixed capacity | one probe run, usually one line | 2 | no |
 //! | [`ChainedMap`] | a head, then an object an entry | new key: 4 and an object; old: 1 | no |
 //! | [`ChainedTable`] | the same | new key: 3 and its value; old: that | no |
 //! | [`Chain`] | an object an entry | as above | yes |

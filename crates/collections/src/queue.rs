@@ -217,7 +217,9 @@ impl Queue {
     /// Returns the place of an element.
     #[inline]
     fn line(self, element: u64) -> Result<Addr, Stop> {
-        Ok(self.ring.at(self.begin.saturating_add(element))?.addr())
+        let at = self.ring.at(self.begin.saturating_add(element));
+        // The program has no index: a queue beyond its ring is a wild value.
+        Ok(at.map_err(|_| Stop::BadPointer)?.addr())
     }
 }
 

@@ -22,7 +22,7 @@ use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
 use self::mismatch::{not_ours, without};
 pub use self::transaction_limit::Limit;
-use self::transaction_limit::other_version;
+use self::transaction_limit::{fewer, other_version};
 use crate::reason::Reason;
 
 /// The reason why an operation on a pool failed.
@@ -382,14 +382,18 @@ pub enum Error {
 
     /// The transactional memory's ownership records do not fit in memory. Recovery may have written
     /// to the pool before, and no committed transaction is lost.
-    #[error(
-        "no memory for {records} ownership records ({bytes} bytes); no committed transaction is \
-         lost: request fewer records with `Options::ownership_records` (`ownership_records` of \
-         `lw_options`, `--ownership-records` on the command line), or give the process more memory"
-    )]
+    #[error("no memory for {records} ownership records ({bytes} bytes); {}", fewer("records"))]
     NoRecords {
         /// The number of records.
         records: u64,
+        /// Their size in bytes.
+        bytes: u64,
+    },
+
+    /// A worker's ring, or under `snapshot` its memory for copies, does not fit in memory. The pool
+    /// and its other workers are not affected.
+    #[error("no memory for a worker's ring or copies ({bytes} bytes); {}", fewer("entries"))]
+    NoRing {
         /// Their size in bytes.
         bytes: u64,
     },
@@ -522,7 +526,8 @@ pub enum Error {
     BadSize,
 
     /// A file of an open pool was removed, or its name belongs to another file. The pool still
-    /// works, and its open files hold every acknowledged transaction.
+    /// works, and its open files hold every acknowledged transaction. They end with the process: a
+    /// `main` that returns this error loses them, so copy them first.
     #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
     NameLost {
         /// The files.

@@ -31,6 +31,8 @@ pub struct Info {
     pub heap_bytes: u64,
     /// Size of the log.
     pub log_bytes: u64,
+    /// Size of the pool's files: heap and log, superblocks, and the heap's alignment to 2 MiB.
+    pub file_bytes: u64,
     /// Size of each worker's volatile ring.
     pub ring_bytes: u64,
     /// Number of ownership records: for an open pool the actual number, for a closed one the
@@ -141,7 +143,7 @@ impl Info {
     pub fn memory(&self) -> MemoryUse {
         let gathers = self.medium == Some(Medium::File);
         let in_memory = matches!(self.file_system, Some("tmpfs" | "ramfs"));
-        let file_bytes = if in_memory { self.heap_bytes + self.log_bytes } else { 0 };
+        let file_bytes = if in_memory { self.file_bytes } else { 0 };
         let (heap_bytes, table_bytes) = self.shadow_memory();
         MemoryUse {
             heap_bytes,
@@ -184,6 +186,7 @@ impl Info {
             layout: (exact_name(&superblock.layout), superblock.layout_version),
             heap_bytes: superblock.heap_bytes,
             log_bytes: superblock.log_bytes,
+            file_bytes: file_bytes(superblock),
             ring_bytes: 8 * Options::new().ring_words() as u64,
             ownership_records: design
                 .is_some_and(|design| design.has_records)
@@ -220,6 +223,7 @@ impl Info {
             layout: (options.layout.clone(), options.layout_version),
             heap_bytes,
             log_bytes: 0,
+            file_bytes: 0,
             ring_bytes: 0,
             ownership_records: None,
             shadow: Shadow::Full,
@@ -234,6 +238,13 @@ impl Info {
             compress: false,
         })
     }
+}
+
+/// Returns the size of the pool's files. A log of its own begins with its head.
+fn file_bytes(superblock: &Superblock) -> u64 {
+    let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
+    let log = if superblock.log_inside { 0 } else { log_offset.saturating_add(log_bytes) };
+    heap_offset.saturating_add(heap_bytes).saturating_add(log)
 }
 
 /// The path of single records. They are not made of whole blocks, as direct writes must be.
@@ -268,10 +279,12 @@ mod tests {
         let volatile = Info::in_memory(&options, 3 << 30).unwrap();
         assert_eq!(volatile.memory().total_bytes_max(7), 3 << 30);
         let (log_bytes, capacity, ring_bytes) = (64 << 20, 16 << 20, 18 << 20);
+        let file_bytes = (3 << 30) + (66 << 20) + 8192;
         let on = |medium, file_system| Info {
             medium: Some(medium),
             file_system,
             log_bytes,
+            file_bytes,
             ring_bytes: capacity,
             ..volatile.clone()
         };
@@ -279,8 +292,8 @@ mod tests {
         let both = (3 << 30) + log_bytes;
         for (info, total) in [
             (on(Medium::File, Some("ext4")), both + (256 << 20)),
-            (on(Medium::File, Some("tmpfs")), both + (256 << 20) + both),
-            (on(emulated, Some("tmpfs")), both + both),
+            (on(Medium::File, Some("tmpfs")), both + (256 << 20) + file_bytes),
+            (on(emulated, Some("tmpfs")), both + file_bytes),
             (on(emulated, Some("ext4")), both),
         ] {
             assert_eq!(info.memory().total_bytes_max(2), total + 2 * ring_bytes, "{info:?}");

@@ -19,8 +19,8 @@
 //! Heap image and log are areas of a [`PoolFile`], which is locked, allocated and of constant
 //! length. [`Memory`] is the DRAM that a pool runs on, and a [`Buffer`] holds a log group while it
 //! is built. [`cpu`] has processor operations beyond loads and stores. The unsafe code is in
-//! `mapping`, `memory`, `cpu`, `stdio` and `system`, behind functions that are sound under any
-//! input.
+//! `claim`, `mapping`, `memory`, `cpu`, `stdio` and `system`, behind functions that are sound
+//! under any input.
 
 pub mod cpu;
 pub mod signals;
@@ -30,6 +30,7 @@ pub mod writes;
 
 mod area;
 mod buffer;
+mod claim;
 mod error;
 mod file;
 mod log_reader;
@@ -47,6 +48,7 @@ mod suite;
 mod traits;
 
 pub use buffer::Buffer;
+pub use claim::Claim;
 pub use error::Error;
 pub use file::{FileHeap, FileLog};
 pub use log_reader::LogReader;

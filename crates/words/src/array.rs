@@ -77,11 +77,11 @@ impl<T: Persist> Array<T> {
     /// Returns the place of an element.
     ///
     /// # Errors
-    /// [`Stop::BadPointer`] when `index` is not less than the length.
+    /// [`Stop::BadIndex`] when `index` is not less than the length.
     #[inline]
     pub fn at(self, index: u64) -> Result<Field<T>, Stop> {
         if index >= self.len() {
-            return Err(Stop::BadPointer);
+            return Err(Stop::BadIndex);
         }
         // Wrapping: a length read from a damaged pool must not panic; the access is refused later.
         let block = (index / Self::PER_BLOCK).wrapping_mul(block_stride(self.first()));
@@ -163,7 +163,7 @@ mod tests {
             let value = mock.transact(|tx| tx.get(array.at(i)?)).unwrap();
             assert_eq!(value, [i, i + 1, i + 2]);
         }
-        assert_eq!(array.at(100).unwrap_err(), Stop::BadPointer);
+        assert_eq!(array.at(100).unwrap_err(), Stop::BadIndex);
         mock.transact(|tx| array.free(tx)).unwrap();
         assert_eq!(mock.objects(), 0);
     }

@@ -26,6 +26,10 @@ pub enum Stop {
     /// divides a character of a text. Nothing was read or written.
     #[error("a range that leaves its string or divides a character")]
     BadRange,
+    /// An index that is not less than the length of its [`Array`](crate::Array). Nothing was read
+    /// or written.
+    #[error("an index that is not less than the length of its array")]
+    BadIndex,
     /// An object of no bytes, or of more than an object can have.
     #[error("an object has 1 to 1024 bytes")]
     BadSize,

@@ -183,6 +183,7 @@ fn each_error_has_its_status() {
         UnknownDesign { path: path(), found: "other".into() } => MISMATCH,
         UnknownMedium { path: path(), found: "other".into() } => MISMATCH,
         NoRecords { records: 1, bytes: 8 } => NO_MEMORY,
+        NoRing { bytes: 8 } => NO_MEMORY,
         StepPanicked { step: "persist" } => PANIC,
         Thread { source: system() } => IO,
         NoSuchTransaction { id, committed: TxId::NONE } => UNKNOWN,

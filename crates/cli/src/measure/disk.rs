@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &MeasureDisk) -> Result<(), Failure> {
     let mut all: Vec<Vec<Vec<f64>>> = vec![Vec::new(); SIZES.len()];
     for _ in 0..*rounds {
         for (latencies, bytes) in all.iter_mut().zip(SIZES) {
-            let round = disk.round(bytes, *writes).map_err(failure("writing in", dir))?;
+            let round = disk.round(bytes, *writes).map_err(failure(dir))?;
             latencies.push(round);
         }
     }
@@ -96,7 +96,10 @@ struct Disk {
 
 impl Disk {
     fn new(directory: &Path) -> Result<Disk, Failure> {
-        let (file, direct) = scratch(directory).map_err(failure("making a file in", directory))?;
+        let (file, direct) = scratch(directory).map_err(|refused| Failure::NoScratch {
+            directory: directory.into(),
+            source: refused.into(),
+        })?;
         let mut data = Buffer::new(SIZES[SIZES.len() - 1] / 8);
         // Not constant: a disk must not be able to compress the data away.
         let mut rng = StdRng::seed_from_u64(1);
@@ -105,7 +108,7 @@ impl Disk {
         let mut disk = Disk { file, direct, file_system, data, at: 0 };
         let whole = FILE_BYTES / disk.data.words().as_bytes().len() as u64;
         let written = disk.write_all(whole).and_then(|()| disk.file.sync_all());
-        written.map_err(failure("writing in", directory))?;
+        written.map_err(failure(directory))?;
         Ok(disk)
     }
 
@@ -147,14 +150,14 @@ impl Disk {
 }
 
 /// For `map_err`: the error of a full disk includes the required space.
-fn failure<E: Into<io::Error>>(doing: &'static str, directory: &Path) -> impl FnOnce(E) -> Failure {
+fn failure<E: Into<io::Error>>(directory: &Path) -> impl FnOnce(E) -> Failure {
     move |source| {
         let source = source.into();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Failure::NoRoom { bytes: FILE_BYTES, directory: directory.into() }
             }
-            _ => Failure::file(doing, directory)(source),
+            _ => Failure::NoScratch { directory: directory.into(), source },
         }
     }
 }

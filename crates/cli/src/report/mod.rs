@@ -250,6 +250,8 @@ pub(crate) struct Row {
     pub(crate) design: &'static str,
     /// Number of workers: as requested, or the design's limit.
     pub(crate) threads: usize,
+    /// The fewest in a round: below the report's number for a design that reached the time limit.
+    pub(crate) transactions_min: u64,
     pub(crate) transactions_per_second_median: Option<f64>,
     pub(crate) durable_transactions_per_second_median: Option<f64>,
     /// Ratio of transactions a second to the first design.
@@ -314,6 +316,7 @@ fn row(of: &Trials, baseline: &[Trial]) -> Row {
     Row {
         design: of.design.name(),
         threads: of.trials.first().map_or(0, |trial| trial.workers),
+        transactions_min: of.trials.iter().map(|trial| trial.transactions).min().unwrap_or(0),
         transactions_per_second_median: median(&each(&rate)),
         durable_transactions_per_second_median: median(&each(&durable_rate)),
         ratio_median: median(&ratios),

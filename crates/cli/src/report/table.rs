@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{CompareReport, Conditions, HeapUse, Quantiles, RunReport};
+use super::{CompareReport, Conditions, HeapUse, Quantiles, Row, RunReport};
 
 /// Placeholder for a missing number.
 pub(crate) const NONE: &str = "-";
@@ -188,7 +188,17 @@ pub(crate) fn compare(report: &CompareReport) -> String {
         report.baseline,
         conditions(&report.conditions),
     );
-    head + &trimmed(&table)
+    head + &slow(report) + &trimmed(&table)
+}
+
+/// Names the designs that reached the time limit in some round.
+fn slow(report: &CompareReport) -> String {
+    let slow = report.rows.iter().filter(|row| row.transactions_min < report.transactions);
+    let line = |row: &Row| {
+        let fewest = grouped(row.transactions_min);
+        format!("{} reached the time limit: {fewest} transactions a round or more\n", row.design)
+    };
+    slow.map(line).collect()
 }
 
 fn conditions(conditions: &Conditions) -> String {

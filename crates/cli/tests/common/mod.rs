@@ -9,6 +9,10 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lastword");
 
+/// Options of a short run: small tables, a small log, few transactions.
+pub(crate) const TINY: [&str; 6] =
+    ["--scale", "0.0005", "--log-bytes", "256K", "--transactions", "3000"];
+
 /// A temporary directory in which the program runs.
 pub(crate) struct Room(TempDir);
 

@@ -244,7 +244,10 @@ fn large_and_maps<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
     };
     maps("HashMap of 4 entries", &|tx| {
         let map = HashMap::create(tx, 16)?;
-        (0..4).try_for_each(|key| map.insert(tx, key, key).map(drop))
+        (0..4).try_for_each(|key| {
+            map.insert(tx, key, key)
+                .map(|inserted| assert_eq!(inserted, collections::Inserted::New))
+        })
     })?;
     maps("ChainedMap of 4 entries", &|tx| {
         let map = ChainedMap::create(tx, 16)?;

@@ -54,6 +54,19 @@ impl Limit {
     }
 }
 
+/// Returns the remedy for memory that is sized by an option: `records` or `entries`.
+pub(super) fn fewer(items: &str) -> String {
+    let (option, flag) = match items {
+        "entries" => ("ring_entries", "--ring-entries"),
+        _ => ("ownership_records", "--ownership-records"),
+    };
+    format!(
+        "no committed transaction is lost: request fewer {items} with `Options::{option}` \
+         (`{option}` of `lw_options`, `{flag}` on the command line), or give the process more \
+         memory"
+    )
+}
+
 /// Returns the remedy for a pool of another format version.
 pub(super) fn other_version(found: u64) -> &'static str {
     match found {

@@ -2,6 +2,7 @@
 //!
 //! | [`Severity`] | the pool | remedy |
 //! |---|---|---|
+//! | `Unchecked` | as the other findings say: they hide a part | as they say |
 //! | `Harmless` | opens, and lost nothing: the state after a crash | none needed |
 //! | `Spare` | opens, and lost nothing: one of two copies, or an empty log | `repair`, or open it |
 //! | `Damage` | opens, with damage inside | restore it |
@@ -19,6 +20,8 @@ use crate::error::{commands, layout};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
+    /// No damage: a part was not checked, for the reason of another finding.
+    Unchecked,
     /// No damage: the state after a crash.
     Harmless,
     /// One of two copies is damaged, or an empty log is lost, and nothing else.
@@ -309,7 +312,8 @@ impl Problem {
             {
                 Severity::Harmless
             }
-            Problem::TornEnd { .. } | Problem::HeapUnchecked => Severity::Harmless,
+            Problem::HeapUnchecked => Severity::Unchecked,
+            Problem::TornEnd { .. } => Severity::Harmless,
             Problem::Superblock { .. }
             | Problem::SuperblockBehind { .. }
             | Problem::LogHead { .. }

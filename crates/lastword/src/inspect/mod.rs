@@ -158,7 +158,7 @@ impl Report {
 
     /// Whether the pool is free of damage, in both copies.
     pub fn is_sound(&self) -> bool {
-        self.severity() == Severity::Harmless
+        self.severity() <= Severity::Harmless
     }
 
     /// Whether the pool opens. It may still be damaged.

@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
-use lastword::{Error, Medium, MediumError, Options, Pool, Shadow, Undo, Volatile};
+use lastword::{
+    Decoupled, Design, Error, Medium, MediumError, Options, Pool, Shadow, Snapshot, Undo, Volatile,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::in_child;
@@ -113,6 +115,34 @@ fn heap_without_memory_allocates_no_disk() {
     let pool = Pool::open(&path, options.ownership_records(1000)).unwrap();
     assert_eq!(pool.info().ownership_records, Some(1024));
     assert!(blocks(&path) >= HEAP_BYTES / 512);
+}
+
+/// The pool has its memory. A worker's ring comes on top, and no other pool size would help.
+#[test]
+fn ring_without_memory_is_named() {
+    const NAME: &str = "memory::ring_without_memory_is_named";
+    if std::env::var_os(CHILD).is_none() {
+        return in_child("true", NAME);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).medium(Medium::File);
+    assert_no_ring::<Decoupled>(&dir.path().join("decoupled.pool"), &options);
+    assert_no_ring::<Snapshot>(&dir.path().join("snapshot.pool"), &options);
+}
+
+fn assert_no_ring<D: Design>(path: &Path, options: &Options) {
+    let pool = Pool::<D>::create_as(path, options.clone()).unwrap();
+    limit(Some(4 << 20));
+    let refused = pool.worker().map(drop);
+    limit(None);
+    let error = refused.unwrap_err();
+    let Error::NoRing { bytes } = error else { panic!("{}: {error}", D::NAME) };
+    let text = error.to_string();
+    assert!(bytes >= 16 << 20 && text.contains(&bytes.to_string()), "{text}");
+    for name in ["Options::ring_entries", "lw_options", "--ring-entries"] {
+        assert!(text.contains(name), "{text}");
+    }
+    drop(pool.worker().unwrap());
 }
 
 fn blocks(path: &Path) -> u64 {

@@ -272,6 +272,12 @@ fn wild_pointer_is_an_error_without_effect() {
     }
     let over = pool.run(|tx| tx.write(Addr::new(counter.to_bits(), 8), 1)).unwrap_err();
     assert!(matches!(over, Error::BadPointer { .. }));
+    let past = pool.run(|tx| {
+        let array = Array::<u64>::create(tx, 10)?;
+        tx.get(array.at(10)?)
+    });
+    let past = past.unwrap_err().to_string();
+    assert!(past.contains("not less than the length of its array"), "{past}");
     assert_eq!(value(&pool), 0);
 }
 

@@ -54,7 +54,8 @@ impl PoolFile {
     /// # Errors
     /// [`Error::AlreadyExists`]; [`Error::InUse`] when another process is creating it;
     /// [`Error::NoSpace`]; [`Error::NoDirectory`];
-    /// [`Error::NotAFile`] when the path ends in no name; [`Error::Io`].
+    /// [`Error::NotAFile`] when the path ends in no name, or is a directory, a link or the like;
+    /// [`Error::Io`].
     pub fn create_on(
         system: &System,
         path: impl AsRef<Path>,
@@ -67,6 +68,9 @@ impl PoolFile {
         let directory = open_directory(files, path)?;
         check_name(&*directory, path, temporary_bytes(path))?;
         if let Ok(stat) = files.stat(path) {
+            if !stat.is_regular {
+                return Err(Error::NotAFile { path: path.into() });
+            }
             // Early; `publish` makes sure.
             if stat.bytes > 0 || !remove_interrupted(files, &*directory, &temporary, path)? {
                 return Err(Error::AlreadyExists { path: path.into() });

@@ -15,6 +15,7 @@ pub enum Error {
     DamagedLog { path: std::path::PathBuf, at: u64 },
     Medium(real_medium::Error),
     NoRecords { records: u64, bytes: u64 },
+    NoRing { bytes: u64 },
 }
 
 impl From<real_medium::Error> for Error {

@@ -51,7 +51,7 @@ mod waiting;
 use std::path::Path;
 use std::task::Waker;
 
-use medium::{Memory, cpu};
+use medium::cpu;
 use words::{Stop, TxId};
 
 use self::core::Core;
@@ -216,7 +216,7 @@ impl Design for Snapshot {
     fn local(&self, number: usize) -> Result<Local, Error> {
         let core = &*self.core;
         core.workers.enter(Self::NAME, number)?;
-        core.versions.enter(number, || Ok(Memory::anonymous(core.copies_bytes())?))?;
+        core.versions.enter(number, || core.copies())?;
         let log = || Log::new(core, number);
         let log = match &core.groups {
             Some(groups) => {

@@ -3,6 +3,7 @@
 //!
 //! A waiting worker holds no object and no group, so waits cannot form a cycle.
 
+use medium::Memory;
 use medium::mutants::{Mutant, injected};
 
 use super::log::{BEFORE_RUNS, Log};
@@ -18,6 +19,15 @@ impl Core {
     /// Returns the bytes of a worker's memory for copies.
     pub(super) fn copies_bytes(&self) -> u64 {
         8 * self.options.ring_words().max(COPIES_MIN) as u64
+    }
+
+    /// Allocates a worker's memory for copies.
+    ///
+    /// # Errors
+    /// [`Error::NoRing`].
+    pub(super) fn copies(&self) -> Result<Memory, Error> {
+        let bytes = self.copies_bytes();
+        Memory::anonymous(bytes).map_err(|_| Error::NoRing { bytes })
     }
 
     /// Waits until the obstacle of the last attempt is gone. The worker holds nothing meanwhile.
