@@ -3,6 +3,7 @@
 //! An array takes whole units. It is reserved at once and prepared in steps. The steps of a long
 //! run are transactions of their own. The run's head records the progress.
 
+use system::mutants::{Mutant, injected};
 use words::{BLOCK_BYTES, Stop, Words};
 
 use crate::Heap;
@@ -34,6 +35,7 @@ impl Heap {
         }
         let units = self.layout.units_for_blocks(blocks).ok_or(Stop::Full)?;
         let (unit, fresh) = self.take_units(tx, units)?;
+        let fresh = fresh || injected(Mutant::UsedMemoryCountsAsFresh);
         let kind = Run::Array { blocks, prepared: 0, fresh };
         self.write_head(tx, unit, Head { units, before: 0, kind })?;
         let first = self.layout.block(unit, 0);
@@ -88,7 +90,9 @@ impl Heap {
         self.touch_watch(tx, unit)?;
         // The first block has a header even when no block is prepared.
         for index in 0..array.prepared.clamp(1, HEADERS_CLEARED) {
-            self.label(tx, self.layout.block(unit, index), 0)?;
+            if !injected(Mutant::BlockHeadersKept) {
+                self.label(tx, self.layout.block(unit, index), 0)?;
+            }
         }
         self.detach_run(tx, unit, array.units)
     }

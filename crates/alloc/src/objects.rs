@@ -3,6 +3,7 @@
 //! The steps are the same in both layouts. `with` fixes the layout once, at the entrance, so that
 //! the compiler folds every question about it into a constant.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words, work};
 
 use crate::head::{HEAD_UNITS, Run, class_in};
@@ -279,7 +280,7 @@ impl Heap {
         if next > SLOTS_MAX || state.count == 0 {
             return Err(Stop::BadPointer);
         }
-        let count = state.count - 1;
+        let count = state.count - u64::from(!injected(Mutant::TakenSlotCounted));
         let state = match state.first {
             0 => State { first: next, second: 0, count, ..state },
             _ => State { first: next, count, ..state },

@@ -8,6 +8,7 @@
 //! A design that isolates objects isolates pieces: a write copies one piece, not the string. Up to
 //! 32 KiB a string takes a slot of a string class, and beyond that a run of its own.
 
+use system::mutants::{Mutant, injected};
 use words::{OBJECT_BYTES_MAX, PIECE_BYTES, PIECE_STRIDE, Stop, Words};
 
 use crate::Heap;
@@ -130,6 +131,13 @@ impl Heap {
         }
         for index in pieces(to)..pieces(from) {
             self.label(tx, object + index * PIECE_STRIDE, 0)?;
+        }
+        let is_wrong = match to < from {
+            true => injected(Mutant::ShorterStringKeepsPiece),
+            false => injected(Mutant::LongerStringWithoutPieces),
+        };
+        if is_wrong {
+            return Ok(true);
         }
         // The last piece of the shorter string changes its size.
         self.label_pieces(tx, object, pieces(from.min(to)).max(2) - 1, to)?;
