@@ -11,6 +11,7 @@ use crate::head::{HEAD_BEFORE, HEAD_PREPARED, Head, Run};
 use crate::header::{Description, Kind, encode};
 use crate::layout::watch;
 use crate::objects::Detached;
+use crate::pages::PAGES_LOCK;
 
 /// Blocks whose headers are cleared when an array is freed, so that a write through a dangling
 /// pointer is refused. Clearing every header of a long array could outgrow the log. The later
@@ -132,6 +133,8 @@ impl Heap {
         if object != self.layout.block(unit, 0) {
             return Err(Stop::BadPointer);
         }
+        // The head's line has `before` too, which others change when they free the run before.
+        tx.lock(PAGES_LOCK)?;
         // The bound is the heap's size, not the frontier: reading the frontier would conflict
         // with every transaction that takes a run.
         match self.read_head(tx, unit, self.units())? {

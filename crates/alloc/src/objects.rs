@@ -9,7 +9,7 @@ use words::{Addr, Stop, Words, work};
 use crate::head::{HEAD_UNITS, Run, class_in};
 use crate::header::{Description, Kind, Slot, decode};
 use crate::layout::Layout;
-use crate::pages::arena_lock;
+use crate::pages::{PAGES_LOCK, arena_lock};
 use crate::state::{SLOTS_MAX, State};
 use crate::{ARENAS, Heap};
 
@@ -194,6 +194,7 @@ impl Heap {
                 _ => Err(Stop::BadPointer),
             };
         }
+        tx.lock(PAGES_LOCK)?;
         match self.read_head(tx, unit, self.units())?.kind {
             Run::Array { .. } => self.detach_array(tx, object, bytes).map(Some),
             Run::String { .. } => self.detach_run_string(tx, object, bytes).map(Some),

@@ -16,6 +16,7 @@ use crate::classes::{SLOT_BYTES, pieces, string_bytes, string_class};
 use crate::head::{HEAD_STRING, Head, Run};
 use crate::header::{Description, Kind, Slot, decode, encode};
 use crate::objects::{Detached, Taken};
+use crate::pages::PAGES_LOCK;
 
 /// Pieces whose headers are cleared when a string is freed; as for arrays.
 const HEADERS_CLEARED: u64 = 240;
@@ -208,6 +209,8 @@ impl Heap {
         if !begins {
             return Err(Stop::BadPointer);
         }
+        // The head's line has `before` too, which others change when they free the run before.
+        tx.lock(PAGES_LOCK)?;
         match self.read_head(tx, unit, self.units())? {
             Head { units, kind: Run::String { bytes: found }, .. } if found == bytes => {
                 Ok(Place::Run(unit, units))
