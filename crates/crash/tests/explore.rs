@@ -136,9 +136,9 @@ const FIRST: [&str; 2] = ["decoupled", "decoupled-serial"];
 
 const MEDIA: &[&str] = &["file", "memory", "cache"];
 
-/// Returns the workloads of which one execution takes milliseconds.
+/// Returns the workloads of which one execution takes milliseconds. `reuse` has a test of its own.
 fn small() -> impl Iterator<Item = &'static str> {
-    workload::NAMES.into_iter().filter(|name| !name.starts_with("tpcc"))
+    workload::NAMES.into_iter().filter(|name| !name.starts_with("tpcc") && *name != "reuse")
 }
 
 /// Random executions of every design and small workload, with all options (tier C).

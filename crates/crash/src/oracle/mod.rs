@@ -15,7 +15,7 @@
 //!
 //! A design that isolates objects keeps its own words beside them, and a crash may leave any value
 //! there. In memory that is not used any more, nothing shows which words these were. Where a
-//! workload frees memory under such a design, `meaning` compares what the words mean.
+//! workload frees memory under such a design, `meaning` compares their meaning.
 
 mod apart;
 pub mod history;
@@ -80,7 +80,7 @@ impl States {
         States { states, unseen, by_meaning, apart, acknowledged: id, committed: id }
     }
 
-    /// Compares states from now on by what they mean, if `is_so`.
+    /// Compares states from now on by their meaning, if `is_so`.
     pub(crate) fn by_meaning(mut self, is_so: bool) -> States {
         self.by_meaning = is_so;
         self

@@ -89,7 +89,7 @@ pub trait Scenario: Sized {
         Ok(None)
     }
 
-    /// Uses the pool once more after everything else: whatever has to work then.
+    /// Uses the pool once more after everything else, when all of it has to work.
     ///
     /// # Errors
     /// The error of a transaction.
