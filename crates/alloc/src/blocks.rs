@@ -3,6 +3,7 @@
 //! An array takes whole units. It is reserved at once and prepared in steps. The steps of a long
 //! run are transactions of their own. The run's head records the progress.
 
+use system::mutants::{Mutant, injected};
 use words::{BLOCK_BYTES, Stop, Words};
 
 use crate::Heap;
@@ -10,6 +11,7 @@ use crate::head::{HEAD_BEFORE, HEAD_PREPARED, Head, Run};
 use crate::header::{Description, Kind, encode};
 use crate::layout::{HEADERS_CLEARED, watch};
 use crate::objects::Detached;
+use crate::pages::PAGES_LOCK;
 
 /// A block's header has 32 bits for its number.
 const BLOCKS_MAX: u64 = 1 << 32;
@@ -29,6 +31,7 @@ impl Heap {
         }
         let units = self.layout.units_for_blocks(blocks).ok_or(Stop::Full)?;
         let (unit, fresh) = self.take_units(tx, units)?;
+        let fresh = fresh || injected(Mutant::UsedMemoryCountsAsFresh);
         let kind = Run::Array { blocks, prepared: 0, fresh };
         self.write_head(tx, unit, Head { units, before: 0, kind })?;
         let first = self.layout.block(unit, 0);
@@ -83,7 +86,9 @@ impl Heap {
         self.touch_watch(tx, unit)?;
         // The first block has a header even when no block is prepared.
         for index in 0..array.prepared.clamp(1, HEADERS_CLEARED) {
-            self.label(tx, self.layout.block(unit, index), 0)?;
+            if !injected(Mutant::BlockHeadersKept) {
+                self.label(tx, self.layout.block(unit, index), 0)?;
+            }
         }
         self.detach_run(tx, unit, array.units)
     }
@@ -123,6 +128,8 @@ impl Heap {
         if object != self.layout.block(unit, 0) {
             return Err(Stop::BadPointer);
         }
+        // The head's line has `before` too, which others change when they free the run before.
+        tx.lock(PAGES_LOCK)?;
         // The bound is the heap's size, not the frontier: reading the frontier would conflict
         // with every transaction that takes a run.
         match self.read_head(tx, unit, self.units())? {

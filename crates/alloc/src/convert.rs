@@ -6,6 +6,7 @@
 //! lists. A chunk is 64 units, so a slab or an array starts where one of format 2 may start. An
 //! array keeps the units that its blocks need, and the rest becomes free.
 
+use system::mutants::{Mutant, injected};
 use words::{BLOCK_BYTES, OBJECT_BYTES_MAX};
 
 use crate::blocks::block_header;
@@ -239,6 +240,9 @@ impl Old<'_> {
         let (mut first, mut count) = (0, 0);
         for number in (0..carved).rev() {
             let object = LAYOUT.slot(unit, class, number);
+            if slot_bytes == 1040 && injected(Mutant::ClassNotConverted) {
+                continue;
+            }
             match decode_1(self.word(object - 8), object) {
                 Some((1, _)) => {
                     self.put(object - 8, LAYOUT.free_label(object, class, number));

@@ -3,12 +3,13 @@
 //! The steps are the same in both layouts. `with` fixes the layout once, at the entrance, so that
 //! the compiler folds every question about it into a constant.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words, work};
 
 use crate::head::{HEAD_UNITS, Run, class_in};
 use crate::header::{Description, Kind, Slot, decode};
 use crate::layout::Layout;
-use crate::pages::arena_lock;
+use crate::pages::{PAGES_LOCK, arena_lock};
 use crate::state::{SLOTS_MAX, State};
 use crate::{ARENAS, Heap};
 
@@ -192,6 +193,7 @@ impl Heap {
                 _ => Err(Stop::BadPointer),
             };
         }
+        tx.lock(PAGES_LOCK)?;
         match self.read_head(tx, unit, self.units())?.kind {
             Run::Array { .. } => self.detach_array(tx, object, bytes).map(Some),
             Run::String { .. } => self.detach_run_string(tx, object, bytes).map(Some),
@@ -278,7 +280,7 @@ impl Heap {
         if next > SLOTS_MAX || state.count == 0 {
             return Err(Stop::BadPointer);
         }
-        let count = state.count - 1;
+        let count = state.count - u64::from(!injected(Mutant::TakenSlotCounted));
         let state = match state.first {
             0 => State { first: next, second: 0, count, ..state },
             _ => State { first: next, count, ..state },

@@ -11,6 +11,7 @@
 //! protects the page object. Two such transactions therefore exclude each other under every
 //! isolation level.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, LockId, Stop, Words};
 
 use crate::head::{HEAD_BEFORE, HEAD_BIN_NEXT, HEAD_BIN_PREVIOUS, Head, Run};
@@ -123,7 +124,9 @@ impl Heap {
             && let Head { units, kind: Run::Free { next, previous }, .. } =
                 self.read_head(tx, end, frontier)?
         {
-            self.unlink_run(tx, &pages, units, (next, previous))?;
+            if !injected(Mutant::NeighborNotUnlinked) {
+                self.unlink_run(tx, &pages, units, (next, previous))?;
+            }
             self.clear_header(tx, end)?;
             end += units;
         }
@@ -278,7 +281,9 @@ impl Heap {
             self.link_run(tx, unit + units, rest)?;
         }
         // A free run does not touch the frontier, so a head follows.
-        self.set_before(tx, unit + head.units, rest)?;
+        if !injected(Mutant::BeforeNotSet) {
+            self.set_before(tx, unit + head.units, rest)?;
+        }
         Ok((unit, false))
     }
 
@@ -340,7 +345,8 @@ impl Heap {
             return tx.write(self.free_at(previous, HEAD_BIN_NEXT)?, next);
         }
         tx.write(self.bin_at(bin), next)?;
-        if next == 0 { self.set_bit(tx, bin, false) } else { Ok(()) }
+        let is_empty = next == 0 && !injected(Mutant::EmptyBinNotCleared);
+        if is_empty { self.set_bit(tx, bin, false) } else { Ok(()) }
     }
 
     /// Sets or clears a bin's bit in the bitmap.

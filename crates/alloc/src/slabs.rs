@@ -30,6 +30,7 @@
 //! the memory of an empty slab must not serve other objects in the transaction that frees it. And
 //! every allocation that fails would repeat the search.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words};
 
 use crate::head::{HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE, Head, Run, is_slab};
@@ -144,7 +145,9 @@ impl Heap {
             if slab.state.first != 0 {
                 let state = State { first: slab.state.first, count, ..mine };
                 tx.write(pair.plus(8), state.encode())?;
-                tx.write(self.state_at(unit), State::OWNED.encode())?;
+                if !injected(Mutant::CollectedSlotsStay) {
+                    tx.write(self.state_at(unit), State::OWNED.encode())?;
+                }
                 return self.take_slot(tx, arena, class);
             }
             let full = State { status: Status::Full, ..mine };
@@ -226,6 +229,9 @@ impl Heap {
             return Err(Stop::BadPointer);
         }
         tx.write(self.owners_at(), owners & (owners - 1))?;
+        if injected(Mutant::OwnerForgotten) {
+            return Ok(Some(false));
+        }
         // Under snapshot isolation the arena's worker may acquire a slab beside this transaction.
         // It then writes one of these objects, so the two transactions conflict.
         for object in self.layout.arena_objects(arena) {
@@ -268,6 +274,7 @@ impl Heap {
         // taken away from another arena before.
         let state = match (mine.first, mine.second, slab.state.first) {
             (first, second, 0) => State { first, second, ..mine },
+            _ if injected(Mutant::RemoteFreesForgotten) => mine,
             (first, 0, freed) => State { first, second: freed, ..mine },
             (0, second, freed) => State { first: second, second: freed, ..mine },
             (_, second, freed) => {
@@ -323,7 +330,10 @@ impl Heap {
         tx.lock(PAGES_LOCK)?;
         let slab = self.read_slab(tx, unit, class)?;
         let link = slab.state.first;
-        let (first, count) = (number + 1, slab.state.count + 1);
+        let is_counted = !injected(Mutant::RemoteFreeNotCounted);
+        let is_listed = !injected(Mutant::RemoteFreeNotListed);
+        let first = if is_listed { number + 1 } else { slab.state.first };
+        let count = slab.state.count + u64::from(is_counted);
         let slots = slab.slots(self.layout);
         if number >= slots || count > slots {
             return Err(Stop::BadPointer);
@@ -333,7 +343,7 @@ impl Heap {
         match state.status {
             Status::Owned => {}
             _ if count > state.carved => return Err(Stop::BadPointer),
-            _ if count == state.carved => {
+            _ if count + u64::from(injected(Mutant::SlabGivenTooEarly)) >= state.carved => {
                 self.unlink_slab(tx, &slab)?;
                 tx.lock(PAGES_LOCK)?;
                 if tx.read(self.list_at(class, Status::Partial))? == 0 {
@@ -379,7 +389,7 @@ impl Heap {
             return Ok(());
         }
         tx.lock(PAGES_LOCK)?;
-        if next != 0 {
+        if next != 0 && !injected(Mutant::UnlinkedSlabKeepsNeighbor) {
             let neighbor = self.slab_word(tx, next, class, HEAD_PREVIOUS)?;
             tx.write(neighbor, previous)?;
         }

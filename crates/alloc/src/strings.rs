@@ -8,6 +8,7 @@
 //! A design that isolates objects isolates pieces: a write copies one piece, not the string. Up to
 //! 32 KiB a string takes a slot of a string class, and beyond that a run of its own.
 
+use system::mutants::{Mutant, injected};
 use words::{OBJECT_BYTES_MAX, PIECE_BYTES, PIECE_STRIDE, Stop, Words};
 
 use crate::Heap;
@@ -15,6 +16,7 @@ use crate::classes::{SLOT_BYTES, pieces, string_bytes, string_class};
 use crate::head::{HEAD_STRING, Head, Run};
 use crate::header::{Description, Kind, Slot, decode, encode};
 use crate::objects::{Detached, Taken};
+use crate::pages::PAGES_LOCK;
 
 /// Pieces whose headers are cleared when a string is freed; as for arrays.
 const HEADERS_CLEARED: u64 = 240;
@@ -131,6 +133,13 @@ impl Heap {
         for index in pieces(to)..pieces(from) {
             self.label(tx, object + index * PIECE_STRIDE, 0)?;
         }
+        let is_wrong = match to < from {
+            true => injected(Mutant::ShorterStringKeepsPiece),
+            false => injected(Mutant::LongerStringWithoutPieces),
+        };
+        if is_wrong {
+            return Ok(true);
+        }
         // The last piece of the shorter string changes its size.
         self.label_pieces(tx, object, pieces(from.min(to)).max(2) - 1, to)?;
         Ok(true)
@@ -200,6 +209,8 @@ impl Heap {
         if !begins {
             return Err(Stop::BadPointer);
         }
+        // The head's line has `before` too, which others change when they free the run before.
+        tx.lock(PAGES_LOCK)?;
         match self.read_head(tx, unit, self.units())? {
             Head { units, kind: Run::String { bytes: found }, .. } if found == bytes => {
                 Ok(Place::Run(unit, units))

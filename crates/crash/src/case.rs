@@ -130,7 +130,7 @@ impl Case {
     pub(crate) fn options(
         &self,
         design: &AnyDesign,
-        Sizes { heap_bytes, log_bytes }: Sizes,
+        Sizes { heap_bytes, log_bytes, shadow_pages }: Sizes,
     ) -> Options {
         let durability = if self.sync { Durability::Sync } else { Durability::Async };
         let log_bytes = match design.log {
@@ -139,8 +139,8 @@ impl Case {
             LogFormat::Groups | LogFormat::None => log_bytes,
         };
         let options = match design.bounded {
-            Some(Shadow::Software) => bounded(Shadow::Software, heap_bytes).observed(),
-            Some(shadow) => bounded(shadow, heap_bytes),
+            Some(Shadow::Software) => bounded(Shadow::Software, shadow_pages).observed(),
+            Some(shadow) => bounded(shadow, shadow_pages),
             None if self.cow => Options::new().shadow(Shadow::CopyOnWrite),
             None => Options::new(),
         };
@@ -166,18 +166,18 @@ impl Case {
 pub(crate) struct Sizes {
     pub(crate) heap_bytes: u64,
     pub(crate) log_bytes: u64,
+    pub(crate) shadow_pages: u64,
 }
 
 impl Sizes {
     pub(crate) fn of<S: Scenario>() -> Sizes {
-        Sizes { heap_bytes: S::HEAP_BYTES, log_bytes: S::LOG_BYTES }
+        let (heap_bytes, log_bytes) = (S::HEAP_BYTES, S::LOG_BYTES);
+        Sizes { heap_bytes, log_bytes, shadow_pages: S::SHADOW_PAGES }
     }
 }
 
-/// Returns a shadow that just holds these transactions. Large heaps belong to workloads that load
-/// many pages in one transaction.
-fn bounded(shadow: Shadow, heap_bytes: u64) -> Options {
-    let pages = if heap_bytes < 512 << 10 { 8 } else { heap_bytes >> 14 };
+/// Returns a shadow of so many pages.
+fn bounded(shadow: Shadow, pages: u64) -> Options {
     Options::new().shadow(shadow).shadow_bytes(pages * 4096)
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use faults::mutants::{by_name, inject};
 use faults::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
-use lastword::{AnyDesign, AnyPool, Error, LogFormat, MediumError};
+use lastword::{AnyDesign, AnyPool, AnyWorker, Error, LogFormat, MediumError};
 
 use noting::Noting;
 
@@ -16,7 +16,7 @@ use crate::case::Sizes;
 use crate::designs;
 use crate::oracle::{Left, States, Words};
 use crate::picker::Shared;
-use crate::workload::Scenario;
+use crate::workload::{Live, Scenario};
 use crate::{Case, Picker, Violation, workload};
 
 const PATH: &str = "/pool";
@@ -63,6 +63,10 @@ pub struct Report {
     pub nested_crashes: u64,
     /// Calls that failed.
     pub faults: u64,
+    /// Transactions that met a full heap.
+    pub met_full: u64,
+    /// Those of them whose body ended well after the pool had reclaimed memory.
+    pub served: u64,
     /// Hashes of the durable images after recoveries; equal hashes mean equal images.
     pub images: Vec<u64>,
     /// The violation that ended it.
@@ -130,14 +134,19 @@ impl workload::Visitor for Run<'_> {
             design: prepared.design,
             picker,
             recorder,
-            states: prepared.start.clone().map(|(id, words)| States::new(id, words)),
+            states: None,
             made: prepared.start.is_some(),
             transactions: 0,
             moves: 0,
             turn: LOADER,
+            is_full: false,
+            // The oracle of several workers' groups does not know what a full heap reclaims.
+            workers: if S::FILLS && case.group > 0 { 1 } else { case.workers },
             faults: 0,
             report: Report::default(),
         };
+        execution.states =
+            prepared.start.clone().map(|(id, words)| execution.states_of::<S>(id, words));
         execution.report.violation = execution.boots::<S>().err();
         execution.report.faults = execution.recorder.faults();
         drop(injected);
@@ -161,6 +170,10 @@ struct Execution<'a> {
     moves: usize,
     /// The worker that runs next.
     turn: usize,
+    /// Number of workers.
+    workers: usize,
+    /// Whether the last attempt has met a full heap, so that the pool reclaims memory now.
+    is_full: bool,
     /// Failed calls when the pool was opened. Only a later failure excuses an error.
     faults: u64,
     report: Report,
@@ -210,7 +223,8 @@ impl Execution<'_> {
         let Opened::Pool(pool) = self.open::<S>(false)? else {
             return Err(Violation::Vanished);
         };
-        self.check_end(&*pool)
+        self.check_end::<S>(&*pool)?;
+        self.use_again::<S>(&*pool)
     }
 
     /// Picks any design for the next boot: it must recover the state that the last one left.
@@ -221,13 +235,35 @@ impl Execution<'_> {
         self.picker.log(format_args!("under {}", self.design.type_name));
     }
 
-    fn check_end(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
+    fn check_end<S: Scenario>(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
         let (found, states) = (pool.committed_id().0, self.states.as_ref());
         let committed = states.map_or(0, States::committed);
         if found < committed {
             return Err(Violation::Lost { found, acknowledged: committed });
         }
-        self.recovered(pool).map(drop)
+        self.recovered::<S>(pool).map(drop)
+    }
+
+    /// Uses the pool once more: not only its words must be right, it must also work.
+    fn use_again<S: Scenario>(&mut self, pool: &dyn AnyPool) -> Result<(), Violation> {
+        if !S::FILLS || self.states.is_none() {
+            return Ok(());
+        }
+        let violation = |error: Error| match self.broken("end", &error) {
+            Stopped::Broken => Violation::Failed { operation: "end", error: error.to_string() },
+            Stopped::Violation(violation) => violation,
+        };
+        let mut worker = pool.any_worker().map_err(violation)?;
+        let Some(scenario) = S::open(&mut worker.erased()).map_err(violation)? else {
+            return Ok(());
+        };
+        let check = |worker: &mut dyn AnyWorker| match self.check(&scenario, pool, worker) {
+            Ok(()) | Err(Stopped::Broken) => Ok(()),
+            Err(Stopped::Violation(violation)) => Err(violation),
+        };
+        check(&mut *worker)?;
+        scenario.end(&mut worker.erased()).map_err(violation)?;
+        check(&mut *worker)
     }
 
     /// Runs from opening the pool to its end, or the machine's.
@@ -241,14 +277,18 @@ impl Execution<'_> {
         let boots = self.recorder.boots();
         let lived = catch_unwind(AssertUnwindSafe(|| {
             let scenario = self.scenario::<S>(&*pool)?;
-            let workers = (0..self.case.workers).map(|_| pool.any_worker());
+            let workers = (0..self.workers).map(|_| pool.any_worker());
             let workers: Result<Vec<_>, _> = workers.collect();
             let workers = workers.map_err(|error| self.broken("worker", &error))?;
             self.live(&*pool, &scenario, workers, boots)
         }));
         // A transaction may have committed before the power failed while it was made durable, and
         // another thread may have acknowledged it by then.
-        self.note_commit(&*pool);
+        if std::mem::take(&mut self.is_full) {
+            self.states().cut_while_reclaiming(pool.committed_id().0);
+        } else {
+            self.note_commit(&*pool);
+        }
         self.states().acknowledge(pool.durable_id().0);
         let end = match lived {
             Ok(Ok(())) => return self.close(pool),
@@ -325,7 +365,7 @@ impl Execution<'_> {
             self.report.images.push(self.recorder.digest());
         }
         // Close it explicitly below: a drop would close it too, and the power could fail in it.
-        let recovered = self.recovered(&*pool).map(|left| {
+        let recovered = self.recovered::<S>(&*pool).map(|left| {
             if after_crash {
                 self.count_outcome(left);
             }
@@ -355,13 +395,13 @@ impl Execution<'_> {
     }
 
     /// Checks the state that an opening shows.
-    fn recovered(&mut self, pool: &dyn AnyPool) -> Result<Left, Violation> {
+    fn recovered<S: Scenario>(&mut self, pool: &dyn AnyPool) -> Result<Left, Violation> {
         let found = pool.committed_id().0;
         self.picker.log(format_args!("  it shows the transactions up to {found}"));
         let left = match &mut self.states {
             Some(states) => states.recovered(found, pool.heap_words().into_iter())?,
             None => {
-                self.states = Some(States::new(found, words_of(pool)));
+                self.states = Some(self.states_of::<S>(found, words_of(pool)));
                 Left::default()
             }
         };
@@ -378,16 +418,38 @@ impl Execution<'_> {
             let opened =
                 S::open(&mut worker.erased()).map_err(|error| self.broken("look", &error))?;
             if let Some(scenario) = opened {
-                let wrong = scenario.check(&mut worker.erased());
-                let wrong = wrong.map_err(|error| self.broken("check", &error))?;
-                return match wrong.first() {
-                    None => Ok(scenario),
-                    Some(wrong) => Err(Violation::Workload { wrong: wrong.clone() }.into()),
-                };
+                self.check(&scenario, pool, &mut *worker)?;
+                return Ok(scenario);
             }
             let loaded = S::load(&mut Noting { worker: &mut *worker, pool, execution: self });
             loaded.map_err(|error| self.broken("load", &error))?;
         }
+    }
+
+    /// Checks the workload's invariants, and that the heap holds its data and nothing else.
+    fn check<S: Scenario>(
+        &self,
+        scenario: &S,
+        pool: &dyn AnyPool,
+        worker: &mut dyn AnyWorker,
+    ) -> Result<(), Stopped> {
+        let wrong = scenario.check(&mut worker.erased());
+        let wrong = wrong.map_err(|error| self.broken("check", &error))?;
+        if let Some(wrong) = wrong.first() {
+            return Err(Violation::Workload { wrong: wrong.clone() }.into());
+        }
+        let live = scenario.live(&mut worker.erased());
+        let Some(live) = live.map_err(|error| self.broken("check", &error))? else {
+            return Ok(());
+        };
+        let usage = pool.check_heap();
+        let usage = usage.map_err(|damage| Violation::Heap { damage: damage.to_string() })?;
+        let found = Live::from(&usage);
+        if found == live {
+            return Ok(());
+        }
+        let wrong = format!("the heap has {found:?}, the workload {live:?}");
+        Err(Violation::Workload { wrong }.into())
     }
 
     fn note_commit(&mut self, pool: &dyn AnyPool) {
@@ -402,6 +464,14 @@ impl Execution<'_> {
         }
     }
 
+    /// Makes the oracle of an initial state.
+    fn states_of<S: Scenario>(&self, id: u64, words: Words) -> States {
+        let isolates_objects =
+            |design: &AnyDesign| design.log == LogFormat::Slots { grouped: true };
+        let is_possible = self.case.switch || isolates_objects(self.first);
+        States::new(id, words).by_meaning(S::FILLS && is_possible)
+    }
+
     /// Returns whether a worker's transactions become durable in groups.
     fn is_grouped(&self) -> bool {
         self.case.group > 0 && self.design.log == LogFormat::Slots { grouped: true }
@@ -409,7 +479,7 @@ impl Execution<'_> {
 
     /// Returns whether each of several workers has its own groups.
     fn is_apart(&self) -> bool {
-        self.is_grouped() && self.case.workers > 1
+        self.is_grouped() && self.workers > 1
     }
 
     fn states(&mut self) -> &mut States {

@@ -68,6 +68,10 @@ pub struct Statistics {
     pub nested_crashes: u64,
     /// Calls that failed.
     pub faults: u64,
+    /// Transactions that met a full heap.
+    pub met_full: u64,
+    /// Those of them that committed after the pool had reclaimed memory.
+    pub served: u64,
     /// The outcomes of crashes for transactions that were not acknowledged.
     pub outcome: Outcome,
     /// Whether every execution was explored (tiers A and B).
@@ -258,6 +262,8 @@ impl Search<'_> {
         statistics.recoveries += report.recoveries;
         statistics.nested_crashes += report.nested_crashes;
         statistics.faults += report.faults;
+        statistics.met_full += report.met_full;
+        statistics.served += report.served;
         statistics.outcome.all_present += report.outcome.all_present;
         statistics.outcome.some_lost += report.outcome.some_lost;
         statistics.outcome.none += report.outcome.none;

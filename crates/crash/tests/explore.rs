@@ -136,9 +136,9 @@ const FIRST: [&str; 2] = ["decoupled", "decoupled-serial"];
 
 const MEDIA: &[&str] = &["file", "memory", "cache"];
 
-/// Returns the workloads of which one execution takes milliseconds.
+/// Returns the workloads of which one execution takes milliseconds. `reuse` has a test of its own.
 fn small() -> impl Iterator<Item = &'static str> {
-    workload::NAMES.into_iter().filter(|name| !name.starts_with("tpcc"))
+    workload::NAMES.into_iter().filter(|name| !name.starts_with("tpcc") && *name != "reuse")
 }
 
 /// Random executions of every design and small workload, with all options (tier C).
@@ -153,6 +153,27 @@ fn every_design_and_workload_survives_random_crashes() {
             at_random(&case, MEDIA, &options, executions);
         }
     }
+}
+
+/// Long random executions that fill a small heap, on every design. Some meet a full heap, and
+/// reclaimed memory serves some of those.
+#[test]
+fn reused_memory_survives_random_crashes() {
+    let options = ["", "sync=1 kills=1", "crashes=1", "switch=1"];
+    let (mut met_full, mut served) = (0, 0);
+    for design in designs::names() {
+        let cases = MEDIA.iter().flat_map(|medium| options.iter().map(move |more| (medium, more)));
+        for (seed, (medium, more)) in (1..).zip(cases) {
+            let case = format!(
+                "design={design} workload=reuse medium={medium} transactions=60 moves=80 workers=2 \
+                 all_moves=1 crashes=2 {more}"
+            );
+            let statistics = go(&case, Tier::C { seed }, 2);
+            met_full += statistics.met_full;
+            served += statistics.served;
+        }
+    }
+    assert!(met_full > 100 && served > 10, "{met_full} met a full heap, {served} were served");
 }
 
 /// Random executions of TPC-C over each kind of shadow. Designs with slots are left out, because a

@@ -5,6 +5,8 @@
 //! lines of output are the table of docs/internals/mutants.md. With `UPDATE` it is written there.
 #![allow(clippy::unwrap_used, reason = "a test program")]
 
+#[path = "mutants/heaps.rs"]
+mod heaps;
 #[path = "mutants/hostile.rs"]
 mod hostile;
 #[path = "mutants/parts.rs"]
@@ -29,7 +31,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 16] = [
+const PARTS: [(&str, Part); 18] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -46,6 +48,8 @@ const PARTS: [(&str, Part); 16] = [
     ("a stopped process", hostile::a_stopped_process),
     ("an interrupted renewal", hostile::an_interrupted_renewal),
     ("an older copy", hostile::an_older_copy),
+    ("a freed array", heaps::a_freed_array),
+    ("a heap of format 1", heaps::a_heap_of_format_1),
 ];
 
 /// Outcomes of the detections that have found their bug, by their place in [`DETECTIONS`].

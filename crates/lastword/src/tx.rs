@@ -407,7 +407,7 @@ impl<D: Design> Words for Tx<'_, D> {
         self.changed(at.object);
         let Some(run) = detached else { return Ok(()) };
         self.design.gives_runs_back(self.local);
-        if D::BY_OBJECT {
+        if D::BY_OBJECT && !injected(Mutant::RunGivenBackAtOnce) {
             // Concurrent readers still read the run in the heap image, and links of new objects
             // would lie among its words. Give it back after the body.
             self.detached.push(run);

@@ -260,7 +260,9 @@ impl<'p, D: Design> Worker<'p, D> {
                     state.pass(pool, &mut place)?;
                 }
                 // Other arenas may own free memory. The body runs again if that was so.
-                Err(Some(error @ Error::Full { .. })) if !reclaimed => {
+                Err(Some(error @ Error::Full { .. }))
+                    if !reclaimed && !injected(Mutant::FullHeapNotReclaimed) =>
+                {
                     reclaimed = true;
                     if !reclaim(pool, state, &mut place)? {
                         break Err(error);

@@ -43,6 +43,12 @@ impl Image {
         Image { words, heap, undo: Vec::new() }
     }
 
+    /// Returns the damage of the heap that the allocator's check finds first, as text.
+    pub fn damage(&self) -> Option<String> {
+        let damage = self.heap.check(|offset| self.words[offset as usize / 8]).err()?;
+        Some(format!("heap: {damage}"))
+    }
+
     /// Returns the words.
     pub fn into_words(self) -> Vec<u64> {
         self.words

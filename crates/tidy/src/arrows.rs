@@ -14,7 +14,7 @@ pub const ALLOWED: [(&str, &[&str]); 16] = [
     ("faults", &["system"]),
     ("medium", &["system", "words"]),
     ("log", &["medium", "words"]),
-    ("alloc", &["words"]),
+    ("alloc", &["system", "words"]),
     ("collections", &["words"]),
     ("lastword", &["log", "medium", "words", "alloc"]),
     ("workloads", &["words", "collections", "alloc"]),

@@ -1,9 +1,10 @@
 //! The moves of a boot while the power is on, each chosen by the picker.
 
-use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error};
+use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error, Stop};
 
 use super::{Execution, Stopped, check_order, words_of};
 use crate::Violation;
+use crate::oracle::Words;
 use crate::workload::Scenario;
 
 impl Execution<'_> {
@@ -61,14 +62,50 @@ impl Execution<'_> {
             // Later transactions may rely on all that is durable now.
             self.states().acknowledge(pool.durable_id().0);
         }
-        let done = worker.run_any(false, &mut |tx| scenario.run(client, &mut ErasedTx::new(tx)));
-        self.note_commit(pool);
-        let id = done.map_err(|error| self.broken("transaction", &error))?.0;
+        let mut noted = Ok(());
+        let done =
+            worker.run_any(false, &mut |tx| self.attempt(pool, scenario, client, tx, &mut noted));
+        noted?;
+        let id = match done {
+            Err(Error::Full { .. }) if S::FILLS => return self.stays_full(pool),
+            done => {
+                self.note_commit(pool);
+                done.map_err(|error| self.broken("transaction", &error))?.0
+            }
+        };
         self.picker.log(format_args!("transaction {id} is committed"));
         if self.case.sync {
             self.acknowledged(id);
         }
         Ok(())
+    }
+
+    /// Runs the body of a transaction. Before that it notes what the pool has reclaimed since the
+    /// last attempt has met a full heap.
+    fn attempt<S: Scenario>(
+        &mut self,
+        pool: &dyn AnyPool,
+        scenario: &S,
+        client: &S::Client,
+        tx: &mut dyn Allocate,
+        noted: &mut Result<(), Violation>,
+    ) -> Result<(), Stop> {
+        let again = std::mem::take(&mut self.is_full);
+        if again {
+            *noted = self.states().reclaimed(pool.committed_id().0, words_of(pool));
+        }
+        let done = scenario.run(client, &mut ErasedTx::new(tx));
+        self.is_full = S::FILLS && done == Err(Stop::Full);
+        self.report.met_full += u64::from(self.is_full && !again);
+        self.report.served += u64::from(!self.is_full && again);
+        done
+    }
+
+    /// Ends a transaction that reclaimed memory has not helped.
+    fn stays_full(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
+        self.is_full = false;
+        self.picker.log(format_args!("the heap is full"));
+        Ok(self.states().reclaimed(pool.committed_id().0, words_of(pool))?)
     }
 
     /// Sends several transactions at once, so that several groups are in flight.
@@ -97,10 +134,21 @@ impl Execution<'_> {
         client: &mut S::Client,
     ) -> Result<(), Stopped> {
         scenario.next(client);
-        let before = words_of(pool);
-        let mut body = |tx: &mut dyn Allocate| scenario.run(client, &mut ErasedTx::new(tx));
-        match worker.abort_any("as asked", &mut body) {
-            Err(Error::Aborted { .. }) if words_of(pool) == before => Ok(()),
+        let (mut before, mut noted) = (words_of(pool), Ok(()));
+        let mut body = |tx: &mut dyn Allocate| {
+            if self.is_full {
+                // The pool has reclaimed memory, which no abort takes back.
+                before = words_of(pool);
+            }
+            self.attempt(pool, scenario, client, tx, &mut noted)
+        };
+        let aborted = worker.abort_any("as asked", &mut body);
+        noted?;
+        let states = self.states.as_ref().expect("the pool has been open");
+        let is_same = |a: &Words, b: &Words| states.first_difference(a, b).is_none();
+        match aborted {
+            Err(Error::Full { .. }) if S::FILLS => self.stays_full(pool),
+            Err(Error::Aborted { .. }) if is_same(&before, &words_of(pool)) => Ok(()),
             Err(Error::Aborted { .. }) => {
                 let wrong = "an abort has left a change".to_owned();
                 Err(Violation::Workload { wrong }.into())

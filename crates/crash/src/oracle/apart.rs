@@ -121,10 +121,10 @@ mod tests {
     /// Returns the states after transactions, each of a worker, that write one word of four each.
     fn states(writes: &[(usize, usize, u64)]) -> Vec<State> {
         let mut words = vec![0; 4];
-        let mut states = vec![State { id: 10, worker: 0, words: Arc::new(words.clone()) }];
+        let mut states = vec![State::new(10, 0, Arc::new(words.clone()))];
         for (id, &(worker, word, value)) in (11..).zip(writes) {
             words[word] = value;
-            states.push(State { id, worker, words: Arc::new(words.clone()) });
+            states.push(State::new(id, worker, Arc::new(words.clone())));
         }
         states
     }

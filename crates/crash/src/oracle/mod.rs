@@ -9,9 +9,18 @@
 //! Where each worker commits its own transactions in groups, the surviving ones need not be a
 //! prefix of the commit order; `apart` has the rules. Where transactions run concurrently,
 //! [`history`] checks their reads.
+//!
+//! A transaction that meets a full heap makes the pool reclaim memory, in transactions that the
+//! explorer does not see. `reclaim` repeats them on a copy of the words.
+//!
+//! A design that isolates objects keeps its own words beside them, and a crash may leave any value
+//! there. In memory that is not used any more, nothing shows which words these were. Where a
+//! workload frees memory under such a design, `meaning` compares their meaning.
 
 mod apart;
 pub mod history;
+mod meaning;
+mod reclaim;
 
 use std::sync::Arc;
 
@@ -26,6 +35,15 @@ struct State {
     id: u64,
     worker: usize,
     words: Words,
+    /// The states after the transactions between the state before and this one, of which some may
+    /// have committed: those that have reclaimed memory.
+    between: Vec<Words>,
+}
+
+impl State {
+    fn new(id: u64, worker: usize, words: Words) -> State {
+        State { id, worker, words, between: Vec::new() }
+    }
 }
 
 /// The number of survivors among transactions committed and not acknowledged.
@@ -42,6 +60,10 @@ pub(crate) struct Left {
 pub(crate) struct States {
     /// In order. The first is the initial state, or the last one shown.
     states: Vec<State>,
+    /// The states that the transactions after the last one may have made by reclaiming memory.
+    unseen: Vec<Words>,
+    /// Whether states are equal that mean the same.
+    by_meaning: bool,
     /// Whether a crash may lose the last groups of each worker separately.
     apart: bool,
     /// The last transaction that was acknowledged, or shown by a recovery.
@@ -53,8 +75,21 @@ pub(crate) struct States {
 impl States {
     /// Makes the oracle of an initial state.
     pub(crate) fn new(id: u64, words: Words) -> States {
-        let states = vec![State { id, worker: 0, words }];
-        States { states, apart: false, acknowledged: id, committed: id }
+        let (states, unseen) = (vec![State::new(id, 0, words)], Vec::new());
+        let (apart, by_meaning) = (false, false);
+        States { states, unseen, by_meaning, apart, acknowledged: id, committed: id }
+    }
+
+    /// Compares states from now on by their meaning, if `is_so`.
+    pub(crate) fn by_meaning(mut self, is_so: bool) -> States {
+        self.by_meaning = is_so;
+        self
+    }
+
+    /// Returns the first word by which two states differ.
+    pub(crate) fn first_difference(&self, a: &[u64], b: &[u64]) -> Option<usize> {
+        let differs = a.iter().zip(b).position(|(a, b)| a != b)?;
+        if self.by_meaning { meaning::difference(a, b) } else { Some(differs) }
     }
 
     pub(crate) fn acknowledged(&self) -> u64 {
@@ -70,7 +105,7 @@ impl States {
     pub(crate) fn commit(&mut self, id: u64, words: impl FnOnce() -> Words) {
         if id > self.committed {
             self.committed = id;
-            self.states.push(State { id, worker: 0, words: words() });
+            self.states.push(State::new(id, 0, words()));
         }
     }
 
@@ -78,8 +113,13 @@ impl States {
     /// returns the state after the last of them.
     pub(crate) fn commit_again(&mut self, id: u64, words: impl FnOnce() -> Words) {
         if id == self.committed && id > self.acknowledged {
-            self.states.pop_if(|last| last.id == id);
+            let before = self.states.pop_if(|last| last.id == id);
             self.committed = id - 1;
+            self.commit(id, words);
+            if let (Some(before), Some(last)) = (before, self.states.last_mut()) {
+                last.between = before.between;
+            }
+            return;
         }
         self.commit(id, words);
     }
@@ -90,8 +130,36 @@ impl States {
         self.apart = true;
         let last = self.states.last().expect("the initial state stays");
         if words != last.words {
-            self.states.push(State { id, worker, words });
+            self.states.push(State::new(id, worker, words));
         }
+        self.committed = self.committed.max(id);
+    }
+
+    /// Notes that memory was reclaimed, up to this ID and these words.
+    ///
+    /// # Errors
+    /// The words are not those that reclaiming makes.
+    pub(crate) fn reclaimed(&mut self, id: u64, words: Words) -> Result<(), Violation> {
+        let last = self.states.last().expect("the initial state stays");
+        if self.first_difference(&last.words, &words).is_none() {
+            return Ok(());
+        }
+        let mut between = reclaim::states(&last.words);
+        let is_there = |state: &Words| self.first_difference(state, &words).is_none();
+        let Some(at) = between.iter().position(is_there) else {
+            let wrong = "reclaiming memory has made another state than its steps".to_owned();
+            return Err(Violation::Workload { wrong });
+        };
+        between.truncate(at);
+        self.committed = self.committed.max(id);
+        self.states.push(State { between, ..State::new(id, 0, words) });
+        Ok(())
+    }
+
+    /// Notes that the power failed while memory was reclaimed, with this ID as the last one.
+    pub(crate) fn cut_while_reclaiming(&mut self, id: u64) {
+        let last = self.states.last().expect("the initial state stays");
+        self.unseen = reclaim::states(&last.words);
         self.committed = self.committed.max(id);
     }
 
@@ -116,20 +184,27 @@ impl States {
         if self.apart {
             let words: Words = Arc::new(words.collect());
             let left = apart::left(&self.states, self.acknowledged, found, &words)?;
-            *self = States::new(found, words);
+            *self = States::new(found, words).by_meaning(self.by_meaning);
             return Ok(left);
         }
         // An ID without its own state was used by an abort.
         let open = |states: &[State]| states.iter().filter(|it| it.id > self.acknowledged).count();
         let of = open(&self.states);
-        self.states.retain(|state| state.id <= found);
+        let later = self.states.iter().position(|state| state.id > found);
+        let unseen = later.map_or(&self.unseen, |later| &self.states[later].between).clone();
+        self.states.truncate(later.unwrap_or(self.states.len()));
         let left = Left { there: open(&self.states), of };
-        let expected = self.states.pop().expect("the first state is never later").words;
-        let mut both = expected.iter().zip(words).enumerate();
-        if let Some((word, (&expected, value))) = both.find(|(_, (a, b))| *a != b) {
+        let State { id, words: expected, .. } =
+            self.states.pop().expect("the first state is never later");
+        let words: Vec<u64> = words.collect();
+        let differs = |state: &Words| self.first_difference(state, &words);
+        if let Some(word) = differs(&expected)
+            && !unseen.iter().any(|state| found > id && differs(state).is_none())
+        {
+            let (expected, value) = (expected[word], words[word]);
             return Err(Violation::Torn { found, word, expected, value });
         }
-        *self = States::new(found, expected);
+        *self = States::new(found, Arc::new(words)).by_meaning(self.by_meaning);
         Ok(left)
     }
 }

@@ -8,6 +8,7 @@
 //! | [`bulk`](Bulk) | overwrites an array of 10 KiB | wraps of the log, groups of many lines |
 //! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
 //! | [`sides`](Sides) | changes a worker's own object, at times a shared one | groups of workers |
+//! | [`reuse`](Reuse) | frees memory of every kind, allocates other sizes | a full heap |
 //! | `bank`, `hashtable`, `btree`, `tpcc-…` | those of the `workloads` crate | structures |
 //!
 //! A row is a type that is a [`Scenario`]; it runs on every design.
@@ -18,6 +19,7 @@ mod cells;
 mod churn;
 mod large;
 mod pages;
+mod reuse;
 mod sides;
 
 use words::{Allocate, Stop, Transact};
@@ -28,6 +30,7 @@ pub use cells::Cells;
 pub use churn::Churn;
 pub use large::Of;
 pub use pages::Pages;
+pub use reuse::Reuse;
 pub use sides::Sides;
 
 /// Data in a pool, small transactions on it, and its invariants.
@@ -39,6 +42,11 @@ pub trait Scenario: Sized {
     /// Size of a log, in bytes, that just holds each of its transactions, so that it fills up
     /// quickly.
     const LOG_BYTES: u64 = 128 << 10;
+    /// Pages of a shadow with a bound, which just hold each of its transactions. Large heaps belong
+    /// to workloads that load many pages in one transaction.
+    const SHADOW_PAGES: u64 = if Self::HEAP_BYTES < 512 << 10 { 8 } else { Self::HEAP_BYTES >> 14 };
+    /// Whether its transactions may meet a full heap.
+    const FILLS: bool = false;
     /// One worker's generator of transactions.
     type Client;
 
@@ -71,6 +79,49 @@ pub trait Scenario: Sized {
     /// # Errors
     /// The error of a transaction.
     fn check<T: Transact>(&self, worker: &mut T) -> Result<Vec<String>, T::Error>;
+
+    /// Returns the memory that its data occupy, to compare with the allocator's count.
+    ///
+    /// # Errors
+    /// The error of a transaction.
+    fn live<T: Transact>(&self, worker: &mut T) -> Result<Option<Live>, T::Error> {
+        let _ = worker;
+        Ok(None)
+    }
+
+    /// Uses the pool once more after everything else, when all of it has to work.
+    ///
+    /// # Errors
+    /// The error of a transaction.
+    fn end<T: Transact>(&self, worker: &mut T) -> Result<(), T::Error> {
+        let _ = worker;
+        Ok(())
+    }
+}
+
+/// The memory that data occupy, counted as by [`lw_alloc::Usage`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the allocator describes its counts")]
+pub struct Live {
+    pub objects: u64,
+    pub object_bytes: u64,
+    pub long_strings: u64,
+    pub arrays: u64,
+    pub blocks: u64,
+    pub blocks_prepared: u64,
+}
+
+impl From<&lw_alloc::Usage> for Live {
+    fn from(usage: &lw_alloc::Usage) -> Live {
+        Live {
+            objects: usage.objects,
+            object_bytes: usage.object_bytes,
+            long_strings: usage.long_strings,
+            arrays: usage.arrays,
+            blocks: usage.blocks,
+            blocks_prepared: usage.blocks_prepared,
+        }
+    }
 }
 
 /// An operation on a scenario whose type is known only by name.
@@ -105,6 +156,7 @@ scenarios!(
     Bulk,
     Pages,
     Sides,
+    Reuse,
     Of<workloads::Bank, 512>,
     Of<workloads::HashTable, 512>,
     Of<workloads::Btree, 512>,

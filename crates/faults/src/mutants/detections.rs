@@ -161,6 +161,14 @@ const EVICTING: &str = "design=decoupled-evicting workload=pages medium=file tra
 const EVICTING_MEMORY: &str = "design=decoupled-evicting workload=pages medium=cache \
                                transactions=12 moves=24 all_moves=1 crashes=2";
 
+/// A heap that is filled, emptied and filled again.
+const REUSE: &str =
+    "workload=reuse medium=cache workers=2 transactions=12 moves=24 all_moves=1 crashes=1";
+/// The same for longer.
+const LONG_REUSE: &str = "workload=reuse medium=cache workers=2 transactions=60 moves=80 crashes=1";
+const SNAPSHOT_REUSE: &str = "design=snapshot workload=reuse medium=cache workers=2 \
+     transactions=12 moves=24 all_moves=1 crashes=1";
+
 const ALL: Search = Search::All;
 const C: Search = Search::Random { seed: 1 };
 
@@ -313,4 +321,22 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::HolesKept, "a sparse copy"),
     part(Mutant::StopCounted, "a stopped process"),
     part(Mutant::PlaceholderKept, "an interrupted renewal"),
+    case(Mutant::TakenSlotCounted, REUSE, C),
+    case(Mutant::CollectedSlotsStay, LONG_REUSE, C),
+    case(Mutant::RemoteFreeNotListed, REUSE, C),
+    case(Mutant::RemoteFreeNotCounted, REUSE, C),
+    case(Mutant::SlabGivenTooEarly, REUSE, C),
+    case(Mutant::UnlinkedSlabKeepsNeighbor, REUSE, C),
+    case(Mutant::RemoteFreesForgotten, LONG_REUSE, C),
+    case(Mutant::OwnerForgotten, REUSE, C),
+    case(Mutant::NeighborNotUnlinked, REUSE, C),
+    case(Mutant::EmptyBinNotCleared, REUSE, C),
+    case(Mutant::BeforeNotSet, REUSE, C),
+    case(Mutant::UsedMemoryCountsAsFresh, LONG_REUSE, C),
+    case(Mutant::ShorterStringKeepsPiece, REUSE, C),
+    case(Mutant::LongerStringWithoutPieces, LONG_REUSE, C),
+    case(Mutant::FullHeapNotReclaimed, REUSE, C),
+    case(Mutant::RunGivenBackAtOnce, SNAPSHOT_REUSE, C),
+    part(Mutant::BlockHeadersKept, "a freed array"),
+    part(Mutant::ClassNotConverted, "a heap of format 1"),
 ];

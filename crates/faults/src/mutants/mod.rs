@@ -225,6 +225,42 @@ registry! {
         "A waiter counts the time in which its process was stopped.",
     PlaceholderKept 115 "placeholder-kept"
         "A renewal keeps the empty file that an interrupted one has left in the log's place.",
+    TakenSlotCounted 116 "taken-slot-counted"
+        "A slot that an allocation takes still counts as free.",
+    CollectedSlotsStay 117 "collected-slots-stay"
+        "Slots that an arena collects from its slab's head stay there too.",
+    RemoteFreeNotListed 118 "remote-free-not-listed"
+        "A slot of a slab of another arena, or of none, is freed and put on no list.",
+    RemoteFreeNotCounted 119 "remote-free-not-counted"
+        "A slot of a slab of another arena, or of none, is freed and not counted.",
+    SlabGivenTooEarly 120 "slab-given-too-early"
+        "A slab becomes a free run while one of its objects is live.",
+    UnlinkedSlabKeepsNeighbor 121 "unlinked-slab-keeps-neighbor"
+        "The next slab of a list keeps its link to a slab that has left the list.",
+    RemoteFreesForgotten 122 "remote-frees-forgotten"
+        "Reclaiming a slab from its arena loses the slots that others have freed in it.",
+    OwnerForgotten 123 "owner-forgotten"
+        "Reclaiming strikes an arena off in one transaction, and never takes its slabs.",
+    NeighborNotUnlinked 124 "neighbor-not-unlinked"
+        "A free run that is merged with the one before it stays in its bin.",
+    EmptyBinNotCleared 125 "empty-bin-not-cleared"
+        "The bitmap still names a bin whose last run was taken.",
+    BeforeNotSet 126 "before-not-set"
+        "The run behind a free run does not learn that a part of that was taken.",
+    UsedMemoryCountsAsFresh 127 "used-memory-counts-as-fresh"
+        "An array in used memory is not filled with zeros.",
+    BlockHeadersKept 128 "block-headers-kept"
+        "The blocks of a freed array keep their headers.",
+    ShorterStringKeepsPiece 129 "shorter-string-keeps-piece"
+        "The last piece of a byte string that was shortened in place keeps its size.",
+    LongerStringWithoutPieces 130 "longer-string-without-pieces"
+        "A byte string that was lengthened in place has no headers of the new pieces.",
+    ClassNotConverted 131 "class-not-converted"
+        "The conversion of a heap of format 1 leaves out the slots of the largest class.",
+    FullHeapNotReclaimed 132 "full-heap-not-reclaimed"
+        "A transaction that meets a full heap ends without an attempt to reclaim memory.",
+    RunGivenBackAtOnce 133 "run-given-back-at-once"
+        "Where a design isolates objects, a freed run serves others before the body ends.",
 
     ; // Between threads.
     RecordPublishedRelaxed 11 "record-published-relaxed",

@@ -157,7 +157,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (from, to) = (directory.path().join("old.pool"), directory.path().join("new.pool"));
         old(&from, false);
-        let log = PoolFile::open_on(&System::kernel(), &log_path(&from)).unwrap();
+        let log = PoolFile::open_on(&System::kernel(), log_path(&from)).unwrap();
         let head = LogHead { edition: 1, pool: 0x1a5d, generation: 2, entered: false };
         head.write(&log, 0).unwrap();
         drop(log);

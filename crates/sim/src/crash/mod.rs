@@ -18,9 +18,9 @@
 //!
 //! Each cut compares the lines of all transactions since the last whole comparison, those of ending
 //! and running transactions, and the lines that recovery wrote. Every hundredth cut compares the
-//! whole heap and runs the program's own check. A run is cut in two forms, half of the cuts each:
-//! with values, and tagged (see [`crate::machine::memory`]). The tagged form detects a word with
-//! the right value from the wrong store.
+//! whole heap and runs the allocator's check and the program's own. A run is cut in two forms, half
+//! of the cuts each: with values, and tagged (see [`crate::machine::memory`]). The tagged form
+//! detects a word with the right value from the wrong store.
 //!
 //! Half of the cuts are at random times, and the others during the end of a transaction. Some cuts
 //! are inside each of the design's rare paths.
@@ -306,6 +306,9 @@ impl<D: Design> Cutting<'_, D> {
             }
         }
         let mut image = Image::of(words);
+        if let Some(damage) = image.damage() {
+            report.violation(self.at, damage);
+        }
         match loaded.check(&mut Erased::new(&mut image)) {
             Ok(complaints) => {
                 complaints.into_iter().for_each(|complaint| report.violation(self.at, complaint));

@@ -25,7 +25,9 @@ pub(super) fn complaints<D: Design>(
             value => *copy = value,
         }
     }
-    let mut complaints = loaded.check(&mut Erased::new(&mut Image::of(heap)))?;
+    let mut image = Image::of(heap);
+    let mut complaints = loaded.check(&mut Erased::new(&mut image))?;
+    complaints.extend(image.damage());
     let wrong = machine.counts.wrong_fills;
     complain(&mut complaints, wrong, "lines from memory had wrong words");
     complain(&mut complaints, isolation_hits(machine).unwrap_or_default(), SHARED);

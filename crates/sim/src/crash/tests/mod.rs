@@ -6,6 +6,7 @@ mod common;
 mod lad;
 mod logged;
 mod parts;
+mod reuse;
 mod software;
 mod ssp;
 mod table;

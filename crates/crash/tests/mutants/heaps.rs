@@ -1,0 +1,44 @@
+//! Tests of the allocator's mutants that no case exposes: of a use that programs must not make, and
+//! of a heap that an earlier version has written.
+
+use faults::mutants::{Mutant, inject};
+use lastword::{Array, Decoupled, Medium, Options, Pool};
+use lw_alloc::{CHUNK_BYTES, Heap};
+
+use crate::parts::machine;
+
+fn options(recorder: &faults::recording::Recorder) -> Options {
+    Options::new().bytes(256 << 10).medium(Medium::Dax).system(recorder.system())
+}
+
+/// An array is freed. Then a write through a dangling handle must be refused.
+pub(crate) fn a_freed_array(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let recorder = machine();
+    let pool = Pool::<Decoupled>::create_as("/pool", options(&recorder)).unwrap();
+    let array: Array<u64> = pool.run(|tx| Array::create(tx, 100)).unwrap().value;
+    let _ = pool.run(|tx| array.free(tx)).unwrap();
+    let written = pool.run(|tx| {
+        use lastword::Objects;
+        tx.set(array.at(99)?, 7)
+    });
+    written.is_ok().then(|| "permitted: a write to a freed array".to_owned())
+}
+
+/// The words of a heap of format 1, with live and free slots of several classes.
+const FORMAT_1: &str = include_str!("../../../alloc/src/tests/golden-v1.txt");
+
+/// Converts a heap of format 1, which the check must then accept.
+pub(crate) fn a_heap_of_format_1(bug: Option<Mutant>) -> Option<String> {
+    const CHUNKS: u64 = 6;
+    let _injected = inject(bug);
+    let mut words = vec![0; (CHUNKS * CHUNK_BYTES / 8) as usize];
+    for line in FORMAT_1.lines() {
+        let (offset, word) = line.split_once(' ').unwrap();
+        let [offset, word] = [offset, word].map(|digits| u64::from_str_radix(digits, 16).unwrap());
+        words[offset as usize / 8] = word;
+    }
+    let heap = Heap::new(1, CHUNKS * CHUNK_BYTES);
+    heap.convert_format_1(&mut words).unwrap();
+    heap.check(|offset| words[offset as usize / 8]).err().map(|damage| format!("heap: {damage}"))
+}
