@@ -39,8 +39,8 @@ pub trait AbortReason: Any + fmt::Display + Send + Sync {}
 
 impl<T: Any + fmt::Display + Send + Sync> AbortReason for T {}
 
-/// The reason that a body passed to [`Tx::abort`](crate::Tx::abort). `Debug` and `Display` both show
-/// its text.
+/// The reason that a body passed to [`Tx::abort`](crate::Tx::abort). `Debug` and `Display` both
+/// show its text.
 pub struct Reason(pub(crate) Box<dyn AbortReason>);
 
 impl Reason {

@@ -188,10 +188,7 @@ impl Persist {
         }
     }
 
-    /// Registers a worker with a ring of `ring_words`.
-    ///
-    /// # Errors
-    /// [`Error::NoRing`].
+    /// Registers a worker with a ring of `ring_words`, or returns [`Error::NoRing`].
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
         let slot = Arc::new(Slot::new(rings::new_ring(ring_words)?));
         let mut slots = lock(&self.slots);

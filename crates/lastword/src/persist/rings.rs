@@ -17,7 +17,7 @@ use std::ops::Range;
 use lw_log::{REGION_WORDS, Ring, RingMemory};
 use medium::Memory;
 
-use crate::Error;
+use crate::error::Error;
 
 /// Words of a ring that is never full: 128 GiB of addresses, more than the machine's memory. The
 /// persist step returns consumed pages to the system, so a worker whose records are taken promptly
