@@ -153,7 +153,8 @@ impl Bytes {
 
     /// Appends `bytes` to the string whose handle is at a place, and updates the handle.
     ///
-    /// If the string has to move, the transaction writes all of it.
+    /// If the string has to move, the transaction writes all of it. Under `snapshot` the worker's
+    /// memory for copies then also holds the old string.
     ///
     /// # Errors
     /// As [`new`](Bytes::new) and [`Objects::get`].
@@ -290,8 +291,15 @@ impl Bytes {
         }
         // Free the old string last: this transaction itself may be given its memory at once.
         let other = Bytes::allocate(tx, len)?;
+        let copied = 0..len.min(self.len());
+        if self.is_in_blocks() {
+            // Under snapshot isolation another transaction may write a block beside this copy. Both
+            // would commit, and its bytes would be lost: the free of an array writes only some of
+            // the blocks. The free of a string in another form locks each of its objects.
+            self.parts(copied.clone(), |at, _| tx.protect(at))?;
+        }
         let mut from = 0;
-        other.parts(0..len.min(self.len()), |at, bytes| {
+        other.parts(copied, |at, bytes| {
             let mut buffer = [0; PIECE];
             self.read_at(tx, from, &mut buffer[..bytes])?;
             from += bytes as u64;
