@@ -88,9 +88,10 @@ impl Bytes {
     /// | `redo`, `snapshot` | the same | half its bytes | `log_bytes` |
     /// | `snapshot` | the worker's memory for copies | its bytes | `ring_entries` |
     ///
-    /// The error of the surrounding `run` names the limit that the string met and the option. A
-    /// longer string is written in several transactions: [`append`](Bytes::append) the parts, or
-    /// [`write_at`](Bytes::write_at) them.
+    /// The error of the surrounding `run` names the limit that the string met and the option. The
+    /// limits hold for the whole string, because a string that grows in parts is moved, and the
+    /// move writes all of it. Longer data is an [`Array`](crate::Array), which several
+    /// transactions [prepare](crate::Array::prepare) and write.
     pub fn new<W: Allocate>(tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
         Bytes::EMPTY.appended(tx, bytes)
     }

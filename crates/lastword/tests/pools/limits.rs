@@ -169,6 +169,34 @@ fn longest_string_has_size_named_by_error() {
 }
 
 #[test]
+fn append_past_limit_is_size_error_and_keeps_string() {
+    every_durable!(append_past_limit());
+}
+
+fn append_past_limit<D: Design>() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(8 << 20).log_bytes(1 << 20).medium(EMULATED);
+    let pool = Pool::<D>::create_as(dir.path().join("pool"), options).unwrap();
+    let handle = pool.run(|tx| tx.alloc(Bytes::EMPTY)).unwrap().value;
+    let mut model = Vec::new();
+    let named = loop {
+        let part = vec![model.len() as u8; 5000];
+        match pool.run(|tx| Bytes::append(tx, handle, &part)) {
+            Ok(_) => model.extend(part),
+            Err(Error::TransactionTooLarge { words_max, .. })
+            | Err(Error::SlotTooSmall { words_max, .. }) => break 8 * words_max,
+            Err(error) => panic!("{}: {error}", D::NAME),
+        }
+    };
+    assert!(!model.is_empty() && model.len() < named, "{}: {}", D::NAME, model.len());
+    let found = pool.run(|tx| tx.get(handle)?.read(tx)).unwrap().value;
+    assert!(found == model, "{}: the string has changed", D::NAME);
+    // The error left nothing behind: a write in place still fits.
+    let _ = pool.run(|tx| tx.get(handle)?.write_at(tx, 0, b"begin")).unwrap();
+    pool.check_heap().unwrap();
+}
+
+#[test]
 fn full_heap_error_names_wanted_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().bytes(128 << 10).log_bytes(1 << 20).ring_entries(1 << 10);
