@@ -84,8 +84,8 @@ impl Bytes {
     /// | `decoupled` | the worker's ring | half its bytes | `Options::ring_entries` |
     /// | | half the log | a quarter of its bytes | `Options::log_bytes` |
     /// | | one log record | 64 MiB | no option |
-    /// | `undo` | the worker's slot, 1/64 of the log | two thirds of its bytes | `log_bytes` |
-    /// | `redo`, `snapshot` | the same | half its bytes | `log_bytes` |
+    /// | `undo` | the worker's slot, 1/64 of the log less 8 KiB | 70 % of its bytes | `log_bytes` |
+    /// | `redo`, `snapshot` | the same | half its bytes, less 4 KiB on files | `log_bytes` |
     /// | `snapshot` | the worker's memory for copies | its bytes | `ring_entries` |
     ///
     /// The error of the surrounding `run` names the limit that the string met and the option. The
