@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!   allocate ->  the arena's own slab -> slots that others freed in it -> a partly used slab
-//!                -> a new slab -> slabs that other arenas own -> a larger class
+//!                -> a new slab -> a sparse slab -> a larger class -> the heap is full
+//!   reclaim  ->  slabs that other arenas own -> their lists, or free runs
 //!   retire   ->  the slab of the object -> when empty: a free run, merged with its neighbors
 //! ```
 //!

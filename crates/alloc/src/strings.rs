@@ -172,8 +172,16 @@ impl Heap {
         let Place::Run(unit, units) = self.find_string(tx, object, bytes)? else {
             return Err(Stop::BadPointer);
         };
-        for index in 0..pieces(bytes).min(HEADERS_CLEARED) {
+        let count = pieces(bytes);
+        for index in 0..count.min(HEADERS_CLEARED) {
             self.label(tx, object + index * PIECE_STRIDE, 0)?;
+        }
+        // Under snapshot isolation a transaction that writes a piece must conflict with this one,
+        // which may have copied the piece. The cleared headers ensure that for the first pieces.
+        // Without the locks on the others, both transactions would commit, and the write would be
+        // lost with the old string.
+        for index in HEADERS_CLEARED..count {
+            tx.protect(self.addr(object + index * PIECE_STRIDE, 0))?;
         }
         self.detach_run(tx, unit, units)
     }

@@ -125,7 +125,7 @@ typedef struct lw_pool lw_pool;
 typedef struct lw_worker lw_worker;
 
 /* Call lw_options_default first, so that later versions can add fields. Each comment names
-   the field's default. */
+   the field's default. The default log_bytes is 0: assign a size, since twice 0 is still 0. */
 typedef struct lw_options {
     uint64_t size;           /* of this struct, as compiled into the program */
     uint32_t design;         /* LW_DECOUPLED */

@@ -284,15 +284,20 @@ pub enum Error {
 
     /// A transaction wrote more than its worker's slot of the log holds.
     #[error(
-        "the transaction is too large: it may write at most {} bytes, as its worker's slot of \
+        "the transaction is too large: it may write at most {} bytes{}, as its worker's slot of \
          {slot_bytes} bytes also holds their addresses (design `{design}` divides the log of \
          {log_bytes} bytes into {slots} slots): split it, or create the pool with more `log_bytes`",
-        8 * words_max
+        8 * words_max,
+        // Such a number leaves no room for addresses: it is the bound of `undo`, which
+        // scattered words miss.
+        if 8 * *words_max as u64 == *slot_bytes { ", fewer when they are scattered" } else { "" }
     )]
     SlotTooSmall {
         /// The design.
         design: &'static str,
-        /// The greatest number of words that one transaction may write.
+        /// The greatest number of words that one transaction may write. An upper bound under
+        /// `undo`, which records the whole cache line of a word: scattered words take up to 16
+        /// times as much, and long strings a third more.
         words_max: usize,
         /// Bytes of a slot that hold records.
         slot_bytes: u64,

@@ -206,7 +206,7 @@ impl Options {
     /// - `decoupled`: a transaction writes at most a quarter of the log in bytes (see also
     ///   [`ring_entries`](Options::ring_entries)).
     /// - Other designs: its records, headers included, fit in a worker's slot, which is a 64th of a
-    ///   log of 4 MiB or more.
+    ///   log of 4 MiB or more, less 8 KiB. `redo` and `snapshot` write up to half of the slot.
     ///
     /// [Compression](Options::compress) does not raise the number of groups that the log holds; it
     /// only reduces the bytes written.

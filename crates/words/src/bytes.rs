@@ -84,13 +84,14 @@ impl Bytes {
     /// | `decoupled` | the worker's ring | half its bytes | `Options::ring_entries` |
     /// | | half the log | a quarter of its bytes | `Options::log_bytes` |
     /// | | one log record | 64 MiB | no option |
-    /// | `undo` | the worker's slot, 1/64 of the log | two thirds of its bytes | `log_bytes` |
-    /// | `redo`, `snapshot` | the same | half its bytes | `log_bytes` |
+    /// | `undo` | the worker's slot, 1/64 of the log less 8 KiB | 70 % of its bytes | `log_bytes` |
+    /// | `redo`, `snapshot` | the same | half its bytes, less 4 KiB on files | `log_bytes` |
     /// | `snapshot` | the worker's memory for copies | its bytes | `ring_entries` |
     ///
-    /// The error of the surrounding `run` names the limit that the string met and the option. A
-    /// longer string is written in several transactions: [`append`](Bytes::append) the parts, or
-    /// [`write_at`](Bytes::write_at) them.
+    /// The error of the surrounding `run` names the limit that the string met and the option. The
+    /// limits hold for the whole string, because a string that grows in parts is moved, and the
+    /// move writes all of it. Longer data is an [`Array`](crate::Array), which several
+    /// transactions [prepare](crate::Array::prepare) and write.
     pub fn new<W: Allocate>(tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
         Bytes::EMPTY.appended(tx, bytes)
     }
@@ -153,7 +154,8 @@ impl Bytes {
 
     /// Appends `bytes` to the string whose handle is at a place, and updates the handle.
     ///
-    /// If the string has to move, the transaction writes all of it.
+    /// If the string has to move, the transaction writes all of it. Under `snapshot` the worker's
+    /// memory for copies then also holds the old string.
     ///
     /// # Errors
     /// As [`new`](Bytes::new) and [`Objects::get`].
@@ -290,8 +292,15 @@ impl Bytes {
         }
         // Free the old string last: this transaction itself may be given its memory at once.
         let other = Bytes::allocate(tx, len)?;
+        let copied = 0..len.min(self.len());
+        if self.is_in_blocks() {
+            // Under snapshot isolation another transaction may write a block beside this copy. Both
+            // would commit, and its bytes would be lost: the free of an array writes only some of
+            // the blocks. The free of a string in another form locks each of its objects.
+            self.parts(copied.clone(), |at, _| tx.protect(at))?;
+        }
         let mut from = 0;
-        other.parts(0..len.min(self.len()), |at, bytes| {
+        other.parts(copied, |at, bytes| {
             let mut buffer = [0; PIECE];
             self.read_at(tx, from, &mut buffer[..bytes])?;
             from += bytes as u64;

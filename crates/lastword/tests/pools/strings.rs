@@ -1,7 +1,10 @@
 //! Byte strings that are written in place, grow and shrink, in all durable designs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use lastword::{Bytes, Design, Error, Medium, Objects, Options, Place, Pool, Ptr, Snapshot, Tx};
+use lastword::{
+    Array, Bytes, Design, Error, Medium, Objects, Options, Place, Pool, Ptr, Snapshot, Stop, Tx,
+    Words,
+};
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 
@@ -39,7 +42,7 @@ fn change<D: Design>(
     handle: impl Place<Value = Bytes>,
     model: &mut Vec<u8>,
     numbers: &mut Numbers,
-) -> Result<(), lastword::Stop> {
+) -> Result<(), Stop> {
     match numbers.below(5) {
         0 | 1 => {
             let at = numbers.below(model.len() + 1);
@@ -181,4 +184,78 @@ fn snapshot_reader_keeps_a_string_that_is_freed() {
             assert!(seen.unwrap().value == old, "{len} bytes, truncated to {shorter}");
         }
     }
+}
+
+/// Parts of a string of which the allocator marks fewer as free.
+const PARTS: u64 = 300;
+const LATE_PART: u64 = 290;
+const PIECE_BYTES: u64 = 1008;
+const BLOCK_BYTES: u64 = 256;
+
+type Move = fn(&mut Tx<'_, Snapshot>, Ptr<Bytes>) -> Result<(), Stop>;
+
+fn pool_of_string(dir: &tempfile::TempDir, bytes: u64) -> (Pool<Snapshot>, Ptr<Bytes>) {
+    let options = options().medium(EMULATED).ring_entries(1 << 18);
+    let pool = Pool::<Snapshot>::create_as(dir.path().join("pool"), options).unwrap();
+    let made = pool.run(|tx| {
+        let string = Bytes::new(tx, &vec![1; bytes as usize])?;
+        tx.alloc(string)
+    });
+    let handle = made.unwrap().value;
+    (pool, handle)
+}
+
+/// A transaction writes a late part of a string that another one has moved meanwhile.
+fn write_beside_move(pool: &Pool<Snapshot>, handle: Ptr<Bytes>, offset: u64, moves: Move) {
+    let (mut writer, mut mover) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let mut runs = 0;
+    let done = writer.run(|tx| {
+        runs += 1;
+        let string = tx.get(handle)?;
+        if runs == 1 {
+            let _ = beside(|| mover.run(|tx| moves(tx, handle))).unwrap();
+        }
+        string.write_at(tx, offset, &[2; 8])
+    });
+    let _ = done.unwrap();
+    assert_eq!(runs, 2, "the write did not conflict with the move");
+    let found = pool.run(|tx| tx.get(handle)?.read_range(tx, offset - 1..offset + 9));
+    assert_eq!(found.unwrap().value, [1, 2, 2, 2, 2, 2, 2, 2, 2, 1], "bytes are lost");
+}
+
+#[test]
+fn snapshot_write_conflicts_with_move_of_string() {
+    let append: Move = |tx, handle| Bytes::append(tx, handle, &[3; 5000]);
+    let replace: Move = |tx, handle| {
+        let string = tx.get(handle)?;
+        let content = string.read(tx)?;
+        let copy = Bytes::new(tx, &content)?;
+        string.free(tx)?;
+        tx.set(handle, copy)
+    };
+    for moves in [append, replace] {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, handle) = pool_of_string(&dir, PARTS * PIECE_BYTES);
+        write_beside_move(&pool, handle, LATE_PART * PIECE_BYTES + 100, moves);
+        pool.check_heap().unwrap();
+    }
+}
+
+/// A string of a converted pool lies in the blocks of an array.
+#[test]
+fn snapshot_write_conflicts_with_move_of_converted_string() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pool, handle) = pool_of_string(&dir, 0);
+    let blocks = pool.run(|tx| Array::<[u64; 32]>::create(tx, PARTS)).unwrap().value;
+    let made = pool.run(|tx| {
+        for index in 0..PARTS {
+            tx.set(blocks.at(index)?, [0x0101_0101_0101_0101; 32])?;
+        }
+        tx.write(handle.addr(), blocks.at(0)?.addr().object)?;
+        tx.write(handle.addr().plus(8), PARTS * BLOCK_BYTES)
+    });
+    let _ = made.unwrap();
+    let append: Move = |tx, handle| Bytes::append(tx, handle, &[3; 5000]);
+    write_beside_move(&pool, handle, LATE_PART * BLOCK_BYTES + 100, append);
+    pool.check_heap().unwrap();
 }
