@@ -10,7 +10,7 @@ fn default_transaction_limit_is_the_log() {
     let bytes = 8 * Limit::words_max(log, options.ring_words()) as u64;
     assert!((1 << 20) - bytes <= 4096, "{bytes}");
     let text = Limit::Log.advice(log, 16 << 20);
-    assert!(text.contains("half the log of 4194304 bytes"), "{text}");
+    assert!(text.contains("a quarter of the log of 4194304 bytes"), "{text}");
     assert!(text.contains("more `log_bytes`"), "{text}");
 }
 
