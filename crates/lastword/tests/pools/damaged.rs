@@ -123,8 +123,8 @@ fn unknown_version_design_or_medium_is_refused() {
     }
 }
 
-/// Sets a word of a superblock and updates the checksum.
-fn set_word(block: &mut [u8], word: usize, value: u64) {
+/// Sets a word of a superblock or log head and updates the checksum.
+pub(crate) fn set_word(block: &mut [u8], word: usize, value: u64) {
     block[8 * word..8 * word + 8].copy_from_slice(&value.to_le_bytes());
     let crc = crc32c::crc32c(&block[..504]);
     block[504..508].copy_from_slice(&crc.to_le_bytes());
