@@ -285,29 +285,75 @@ impl<'p, D: Design> Worker<'p, D> {
 
 /// Takes the slabs of all arenas, one arena in a transaction, so that a full heap serves other
 /// sizes and workers. Returns whether that freed memory.
+///
+/// An arena whose slabs exceed the size of a transaction is taken in several, of fewer classes
+/// each. The arena is skipped if one class alone is too large, or if other workers are always
+/// faster: the remaining arenas may own the memory that the body needs.
 #[cold]
 pub(crate) fn reclaim<'p, D: Design>(
     pool: &'p Pool<D>,
     state: &mut WorkerState<D>,
     place: &mut Option<QueuePlace<'p>>,
 ) -> Result<bool, Error> {
+    let Some(owners) = pass(pool, state, place, |tx| tx.owners())? else {
+        return Ok(false);
+    };
+    // Each arena once, although others acquire slabs meanwhile: so the loop ends.
+    let arenas = (0..lw_alloc::ARENAS).filter(|arena| owners >> arena & 1 == 1);
     let mut gained = false;
-    // Each pass takes an arena from the bitmap of owners. Others may enter it meanwhile, so their
-    // number does not bound the loop.
-    for _ in 0..2 * lw_alloc::ARENAS {
-        match attempt(pool, state, &mut |tx| tx.reclaim(), false) {
+    for arena in arenas.chain([lw_alloc::ARENAS]) {
+        let classes = pool.shape.heap().classes();
+        let (mut at, mut count) = (0, classes);
+        while at < classes {
+            match pass(pool, state, place, |tx| tx.reclaim(arena, at..at + count)) {
+                Err(error) if is_size_limit(&error) && count > 1 => {
+                    count = count.div_ceil(2);
+                    continue;
+                }
+                Err(error) if is_size_limit(&error) => {}
+                Err(error) => return Err(error),
+                Ok(freed) => gained |= freed == Some(true),
+            }
+            at += count;
+        }
+    }
+    Ok(gained)
+}
+
+/// Conflicts of one pass of [`reclaim`] before it gives up. The worker closes the starvation lock
+/// after about a quarter of them, and then loses none to a transaction that begins later.
+const PASS_CONFLICTS_MAX: u32 = 256;
+
+/// Runs one transaction of [`reclaim`]. `None`: it lost too many conflicts.
+fn pass<'p, R, D: Design>(
+    pool: &'p Pool<D>,
+    state: &mut WorkerState<D>,
+    place: &mut Option<QueuePlace<'p>>,
+    mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+) -> Result<Option<R>, Error> {
+    for _ in 0..PASS_CONFLICTS_MAX {
+        match attempt(pool, state, &mut body, false) {
+            Ok((value, _)) => return Ok(Some(value)),
+            Err(Some(error)) => return Err(error),
             Err(None) => {
                 state.conflicts += 1;
                 state.backoff.give_way();
                 state.pass(pool, place)?;
             }
-            Ok((Some(more), _)) => gained |= more,
-            // Nothing is left to take, or one arena's slabs exceed the size of a transaction.
-            Ok((None, _)) | Err(Some(Error::TransactionTooLarge { .. })) => break,
-            Err(Some(error)) => return Err(error),
         }
     }
-    Ok(gained)
+    Ok(None)
+}
+
+/// Whether the transaction was larger than its design permits.
+fn is_size_limit(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::TransactionTooLarge { .. }
+            | Error::SlotTooSmall { .. }
+            | Error::CopiesTooSmall { .. }
+            | Error::ShadowTooSmall { .. }
+    )
 }
 
 /// A run of one body, over all of its attempts. Its end resets the counts of conflicts, also by an

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use collections::{BTree, ChainedMap, HashMap};
 use lastword::{
-    Addr, Bytes, Design, Error, Medium, Options, Pool, Stop, Tx, Volatile, Words, Worker,
+    Addr, Allocate, Bytes, DecoupledSoftware, Design, Error, Medium, Options, Pool, Shadow, Stop,
+    Tx, Volatile, Words, Worker,
 };
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -220,6 +221,29 @@ fn small_maps<D: Design>() {
     for (name, maps) in [("HashMap", hash), ("ChainedMap", chained), ("BTree", tree)] {
         assert!(maps >= 700, "{}: {maps} of {name} fit", D::NAME);
     }
+}
+
+/// A worker owns a slab of each class. A transaction that takes all of them writes to more pages
+/// than the shadow holds.
+#[test]
+fn full_heap_reclaims_arena_larger_than_a_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(MIB).shadow(Shadow::Software).shadow_bytes(64 << 10);
+    let pool = Pool::<DecoupledSoftware>::create_as(dir.path().join("pool"), options).unwrap();
+    let (mut first, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+    for bytes in (16..=1024).step_by(16) {
+        let made = |tx: &mut Tx<'_, DecoupledSoftware>| {
+            Ok((tx.allocate(bytes)?, Bytes::new(tx, &[7; 1024][..bytes])?))
+        };
+        let (object, string) = first.run(made).unwrap().value;
+        let _ = first.run(|tx| tx.retire(Addr::new(object, 0), bytes as u64)).unwrap();
+        let _ = first.run(|tx| string.free(tx)).unwrap();
+    }
+    let owned = pool.heap_usage().free_slot_bytes();
+    assert!(owned > MIB / 8, "{owned}");
+    while make(&mut other, |tx| tx.allocate(100)).is_some() {}
+    let left = pool.heap_usage().free_slot_bytes();
+    assert!(left < MIB / 64, "{left} of {owned} bytes are left in free slots");
 }
 
 /// Heap words that count their accesses.
