@@ -32,7 +32,7 @@
  * Errors inside a transaction. LW_EINVAL, LW_ENESTED and LW_ETHREAD reject a call before it
  * reaches the transaction, which stays as it was. Any other error ends the transaction without
  * effect, and every later call in it returns the same error: call lw_abort. After LW_CONFLICT
- * abort and begin again. lw_run does both.
+ * abort and begin again. After LW_EFULL do so once, as lw_begin reclaims memory. lw_run does both.
  *
  * Durability. When lw_commit or lw_run returns, other threads see the transaction. It is
  * durable when its ID is. With LW_SYNC, and under LW_UNDO, LW_REDO and LW_SNAPSHOT, that is on
