@@ -177,7 +177,7 @@ int lw_pool_close(lw_pool *pool);
    allocates it, with `bytes` zeros, 1 to 1024. LW_EMISMATCH: it is smaller. Runs a transaction in a
    worker of its own, with the statuses of lw_worker_open and lw_run. */
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
-/* Returns the use of the heap, an estimate while transactions run. Stops no transaction. */
+/* Returns the use of the heap, an estimate while transactions run. Stops none. LW_EFORKED. */
 int lw_pool_heap_usage(lw_pool *pool, lw_heap_usage *usage);
 /* Returns the durable watermark: this transaction and all before it are durable. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);
