@@ -386,6 +386,9 @@ impl<D: Design> Pool<D> {
     /// are in runs whose heads were half written. It reads no object, so their requested sizes are
     /// not known: [`check_heap`](Pool::check_heap) returns them.
     ///
+    /// Under [`Snapshot`](crate::Snapshot) with [groups](crate::Options::group), commits of a
+    /// group that has not ended are not counted. [`flush`](Pool::flush) ends it.
+    ///
     /// In a [forked child](Pool::is_forked) all numbers are 0 but the size of the heap.
     pub fn heap_usage(&self) -> lw_alloc::Usage {
         // A child has no copy of a mapped heap: to read it is a SIGSEGV.
@@ -394,6 +397,8 @@ impl<D: Design> Pool<D> {
             usage.heap_bytes = self.shape.info.heap_bytes;
             return usage;
         }
+        // A version that an earlier reader kept from the heap waits for the next transaction.
+        self.design().catch_up();
         self.shape.heap.usage_now(|offset| self.design().peek(offset as usize / 8))
     }
 
