@@ -218,10 +218,10 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                 drop((place, inside));
                 Ok(None)
             }
-            Err(Some(error)) => {
+            Err(Some(ended)) => {
                 guard.backoff.reset();
                 drop((place, inside));
-                Err(pool.settle(error))
+                Err(pool.error_of(ended))
             }
         }
     }

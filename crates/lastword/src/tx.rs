@@ -19,6 +19,7 @@ use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 use crate::design::{At, Decoupled, Design, Ending};
 use crate::pool::Shape;
 use crate::reason::{AbortReason, Reason};
+pub(crate) use end::Ended;
 
 /// Words of an object's header, which precedes the object.
 const HEADER_WORDS: u64 = HEADER_BYTES / 8;

@@ -15,7 +15,7 @@ use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::{Backoff, GaveUp, QueuePlace, Wait};
-use crate::tx::Known;
+use crate::tx::{Ended, Known};
 use crate::{Error, Pool, Ticket, Tx};
 
 /// A thread's handle to a pool, with its log ring and its statistics.
@@ -260,20 +260,20 @@ impl<'p, D: Design> Worker<'p, D> {
                     state.pass(pool, &mut place)?;
                 }
                 // Other arenas may own free memory. The body runs again if that was so.
-                Err(Some(error @ Error::Full { .. })) if !reclaimed => {
+                Err(Some(ended @ Ended::Full { .. })) if !reclaimed => {
                     reclaimed = true;
                     if !reclaim(pool, state, &mut place)? {
-                        break Err(error);
+                        break Err(ended);
                     }
                 }
-                Err(Some(error)) => break Err(error),
+                Err(Some(ended)) => break Err(ended),
                 Ok(done) => break Ok(done),
             }
         };
         // Before the waits below, which are refused inside a transaction and would keep the
         // starvation lock for as long as the device takes.
         drop((run, place, inside));
-        let (value, id) = done.map_err(|error| pool.settle(error))?;
+        let (value, id) = done.map_err(|ended| pool.error_of(ended))?;
         let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
         let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
         if pool.durability == Durability::Sync && D::DURABLE {
@@ -334,7 +334,7 @@ fn pass<'p, R, D: Design>(
     for _ in 0..PASS_CONFLICTS_MAX {
         match attempt(pool, state, &mut body, false) {
             Ok((value, _)) => return Ok(Some(value)),
-            Err(Some(error)) => return Err(error),
+            Err(Some(ended)) => return Err(pool.error_of(ended)),
             Err(None) => {
                 state.conflicts += 1;
                 state.backoff.give_way();
@@ -409,10 +409,11 @@ fn attempt<R, D: Design>(
     state: &mut WorkerState<D>,
     body: &mut impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     read_only: bool,
-) -> Result<(R, TxId), Option<Error>> {
+) -> Result<(R, TxId), Option<Ended>> {
     let design = pool.design();
     // After repeated conflicts a read-only attempt tracks its reads, so that its snapshot extends.
-    design.begin(&mut state.local, read_only && state.backoff.has_few_conflicts())?;
+    let begun = design.begin(&mut state.local, read_only && state.backoff.has_few_conflicts());
+    begun.map_err(Ended::Error)?;
     let arena = arena(state.number);
     let tx = Tx::new(design, &mut state.local, &mut state.known, &pool.shape, arena, read_only);
     let mut running = Running { tx, phase: &mut state.phase };
@@ -450,7 +451,7 @@ impl<D: Design> Drop for Running<'_, D> {
 pub(crate) fn conclude<R, D: Design>(
     tx: &mut Tx<'_, D>,
     value: Result<R, Stop>,
-) -> Result<(R, TxId, usize), Option<Error>> {
+) -> Result<(R, TxId, usize), Option<Ended>> {
     let done = value.and_then(|value| tx.give_back().map(|()| value));
     let stop = match (done, tx.stopped()) {
         (Ok(value), None) => {
