@@ -30,6 +30,8 @@
 //! the memory of an empty slab must not serve other objects in the transaction that frees it. And
 //! every allocation that fails would repeat the search.
 
+use std::ops::Range;
+
 use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words};
 
@@ -200,48 +202,74 @@ impl Heap {
         tx.write(self.owners_at(), owners | 1 << arena)
     }
 
-    /// Takes the slabs of one arena that owns some, or else the empty slabs of the lists. A
-    /// transaction that met a full heap runs again after these calls, each of which is a
-    /// transaction of its own. Returns `None` when nothing is left to take, else whether memory
-    /// became free.
+    /// Returns a bitmap of the arenas that may own a slab, for [`reclaim`](Heap::reclaim).
+    ///
+    /// # Errors
+    /// As [`retire`](Heap::retire).
+    pub fn owners<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
+        match self.layout.has_headers() {
+            true => tx.read(self.owners_at()),
+            false => Ok(0),
+        }
+    }
+
+    /// Returns the number of size classes: the end of the range for [`reclaim`](Heap::reclaim).
+    pub const fn classes(&self) -> usize {
+        self.layout.classes()
+    }
+
+    /// Takes the slabs of these classes from an arena, or with [`ARENAS`] as its number the empty
+    /// slabs of the lists. A transaction that met a full heap runs again after these calls, each of
+    /// which is a transaction of its own. A caller whose transactions are small passes fewer
+    /// classes. Returns whether memory became free.
     ///
     /// Does nothing in a line-isolated heap: designs that isolate by named locks take those of
     /// arenas one at a time.
     ///
     /// # Errors
     /// As [`retire`](Heap::retire).
-    pub fn reclaim<W: Words>(&self, tx: &mut W) -> Result<Option<bool>, Stop> {
-        if !self.layout.has_headers() {
-            return Ok(None);
+    pub fn reclaim<W: Words>(
+        &self,
+        tx: &mut W,
+        arena: usize,
+        classes: Range<usize>,
+    ) -> Result<bool, Stop> {
+        let mut gained = false;
+        let classes = classes.start..classes.end.min(self.classes());
+        if !self.layout.has_headers() || classes.is_empty() {
+            return Ok(gained);
         }
-        let owners = tx.read(self.owners_at())?;
-        if owners == 0 {
-            let mut gained = None;
-            for class in 0..self.layout.classes() {
-                if self.release_empty(tx, class)? {
-                    gained = Some(true);
-                }
+        if arena >= ARENAS {
+            for class in classes {
+                gained |= self.release_empty(tx, class)?;
             }
             return Ok(gained);
         }
-        let arena = owners.trailing_zeros() as usize;
-        if arena >= ARENAS {
-            return Err(Stop::BadPointer);
-        }
-        tx.write(self.owners_at(), owners & (owners - 1))?;
         if injected(Mutant::OwnerForgotten) {
-            return Ok(Some(false));
+            let owners = tx.read(self.owners_at())?;
+            return tx.write(self.owners_at(), owners & !(1 << arena)).map(|()| false);
         }
         // Under snapshot isolation the arena's worker may acquire a slab beside this transaction.
         // It then writes one of these objects, so the two transactions conflict.
         for object in self.layout.arena_objects(arena) {
             tx.protect(self.addr(object, 0))?;
         }
-        let mut gained = false;
-        for class in 0..self.layout.classes() {
+        for class in classes {
             gained |= self.take_away(tx, arena, class)?;
         }
-        Ok(Some(gained))
+        // The bit stays while the arena owns a slab of another class. Its objects are protected, so
+        // none of the pairs changes before this transaction has ended.
+        for class in 0..self.classes() {
+            let (object, offset) = self.layout.pair(arena, class);
+            if tx.read(self.addr(object, offset))? != 0 {
+                return Ok(gained);
+            }
+        }
+        let owners = tx.read(self.owners_at())?;
+        if owners & 1 << arena != 0 {
+            tx.write(self.owners_at(), owners & !(1 << arena))?;
+        }
+        Ok(gained)
     }
 
     /// Frees the slab that an otherwise empty partial list keeps. Returns whether it did.

@@ -224,6 +224,25 @@ fn reclaimed_heap_serves_arrays_and_every_class() {
     heap.check().unwrap();
 }
 
+/// A small transaction takes some classes of an arena, which owns the others until then.
+#[test]
+fn reclaim_of_some_classes_keeps_arena_in_bitmap() {
+    let mut heap = TestHeap::laid_out(Layout::Ordinary, 20);
+    let all = heap.check().unwrap().free_bytes;
+    for bytes in [16, 1000] {
+        let object = heap.run(|tx| tx.allocate(bytes)).unwrap();
+        free(&mut heap, object, bytes as u64).unwrap();
+    }
+    let (shared, arena, classes) = (heap.heap, heap.arena, heap.heap.classes());
+    let half = heap.layout().class_of(1000).unwrap();
+    for (taken, owners) in [(0..half, 1 << arena), (half..classes, 0)] {
+        assert!(heap.run(|tx| shared.reclaim(tx, arena, taken.clone())).unwrap());
+        heap.check().unwrap();
+        assert_eq!(heap.run(|tx| shared.owners(tx)), Ok(owners));
+    }
+    assert_eq!(heap.check().unwrap().free_bytes, all);
+}
+
 #[test]
 fn free_of_unallocated_memory_is_refused() {
     for layout in LAYOUTS {

@@ -32,7 +32,7 @@
  * Errors inside a transaction. LW_EINVAL, LW_ENESTED and LW_ETHREAD reject a call before it
  * reaches the transaction, which stays as it was. Any other error ends the transaction without
  * effect, and every later call in it returns the same error: call lw_abort. After LW_CONFLICT
- * abort and begin again. lw_run does both.
+ * abort and begin again. After LW_EFULL do so once, as lw_begin reclaims memory. lw_run does both.
  *
  * Durability. When lw_commit or lw_run returns, other threads see the transaction. It is
  * durable when its ID is. With LW_SYNC, and under LW_UNDO, LW_REDO and LW_SNAPSHOT, that is on
@@ -177,7 +177,7 @@ int lw_pool_close(lw_pool *pool);
    allocates it, with `bytes` zeros, 1 to 1024. LW_EMISMATCH: it is smaller. Runs a transaction in a
    worker of its own, with the statuses of lw_worker_open and lw_run. */
 int lw_pool_root(lw_pool *pool, uint64_t bytes, uint64_t *object);
-/* Returns the use of the heap, an estimate while transactions run. Stops no transaction. */
+/* Returns the use of the heap, an estimate while transactions run. Stops none. LW_EFORKED. */
 int lw_pool_heap_usage(lw_pool *pool, lw_heap_usage *usage);
 /* Returns the durable watermark: this transaction and all before it are durable. Costs a load. */
 int lw_pool_durable(lw_pool *pool, uint64_t *id);

@@ -65,6 +65,9 @@ unsafe fn find(pool: *mut lw_pool, out: *mut lw_heap_usage) -> Result<(), Status
     if !(16..=SIZE_MAX).contains(&bytes) || !bytes.is_multiple_of(8) {
         return Err(status::INVALID);
     }
+    if on!(&open.pool, pool => pool.is_forked()) {
+        return Err(status::FORKED);
+    }
     let found = on!(&open.pool, pool => pool.heap_usage());
     let usage = lw_heap_usage {
         size: bytes as u64,

@@ -40,9 +40,10 @@ static void notified(void *argument, int status) {
     *(int *)argument = 1;
 }
 
-/* Calls each function that writes, waits or closes. Ends by `exit`, which runs destructors. */
+/* Calls each function that reads the heap, writes, waits or closes. Ends by `exit`, which runs destructors. */
 static void child(lw_pool *pool, lw_worker *worker, uint64_t root, uint64_t id) {
     lw_worker *other;
+    lw_heap_usage usage = {.size = sizeof usage};
     int calls = 0;
     for (int i = 0; i < 20; i++) {
         MUST(lw_run(worker, 0, add, &root, NULL) == LW_EFORKED);
@@ -51,6 +52,8 @@ static void child(lw_pool *pool, lw_worker *worker, uint64_t root, uint64_t id) 
     MUST(lw_worker_open(pool, &other) == LW_EFORKED);
     MUST(lw_pool_wait(pool, id) == LW_EFORKED);
     MUST(lw_pool_flush(pool) == LW_EFORKED);
+    MUST(lw_pool_heap_usage(pool, &usage) == LW_EFORKED);
+    MUST(usage.heap_bytes == 0);
     MUST(lw_pool_on_durable(pool, id, notified, &calls) == LW_EFORKED);
     MUST(lw_worker_close(worker) == LW_OK);
     MUST(lw_pool_close(pool) == LW_EFORKED);

@@ -67,7 +67,8 @@ struct TxGuard<'w, D: Design> {
     tx: Tx<'w, D>,
     phase: &'w mut Phase,
     backoff: &'w mut Backoff,
-    /// Set when the heap was full: the next `begin` then reclaims memory.
+    /// Set when the heap was full: the next `begin` of a transaction that writes then reclaims
+    /// memory.
     met_full: &'w mut bool,
 }
 
@@ -89,7 +90,7 @@ impl<'w, D: Design> TxGuard<'w, D> {
     fn end<R>(&mut self, end: impl FnOnce(&mut Tx<'w, D>) -> R) -> R {
         *self.phase = Phase::Ending;
         let done = end(&mut self.tx);
-        *self.met_full = self.tx.stopped() == Some(Stop::Full);
+        *self.met_full |= self.tx.stopped() == Some(Stop::Full);
         self.tx.roll_back_if_open();
         *self.phase = Phase::Over;
         done
@@ -115,6 +116,10 @@ impl<'p, D: Design> Worker<'p, D> {
     /// Begins a transaction; see [`Open`]. `read_only`: as [`Worker::read`]. Waits while a starving
     /// transaction runs alone, and after a conflict up to 2 ms for the obstacle.
     ///
+    /// After a transaction that met a full heap ([`Stop::Full`]), begin the transaction once more:
+    /// this call first reclaims memory that other workers and sizes own. The heap is full if the
+    /// second one fails, too. [`Worker::run`] does both.
+    ///
     /// # Errors
     /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::Poisoned`],
     /// [`Error::HeldUp`], [`Error::StarvationLockHeld`] and [`Error::Blocked`] as [`Worker::run`].
@@ -127,8 +132,10 @@ impl<'p, D: Design> Worker<'p, D> {
         let (design, mut place) = (pool.design(), None);
         let passed = if waits { state.pass(pool, &mut place) } else { Ok(()) };
         let passed = match passed {
-            Ok(()) if std::mem::take(&mut state.met_full) && !read_only => {
-                reclaim(pool, state, &mut place).map(drop)
+            // Only a transaction that may allocate uses up the request: a read-only one can begin
+            // between the full one and its repetition.
+            Ok(()) if !read_only && std::mem::take(&mut state.met_full) => {
+                begin_again(pool, state, &mut place)
             }
             passed => passed,
         };
@@ -145,6 +152,27 @@ impl<'p, D: Design> Worker<'p, D> {
         let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
         let guard = TxGuard::new(tx, phase, backoff, met_full);
         Ok(Open { guard, pool, conflicts, writes, _place: place, _inside: inside })
+    }
+}
+
+/// Reclaims memory after a full heap.
+///
+/// # Errors
+/// Those of `pass` and [`Error::Poisoned`], which the transaction would meet, too. The reclaim is
+/// an attempt to help, so it keeps no transaction from beginning that needs no memory.
+#[cold]
+fn begin_again<'p, D: Design>(
+    pool: &'p Pool<D>,
+    state: &mut WorkerState<D>,
+    place: &mut Option<QueuePlace<'p>>,
+) -> Result<(), Error> {
+    match reclaim(pool, state, place) {
+        Err(
+            error @ (Error::Poisoned { .. }
+            | Error::Blocked { .. }
+            | Error::StarvationLockHeld { .. }),
+        ) => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -190,10 +218,10 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                 drop((place, inside));
                 Ok(None)
             }
-            Err(Some(error)) => {
+            Err(Some(ended)) => {
                 guard.backoff.reset();
                 drop((place, inside));
-                Err(pool.settle(error))
+                Err(pool.error_of(ended))
             }
         }
     }

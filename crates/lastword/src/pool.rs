@@ -366,7 +366,13 @@ impl<D: Design> Pool<D> {
     ///
     /// # Errors
     /// The first damage found.
+    ///
+    /// # Panics
+    /// In a [forked child](Pool::is_forked), which may have none of the heap's memory.
     pub fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
+        if let Err(error) = self.own_process("check_heap") {
+            panic!("{error}");
+        }
         self.design().settle();
         self.shape.heap.check(|offset| self.design().peek(offset as usize / 8))
     }
@@ -379,13 +385,33 @@ impl<D: Design> Pool<D> {
     /// counted in its old or its new state; [`Usage::unknown_bytes`](crate::Usage::unknown_bytes)
     /// are in runs whose heads were half written. It reads no object, so their requested sizes are
     /// not known: [`check_heap`](Pool::check_heap) returns them.
+    ///
+    /// Under [`Snapshot`](crate::Snapshot) with [groups](crate::Options::group), commits of a
+    /// group that has not ended are not counted. [`flush`](Pool::flush) ends it.
+    ///
+    /// In a [forked child](Pool::is_forked) all numbers are 0 but the size of the heap.
     pub fn heap_usage(&self) -> lw_alloc::Usage {
+        // A child has no copy of a mapped heap: to read it is a SIGSEGV.
+        if self.is_forked() {
+            let mut usage = lw_alloc::Usage::default();
+            usage.heap_bytes = self.shape.info.heap_bytes;
+            return usage;
+        }
+        // A version that an earlier reader kept from the heap waits for the next transaction.
+        self.design().catch_up();
         self.shape.heap.usage_now(|offset| self.design().peek(offset as usize / 8))
     }
 
     /// Returns the operations and costs of the pool since it was opened.
     pub fn metrics(&self) -> Metrics {
         self.design().metrics()
+    }
+
+    /// Returns whether this process is a forked child of the one that opened the pool. A child
+    /// cannot use the pool: its calls return [`Error::Forked`].
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.shape.is_forked()
     }
 
     /// Returns the check of the files.

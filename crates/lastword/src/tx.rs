@@ -10,6 +10,8 @@
 mod end;
 mod live;
 
+use std::ops::Range;
+
 use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, injected};
 use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
@@ -17,6 +19,7 @@ use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 use crate::design::{At, Decoupled, Design, Ending};
 use crate::pool::Shape;
 use crate::reason::{AbortReason, Reason};
+pub(crate) use end::Ended;
 
 /// Words of an object's header, which precedes the object.
 const HEADER_WORDS: u64 = HEADER_BYTES / 8;
@@ -148,17 +151,27 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(())
     }
 
-    /// Takes the slabs of one arena, for a transaction that met a full heap: see
+    /// Takes slabs of one arena, for a transaction that met a full heap: see
     /// [`lw_alloc::Heap::reclaim`].
     ///
     /// # Errors
     /// As [`Words::retire`].
     #[cold]
-    pub(crate) fn reclaim(&mut self) -> Result<Option<bool>, Stop> {
+    pub(crate) fn reclaim(&mut self, arena: usize, classes: Range<usize>) -> Result<bool, Stop> {
         let heap = self.shape.heap();
         // Before the first write: a design may then end a group.
         self.design.gives_runs_back(self.local);
-        heap.reclaim(&mut Metadata(self)).map_err(|stop| self.end(stop))
+        heap.reclaim(&mut Metadata(self), arena, classes).map_err(|stop| self.end(stop))
+    }
+
+    /// Returns the bitmap of the arenas that may own a slab.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    #[cold]
+    pub(crate) fn owners(&mut self) -> Result<u64, Stop> {
+        let heap = self.shape.heap();
+        heap.owners(&mut Metadata(self)).map_err(|stop| self.end(stop))
     }
 
     #[cold]

@@ -15,7 +15,7 @@ use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::{Backoff, GaveUp, QueuePlace, Wait};
-use crate::tx::Known;
+use crate::tx::{Ended, Known};
 use crate::{Error, Pool, Ticket, Tx};
 
 /// A thread's handle to a pool, with its log ring and its statistics.
@@ -260,22 +260,22 @@ impl<'p, D: Design> Worker<'p, D> {
                     state.pass(pool, &mut place)?;
                 }
                 // Other arenas may own free memory. The body runs again if that was so.
-                Err(Some(error @ Error::Full { .. }))
+                Err(Some(ended @ Ended::Full { .. }))
                     if !reclaimed && !injected(Mutant::FullHeapNotReclaimed) =>
                 {
                     reclaimed = true;
                     if !reclaim(pool, state, &mut place)? {
-                        break Err(error);
+                        break Err(ended);
                     }
                 }
-                Err(Some(error)) => break Err(error),
+                Err(Some(ended)) => break Err(ended),
                 Ok(done) => break Ok(done),
             }
         };
         // Before the waits below, which are refused inside a transaction and would keep the
         // starvation lock for as long as the device takes.
         drop((run, place, inside));
-        let (value, id) = done.map_err(|error| pool.settle(error))?;
+        let (value, id) = done.map_err(|ended| pool.error_of(ended))?;
         let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
         let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
         if pool.durability == Durability::Sync && D::DURABLE {
@@ -287,29 +287,75 @@ impl<'p, D: Design> Worker<'p, D> {
 
 /// Takes the slabs of all arenas, one arena in a transaction, so that a full heap serves other
 /// sizes and workers. Returns whether that freed memory.
+///
+/// An arena whose slabs exceed the size of a transaction is taken in several, of fewer classes
+/// each. The arena is skipped if one class alone is too large, or if other workers are always
+/// faster: the remaining arenas may own the memory that the body needs.
 #[cold]
 pub(crate) fn reclaim<'p, D: Design>(
     pool: &'p Pool<D>,
     state: &mut WorkerState<D>,
     place: &mut Option<QueuePlace<'p>>,
 ) -> Result<bool, Error> {
+    let Some(owners) = pass(pool, state, place, |tx| tx.owners())? else {
+        return Ok(false);
+    };
+    // Each arena once, although others acquire slabs meanwhile: so the loop ends.
+    let arenas = (0..lw_alloc::ARENAS).filter(|arena| owners >> arena & 1 == 1);
     let mut gained = false;
-    // Each pass takes an arena from the bitmap of owners. Others may enter it meanwhile, so their
-    // number does not bound the loop.
-    for _ in 0..2 * lw_alloc::ARENAS {
-        match attempt(pool, state, &mut |tx| tx.reclaim(), false) {
+    for arena in arenas.chain([lw_alloc::ARENAS]) {
+        let classes = pool.shape.heap().classes();
+        let (mut at, mut count) = (0, classes);
+        while at < classes {
+            match pass(pool, state, place, |tx| tx.reclaim(arena, at..at + count)) {
+                Err(error) if is_size_limit(&error) && count > 1 => {
+                    count = count.div_ceil(2);
+                    continue;
+                }
+                Err(error) if is_size_limit(&error) => {}
+                Err(error) => return Err(error),
+                Ok(freed) => gained |= freed == Some(true),
+            }
+            at += count;
+        }
+    }
+    Ok(gained)
+}
+
+/// Conflicts of one pass of [`reclaim`] before it gives up. The worker closes the starvation lock
+/// after about a quarter of them, and then loses none to a transaction that begins later.
+const PASS_CONFLICTS_MAX: u32 = 256;
+
+/// Runs one transaction of [`reclaim`]. `None`: it lost too many conflicts.
+fn pass<'p, R, D: Design>(
+    pool: &'p Pool<D>,
+    state: &mut WorkerState<D>,
+    place: &mut Option<QueuePlace<'p>>,
+    mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+) -> Result<Option<R>, Error> {
+    for _ in 0..PASS_CONFLICTS_MAX {
+        match attempt(pool, state, &mut body, false) {
+            Ok((value, _)) => return Ok(Some(value)),
+            Err(Some(ended)) => return Err(pool.error_of(ended)),
             Err(None) => {
                 state.conflicts += 1;
                 state.backoff.give_way();
                 state.pass(pool, place)?;
             }
-            Ok((Some(more), _)) => gained |= more,
-            // Nothing is left to take, or one arena's slabs exceed the size of a transaction.
-            Ok((None, _)) | Err(Some(Error::TransactionTooLarge { .. })) => break,
-            Err(Some(error)) => return Err(error),
         }
     }
-    Ok(gained)
+    Ok(None)
+}
+
+/// Whether the transaction was larger than its design permits.
+fn is_size_limit(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::TransactionTooLarge { .. }
+            | Error::SlotTooSmall { .. }
+            | Error::CopiesTooSmall { .. }
+            | Error::ShadowTooSmall { .. }
+    )
 }
 
 /// A run of one body, over all of its attempts. Its end resets the counts of conflicts, also by an
@@ -365,10 +411,11 @@ fn attempt<R, D: Design>(
     state: &mut WorkerState<D>,
     body: &mut impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     read_only: bool,
-) -> Result<(R, TxId), Option<Error>> {
+) -> Result<(R, TxId), Option<Ended>> {
     let design = pool.design();
     // After repeated conflicts a read-only attempt tracks its reads, so that its snapshot extends.
-    design.begin(&mut state.local, read_only && state.backoff.has_few_conflicts())?;
+    let begun = design.begin(&mut state.local, read_only && state.backoff.has_few_conflicts());
+    begun.map_err(Ended::Error)?;
     let arena = arena(state.number);
     let tx = Tx::new(design, &mut state.local, &mut state.known, &pool.shape, arena, read_only);
     let mut running = Running { tx, phase: &mut state.phase };
@@ -406,7 +453,7 @@ impl<D: Design> Drop for Running<'_, D> {
 pub(crate) fn conclude<R, D: Design>(
     tx: &mut Tx<'_, D>,
     value: Result<R, Stop>,
-) -> Result<(R, TxId, usize), Option<Error>> {
+) -> Result<(R, TxId, usize), Option<Ended>> {
     let done = value.and_then(|value| tx.give_back().map(|()| value));
     let stop = match (done, tx.stopped()) {
         (Ok(value), None) => {

@@ -44,11 +44,16 @@ impl words::Words for Copy {
 pub(super) fn states(words: &[u64]) -> Vec<Words> {
     let heap = Heap::new(TAG, 8 * words.len() as u64);
     let mut copy = Copy { words: words.to_vec() };
-    let mut states = Vec::new();
-    for _ in 0..2 * ARENAS {
-        match heap.reclaim(&mut copy) {
-            Ok(Some(_)) => states.push(Arc::new(copy.words.clone())),
-            Ok(None) | Err(_) => break,
+    let mut states: Vec<Words> = Vec::new();
+    let Ok(owners) = heap.owners(&mut copy) else { return states };
+    for arena in (0..ARENAS).filter(|arena| owners >> arena & 1 == 1).chain([ARENAS]) {
+        let before = copy.words.clone();
+        if heap.reclaim(&mut copy, arena, 0..heap.classes()).is_err() {
+            break;
+        }
+        // A transaction that writes nothing makes no state.
+        if copy.words != before {
+            states.push(Arc::new(copy.words.clone()));
         }
     }
     states

@@ -375,8 +375,14 @@ pub trait Design: Sized + Send + Sync + 'static {
         panic!("{} has no step {number}", Self::NAME)
     }
 
+    /// Makes the commits visible to [`peek`](Design::peek) that no running transaction has to read
+    /// around. Transactions may run.
+    fn catch_up(&self) {}
+
     /// Makes every commit visible to [`peek`](Design::peek). No transaction may run.
-    fn settle(&self) {}
+    fn settle(&self) {
+        self.catch_up();
+    }
 
     /// Returns the operations and costs so far.
     fn metrics(&self) -> Metrics {

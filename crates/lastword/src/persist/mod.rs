@@ -190,7 +190,8 @@ impl Persist {
 
     /// Registers a worker with a ring of `ring_words`, or returns [`Error::NoRing`].
     pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
-        let slot = Arc::new(Slot::new(rings::new_ring(ring_words)?));
+        let ring = rings::new_ring(ring_words).map_err(|bytes| Error::NoRing { bytes })?;
+        let slot = Arc::new(Slot::new(ring));
         let mut slots = lock(&self.slots);
         // Steps without work do not look at slots. Without this, workers that come and go between
         // two commits would accumulate.

@@ -17,8 +17,6 @@ use std::ops::Range;
 use lw_log::{REGION_WORDS, Ring, RingMemory};
 use medium::Memory;
 
-use crate::error::Error;
-
 /// Words of a ring that is never full: 128 GiB of addresses, more than the machine's memory. The
 /// persist step returns consumed pages to the system, so a worker whose records are taken promptly
 /// uses little memory. (DudeTM, section 5.1: DudeTM-Inf.)
@@ -39,15 +37,15 @@ fn given_back(before: u64, after: u64) -> impl Iterator<Item = Range<usize>> {
 /// Makes the ring of a worker.
 ///
 /// # Errors
-/// [`Error::NoRing`].
-pub(super) fn new_ring(ring_words: usize) -> Result<Ring<Memory>, Error> {
+/// The bytes for which the system has no memory.
+pub(super) fn new_ring(ring_words: usize) -> Result<Ring<Memory>, u64> {
     let bytes = bytes_max(8 * ring_words as u64);
     let memory = match ring_words {
         UNBOUNDED_WORDS => Memory::unreserved(bytes),
         // The regions before the largest one are an eighth of it.
         _ => Memory::growing(bytes, 8 * (ring_words / 8) as u64),
     };
-    let memory = memory.map_err(|_| Error::NoRing { bytes })?;
+    let memory = memory.map_err(|_| bytes)?;
     Ok(Ring::with_regions(memory, ring_words, least_region(ring_words)))
 }
 

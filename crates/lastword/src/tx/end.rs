@@ -1,11 +1,30 @@
 //! Ends a transaction without a commit: a roll-back, or an error for the program.
 
 use lw_alloc::{Request, Shortage};
-use words::{Stop, TxId};
+use words::{Addr, Stop, TxId};
 
 use super::{Stage, Tx};
 use crate::design::{Design, Ending};
-use crate::{Error, Limit};
+use crate::{Error, Limit, Pool};
+
+/// The end of an attempt by a stop other than a conflict.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The heap was full. A worker may reclaim memory and try again, so the error is not made yet:
+    /// its numbers cost a walk over all runs, and a reclaim changes them.
+    Full {
+        /// The request, as in [`Tx::wild`].
+        wanted: Addr,
+    },
+    /// The error for the program.
+    Error(Error),
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// The walks over the heap for errors of this thread.
+    static WALKS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
 
 impl<D: Design> Tx<'_, D> {
     /// Whether a commit or roll-back is running. During `drop` this means that it panicked.
@@ -31,37 +50,16 @@ impl<D: Design> Tx<'_, D> {
         }
     }
 
-    /// Rolls back and returns the error for the program.
+    /// Rolls back and returns the end of the attempt, for the worker or the program.
     #[cold]
-    pub(crate) fn fail(&mut self, stop: Stop) -> Error {
+    pub(crate) fn fail(&mut self, stop: Stop) -> Ended {
         // Before the roll-back, which clears the write set.
         let too_large = self.design.why_too_large(self.local);
         let seen = self.roll_back();
         let info = self.shape.info();
-        match (stop, self.reason.take()) {
+        let error = match (stop, self.reason.take()) {
+            (Stop::Full, _) => return Ended::Full { wanted: self.wild },
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
-            (Stop::Full, _) => {
-                let word = |offset: u64| self.design.peek((offset / 8) as usize);
-                let heap = self.shape.heap();
-                let usage = heap.usage_now(word);
-                let wanted_bytes = self.wild.offset;
-                let request = match self.wild.object {
-                    0 => Request::Bytes(wanted_bytes),
-                    blocks => Request::Blocks(blocks),
-                };
-                let shortage = match wanted_bytes {
-                    0 => Shortage::default(),
-                    _ => heap.shortage(&usage, request),
-                };
-                Error::Full {
-                    wanted_bytes,
-                    heap_bytes: info.heap_bytes,
-                    free_bytes: usage.free_bytes,
-                    largest_free_bytes: usage.largest_free_bytes,
-                    free_slot_bytes: usage.free_slot_bytes(),
-                    shortage,
-                }
-            }
             (Stop::TooLarge, _) if let Some(error) = too_large => error,
             (Stop::TooLarge, _) => {
                 let (log_bytes, ring_bytes) = (info.log_bytes, info.ring_bytes);
@@ -76,6 +74,42 @@ impl<D: Design> Tx<'_, D> {
                 Error::BadPointer { object: self.wild.object, offset: self.wild.offset }
             }
             (stop, _) => Error::Stopped { stop },
+        };
+        Ended::Error(error)
+    }
+}
+
+impl<D: Design> Pool<D> {
+    /// Returns the error of an attempt for the program, once the attempt is rolled back.
+    #[cold]
+    pub(crate) fn error_of(&self, ended: Ended) -> Error {
+        match ended {
+            Ended::Error(error) => self.settle(error),
+            Ended::Full { wanted } => self.full(wanted),
+        }
+    }
+
+    /// Returns the error of a full heap, with its present use.
+    fn full(&self, wanted: Addr) -> Error {
+        let (heap, usage) = (self.shape.heap(), self.heap_usage());
+        #[cfg(test)]
+        WALKS.with(|walks| walks.set(walks.get() + 1));
+        let wanted_bytes = wanted.offset;
+        let request = match wanted.object {
+            0 => Request::Bytes(wanted_bytes),
+            blocks => Request::Blocks(blocks),
+        };
+        let shortage = match wanted_bytes {
+            0 => Shortage::default(),
+            _ => heap.shortage(&usage, request),
+        };
+        Error::Full {
+            wanted_bytes,
+            heap_bytes: self.shape.info().heap_bytes,
+            free_bytes: usage.free_bytes,
+            largest_free_bytes: usage.largest_free_bytes,
+            free_slot_bytes: usage.free_slot_bytes(),
+            shortage,
         }
     }
 }
@@ -84,5 +118,47 @@ impl<D: Design> Drop for Tx<'_, D> {
     #[inline]
     fn drop(&mut self) {
         self.roll_back_if_open();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use words::{Allocate, Words};
+
+    use super::*;
+    use crate::{Options, Volatile};
+
+    #[test]
+    fn full_heap_is_walked_once_for_a_returned_error() {
+        let options = Options::new().bytes(1 << 20);
+        let pool = Pool::<Volatile>::create_as("", options).unwrap();
+        let (mut first, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+        // Each slab stays with the first worker, also when it is empty.
+        for bytes in (16..=1024).step_by(16) {
+            let made = first.run(|tx| tx.allocate(bytes)).unwrap().value;
+            let _ = first.run(|tx| tx.retire(Addr::new(made, 0), bytes as u64)).unwrap();
+        }
+        let allocate = |tx: &mut Tx<'_, Volatile>| tx.allocate(100);
+        let walks = || WALKS.with(std::cell::Cell::take);
+        // A transaction in parts reclaims nothing, and ends without an error for the program.
+        loop {
+            let mut open = other.begin(false).unwrap();
+            match open.tx().allocate(100) {
+                Ok(_) => drop(open.commit().unwrap()),
+                Err(stop) => break assert_eq!(stop, Stop::Full),
+            }
+        }
+        assert_eq!(walks(), 0);
+        let mut reclaimed = 0;
+        let error = loop {
+            match other.run(allocate) {
+                Ok(_) => reclaimed += 1,
+                Err(error) => break error,
+            }
+            assert_eq!(walks(), 0, "a reclaim made room");
+        };
+        assert!(reclaimed > 100, "{reclaimed}");
+        assert!(matches!(error, Error::Full { free_bytes: 0, .. }), "{error:?}");
+        assert_eq!(walks(), 1);
     }
 }

@@ -1,8 +1,11 @@
 //! The use of a heap, and the error of a full one: its numbers are true, each remedy makes room.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::mpsc;
+
 use lastword::{
-    Addr, Allocate, Array, Design, Error, Medium, Options, Pool, Shortage, Stop, Tx, Words, Worker,
+    Addr, Allocate, Array, Design, Error, Medium, Options, Pool, Shortage, Snapshot, Stop, Tx,
+    Words, Worker,
 };
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -183,6 +186,54 @@ fn beside_workers<D: Design>() {
     });
     let usage = pool.heap_usage();
     assert_eq!((usage.objects, usage.unknown_bytes), (0, 0));
+}
+
+#[test]
+fn heap_usage_after_reader_ends_is_exact() {
+    every_durable!(after_reader());
+}
+
+/// A reader that is open during a commit keeps its versions from the heap.
+fn after_reader<D: Design>() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create::<D>(&dir, HEAP_BYTES);
+    let mut worker = pool.worker().unwrap();
+    let root = worker.run(|tx| tx.allocate(100)).unwrap().value;
+    let (begun, has_begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let pool = &pool;
+        scope.spawn(move || {
+            let mut reader = pool.worker().unwrap();
+            let mut open = reader.begin(true).unwrap();
+            open.tx().read(Addr::new(root, 0)).unwrap();
+            begun.send(()).unwrap();
+            ends.recv().unwrap();
+            let _ = open.commit().unwrap().unwrap();
+        });
+        has_begun.recv().unwrap();
+        // Objects of a class that has a slab, and of one that has none.
+        let _ = worker.run(|tx| Ok([tx.allocate(100)?, tx.allocate(500)?])).unwrap();
+        end.send(()).unwrap();
+    });
+    let usage = pool.heap_usage();
+    assert_eq!(usage.objects, 3, "{}", D::NAME);
+    let mut checked = pool.check_heap().unwrap();
+    checked.object_bytes = 0;
+    assert_eq!(usage, checked, "{}", D::NAME);
+}
+
+#[test]
+fn flush_makes_heap_usage_of_open_group_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(HEAP_BYTES).group(100).background(false);
+    let pool = Pool::<Snapshot>::create_as(dir.path().join("pool"), options).unwrap();
+    let mut worker = pool.worker().unwrap();
+    for _ in 0..3 {
+        let _ = worker.run(|tx| tx.allocate(100)).unwrap();
+    }
+    pool.flush().unwrap();
+    assert_eq!(pool.heap_usage().objects, 3);
 }
 
 fn small_options() -> Options {

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use collections::{BTree, ChainedMap, HashMap};
 use lastword::{
-    Addr, Bytes, Design, Error, Medium, Options, Pool, Stop, Tx, Volatile, Words, Worker,
+    Addr, Allocate, Bytes, DecoupledSoftware, Design, Error, Medium, Options, Pool, Shadow, Stop,
+    Tx, Volatile, Words, Worker,
 };
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -220,6 +221,67 @@ fn small_maps<D: Design>() {
     for (name, maps) in [("HashMap", hash), ("ChainedMap", chained), ("BTree", tree)] {
         assert!(maps >= 700, "{}: {maps} of {name} fit", D::NAME);
     }
+}
+
+/// Has the worker own an empty slab of each class. Returns the bytes of their free slots.
+fn own_each_class<D: Design>(pool: &Pool<D>, worker: &mut Worker<'_, D>) -> u64 {
+    for bytes in (16..=1024).step_by(16) {
+        let both =
+            |tx: &mut Tx<'_, D>| Ok((tx.allocate(bytes)?, Bytes::new(tx, &[7; 1024][..bytes])?));
+        let (object, string) = worker.run(both).unwrap().value;
+        let _ = worker.run(|tx| tx.retire(Addr::new(object, 0), bytes as u64)).unwrap();
+        let _ = worker.run(|tx| string.free(tx)).unwrap();
+    }
+    let owned = pool.heap_usage().free_slot_bytes();
+    assert!(owned > MIB / 8, "{}: {owned}", D::NAME);
+    owned
+}
+
+/// A transaction that takes all slabs of the first worker writes to more pages than the shadow
+/// holds.
+#[test]
+fn full_heap_reclaims_arena_larger_than_a_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(MIB).shadow(Shadow::Software).shadow_bytes(64 << 10);
+    let pool = Pool::<DecoupledSoftware>::create_as(dir.path().join("pool"), options).unwrap();
+    let (mut first, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+    let owned = own_each_class(&pool, &mut first);
+    while make(&mut other, |tx| tx.allocate(100)).is_some() {}
+    let left = pool.heap_usage().free_slot_bytes();
+    assert!(left < MIB / 64, "{left} of {owned} bytes are left in free slots");
+}
+
+#[test]
+fn begin_after_full_heap_reclaims_also_after_a_read() {
+    every_design!(begin_after_full());
+}
+
+fn begin_after_full<D: Design>() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = create::<D>(dir.path(), MIB);
+    let (mut first, mut other) = (pool.worker().unwrap(), pool.worker().unwrap());
+    own_each_class(&pool, &mut first);
+    let fill = |worker: &mut Worker<'_, D>| {
+        let mut count = 0;
+        loop {
+            let mut open = worker.begin(false).unwrap();
+            match open.tx().allocate(100) {
+                // The commit may report a conflict, for lack of room in the log.
+                Ok(_) => count += open.commit().unwrap().map_or(0, |_| 1),
+                Err(stop) => {
+                    assert_eq!(stop, Stop::Full);
+                    assert!(matches!(open.commit(), Err(Error::Full { .. })));
+                    return count;
+                }
+            }
+        }
+    };
+    assert!(fill(&mut other) > 1000);
+    let _ = other.begin(true).unwrap().commit().unwrap().unwrap();
+    // The first begin reclaims the other worker's memory.
+    let more = fill(&mut other);
+    assert!(more > 1000, "{}: {more} more objects", D::NAME);
+    assert_eq!(fill(&mut other), 0);
 }
 
 /// Heap words that count their accesses.

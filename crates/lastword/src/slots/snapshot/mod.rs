@@ -587,7 +587,9 @@ impl Design for Snapshot {
         }
     }
 
-    fn settle(&self) {
+    fn catch_up(&self) {
+        // As any worker does that finds another one's lock: `help` writes back only versions that
+        // every running transaction reads.
         self.core.versions.help_all(&self.core.store);
     }
 
