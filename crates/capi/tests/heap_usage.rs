@@ -41,18 +41,42 @@ fn usage(pool: *mut lw_pool) -> lw_heap_usage {
 /// The worker is open.
 unsafe fn allocate(worker: *mut lw_worker, bytes: u64) -> Result<u64, i32> {
     let mut object = 0;
-    // SAFETY: the caller's worker is open, and the other pointers are valid.
-    unsafe {
-        assert_eq!(lw_begin(worker, 0), 0);
-        match lw_alloc(worker, bytes, ptr::null(), &mut object) {
-            status::OK => {
-                assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
-                Ok(object)
-            }
-            failed => {
+    loop {
+        // SAFETY: the caller's worker is open, and the other pointers are valid.
+        unsafe {
+            assert_eq!(lw_begin(worker, 0), 0);
+            let allocated = lw_alloc(worker, bytes, ptr::null(), &mut object);
+            if allocated != status::OK {
                 assert_eq!(lw_abort(worker), 0);
-                Err(failed)
+                return Err(allocated);
             }
+            match lw_commit(worker, ptr::null_mut()) {
+                status::OK => return Ok(object),
+                // The worker's part of the log was full: the next begin makes room.
+                failed => assert_eq!(failed, status::CONFLICT),
+            }
+            assert_eq!(lw_abort(worker), 0);
+        }
+    }
+}
+
+/// Frees objects of 100 bytes in a transaction, also after conflicts.
+///
+/// # Safety
+/// The worker is open.
+unsafe fn free(worker: *mut lw_worker, objects: &[u64]) {
+    loop {
+        // SAFETY: the caller's worker is open.
+        unsafe {
+            assert_eq!(lw_begin(worker, 0), 0);
+            for &object in objects {
+                assert_eq!(lw_free(worker, object, 100), 0);
+            }
+            match lw_commit(worker, ptr::null_mut()) {
+                status::OK => return,
+                failed => assert_eq!(failed, status::CONFLICT),
+            }
+            assert_eq!(lw_abort(worker), 0);
         }
     }
 }
@@ -85,18 +109,12 @@ fn heap_usage_of_full_pool_shows_where_memory_is() {
             assert!(text.contains("lw_pool_heap_usage") && text.contains("pieces"), "{text}");
 
             // The remedies of the text: an object of the same size, and all of another size.
-            assert_eq!(lw_begin(worker, 0), 0);
-            assert_eq!(lw_free(worker, objects[0], 100), 0);
-            assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+            free(worker, &objects[..1]);
             assert_eq!(usage(pool).free_slot_bytes, full.free_slot_bytes + 128);
             objects[0] = allocate(worker, 100).unwrap();
             assert_eq!(allocate(worker, 500), Err(status::FULL));
             for some in objects.chunks(50) {
-                assert_eq!(lw_begin(worker, 0), 0);
-                for &object in some {
-                    assert_eq!(lw_free(worker, object, 100), 0);
-                }
-                assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+                free(worker, some);
             }
             allocate(worker, 500).unwrap();
             assert_eq!(lw_worker_close(worker), 0);

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::Weak;
 use std::time::Duration;
 
+use lw_alloc::{Request, Shortage};
 use medium::{LogMedium, Process};
-use words::{Stop, TxId};
+use words::{Addr, Stop, TxId};
 
 use crate::design::{Decoupled, Design};
 use crate::file_check::FileCheck;
@@ -22,6 +23,7 @@ use crate::perform::records_of;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Arc, Mutex, Ordering, lock};
+use crate::tx::Ended;
 use crate::worker::{Phase, WorkerState};
 use crate::{Committed, DesignInfo, Error, Info, Options, Ticket, Tx, Worker};
 use kept::{Kept, Lent};
@@ -152,6 +154,12 @@ impl Numbers {
     }
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// The walks over the heap for errors of this thread.
+    pub(crate) static WALKS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
 impl Pool {
     /// Creates a new pool of the default design at `path` and opens it. The pool is durable on
     /// return. A crash before the return leaves no pool.
@@ -261,10 +269,43 @@ impl<D: Design> Pool<D> {
         Lent::new(self)?.worker().run(body)
     }
 
+    /// Returns the error of an attempt for the program, once the attempt is rolled back.
+    #[cold]
+    pub(crate) fn error_of(&self, ended: Ended) -> Error {
+        match ended {
+            Ended::Error(error) => self.settle(error),
+            Ended::Full { wanted } => self.full(wanted),
+        }
+    }
+
+    /// Returns the error of a full heap, with its present use.
+    fn full(&self, wanted: Addr) -> Error {
+        let (heap, usage) = (self.shape.heap(), self.heap_usage());
+        #[cfg(test)]
+        WALKS.with(|walks| walks.set(walks.get() + 1));
+        let wanted_bytes = wanted.offset;
+        let request = match wanted.object {
+            0 => Request::Bytes(wanted_bytes),
+            blocks => Request::Blocks(blocks),
+        };
+        let shortage = match wanted_bytes {
+            0 => Shortage::default(),
+            _ => heap.shortage(&usage, request),
+        };
+        Error::Full {
+            wanted_bytes,
+            heap_bytes: self.shape.info().heap_bytes,
+            free_bytes: usage.free_bytes,
+            largest_free_bytes: usage.largest_free_bytes,
+            free_slot_bytes: usage.free_slot_bytes(),
+            shortage,
+        }
+    }
+
     /// Returns the error of a failed transaction for the program. With [`Durability::Sync`] it
     /// first waits until the state that an aborted body read is durable: the program may report
     /// that state.
-    pub(crate) fn settle(&self, error: Error) -> Error {
+    fn settle(&self, error: Error) -> Error {
         match error {
             Error::Aborted { seen, .. } if self.durability == Durability::Sync && D::DURABLE => {
                 self.design().wait(seen).err().unwrap_or(error)
@@ -407,7 +448,7 @@ impl<D: Design> Pool<D> {
         self.design().metrics()
     }
 
-    /// Returns whether this process is a forked child of the one that opened the pool. A child
+    /// Returns whether this process is a forked child of the process that opened the pool. A child
     /// cannot use the pool: its calls return [`Error::Forked`].
     #[inline]
     pub fn is_forked(&self) -> bool {

@@ -16,10 +16,10 @@ use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, injected};
 use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
 
+use crate::Error;
 use crate::design::{At, Decoupled, Design, Ending};
 use crate::pool::Shape;
 use crate::reason::{AbortReason, Reason};
-pub(crate) use end::Ended;
 
 /// Words of an object's header, which precedes the object.
 const HEADER_WORDS: u64 = HEADER_BYTES / 8;
@@ -72,6 +72,19 @@ pub struct Tx<'t, D: Design = Decoupled> {
     reason: Option<Reason>,
     /// Dropping the transaction rolls back if this is `Open`.
     stage: Stage,
+}
+
+/// The end of an attempt by a stop other than a conflict.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The heap was full. A worker may reclaim memory and try again, so the error is not made yet:
+    /// its numbers cost a walk over all runs, and a reclaim changes them.
+    Full {
+        /// The request, as in [`Tx::wild`].
+        wanted: Addr,
+    },
+    /// The error for the program.
+    Error(Error),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

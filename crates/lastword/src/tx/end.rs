@@ -1,30 +1,10 @@
 //! Ends a transaction without a commit: a roll-back, or an error for the program.
 
-use lw_alloc::{Request, Shortage};
-use words::{Addr, Stop, TxId};
+use words::{Stop, TxId};
 
-use super::{Stage, Tx};
+use super::{Ended, Stage, Tx};
 use crate::design::{Design, Ending};
-use crate::{Error, Limit, Pool};
-
-/// The end of an attempt by a stop other than a conflict.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// The heap was full. A worker may reclaim memory and try again, so the error is not made yet:
-    /// its numbers cost a walk over all runs, and a reclaim changes them.
-    Full {
-        /// The request, as in [`Tx::wild`].
-        wanted: Addr,
-    },
-    /// The error for the program.
-    Error(Error),
-}
-
-#[cfg(test)]
-std::thread_local! {
-    /// The walks over the heap for errors of this thread.
-    static WALKS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-}
+use crate::{Error, Limit};
 
 impl<D: Design> Tx<'_, D> {
     /// Whether a commit or roll-back is running. During `drop` this means that it panicked.
@@ -79,41 +59,6 @@ impl<D: Design> Tx<'_, D> {
     }
 }
 
-impl<D: Design> Pool<D> {
-    /// Returns the error of an attempt for the program, once the attempt is rolled back.
-    #[cold]
-    pub(crate) fn error_of(&self, ended: Ended) -> Error {
-        match ended {
-            Ended::Error(error) => self.settle(error),
-            Ended::Full { wanted } => self.full(wanted),
-        }
-    }
-
-    /// Returns the error of a full heap, with its present use.
-    fn full(&self, wanted: Addr) -> Error {
-        let (heap, usage) = (self.shape.heap(), self.heap_usage());
-        #[cfg(test)]
-        WALKS.with(|walks| walks.set(walks.get() + 1));
-        let wanted_bytes = wanted.offset;
-        let request = match wanted.object {
-            0 => Request::Bytes(wanted_bytes),
-            blocks => Request::Blocks(blocks),
-        };
-        let shortage = match wanted_bytes {
-            0 => Shortage::default(),
-            _ => heap.shortage(&usage, request),
-        };
-        Error::Full {
-            wanted_bytes,
-            heap_bytes: self.shape.info().heap_bytes,
-            free_bytes: usage.free_bytes,
-            largest_free_bytes: usage.largest_free_bytes,
-            free_slot_bytes: usage.free_slot_bytes(),
-            shortage,
-        }
-    }
-}
-
 impl<D: Design> Drop for Tx<'_, D> {
     #[inline]
     fn drop(&mut self) {
@@ -123,10 +68,11 @@ impl<D: Design> Drop for Tx<'_, D> {
 
 #[cfg(test)]
 mod tests {
-    use words::{Allocate, Words};
+    use words::{Addr, Allocate, Words};
 
     use super::*;
-    use crate::{Options, Volatile};
+    use crate::pool::WALKS;
+    use crate::{Options, Pool, Volatile};
 
     #[test]
     fn full_heap_is_walked_once_for_a_returned_error() {

@@ -212,7 +212,7 @@ fn after_reader<D: Design>() {
             let _ = open.commit().unwrap().unwrap();
         });
         has_begun.recv().unwrap();
-        // Objects of a class that has a slab, and of one that has none.
+        // The class of the first has a slab, that of the second none.
         let _ = worker.run(|tx| Ok([tx.allocate(100)?, tx.allocate(500)?])).unwrap();
         end.send(()).unwrap();
     });

@@ -588,8 +588,7 @@ impl Design for Snapshot {
     }
 
     fn catch_up(&self) {
-        // As any worker does that finds another one's lock: `help` writes back only versions that
-        // every running transaction reads.
+        // As a worker does at a lock: no running transaction reads the versions written over.
         self.core.versions.help_all(&self.core.store);
     }
 
