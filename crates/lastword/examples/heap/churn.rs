@@ -185,7 +185,7 @@ impl<D: Design> Churn<'_, D> {
     fn row(&mut self, name: impl Into<String>, costs: Costs, first: Costs) -> Result<(), Failure> {
         let share = |bytes: u64| Cell::Share(bytes as f64 / self.live.heap_bytes as f64);
         let live = share(self.live.bytes.load(Ordering::Relaxed).cast_unsigned());
-        let used = used_bytes(self.pool)?.map_or(Cell::None, share);
+        let used = share(used_bytes(self.pool));
         let mut cells =
             vec![Cell::Count(self.live.allocations.load(Ordering::Relaxed)), live, used];
         match (costs.each(), first.each()) {

@@ -101,8 +101,8 @@ fn hand_over<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
     );
     let columns = ["used_bytes", "allocate_ns", "free_ns"];
     let mut table = Table::new("issue-b", title, &columns);
-    let used = |pool| used_bytes(pool).map(|used| used.map_or(Cell::None, Cell::Count));
-    table.row("0", vec![used(&pool)?, Cell::None, Cell::None]);
+    let used = |pool| Cell::Count(used_bytes(pool));
+    table.row("0", vec![used(&pool), Cell::None, Cell::None]);
     let (mut done, mut full) = (0, false);
     for slice in 1..=SLICES {
         let (mut gave, mut took) = (Vec::new(), Vec::new());
@@ -120,7 +120,7 @@ fn hand_over<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
             done += 1;
         }
         let ns = |times| Cell::Number(median(times), 0);
-        table.row(done.to_string(), vec![used(&pool)?, ns(gave), ns(took)]);
+        table.row(done.to_string(), vec![used(&pool), ns(gave), ns(took)]);
     }
     let fit = fill(&mut giver, 500, usize::MAX)?.len() as u64;
     table.row("then of 500 bytes fit", vec![Cell::Count(fit), Cell::None, Cell::None]);
@@ -152,7 +152,7 @@ fn rewrite<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
             rewritten += 1;
         }
         let live: u64 = values.iter().map(|value| value.len()).sum();
-        let used = used_bytes(&pool)?.map_or(Cell::None, Cell::Count);
+        let used = Cell::Count(used_bytes(&pool));
         let share = Cell::Share(live as f64 / heap_bytes as f64);
         let cells = vec![Cell::Count(rewritten as u64), Cell::Count(live), share, used];
         table.row(format!("{bytes} bytes"), cells);
@@ -203,7 +203,7 @@ fn sessions<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
             workers.into_iter().try_for_each(|worker| worker.join().expect("a worker panicked"))
         })?;
         let live = sessions.lock().expect("no holder panics").iter().map(|value| value.len()).sum();
-        let used = used_bytes(&pool)?.map_or(Cell::None, Cell::Count);
+        let used = Cell::Count(used_bytes(&pool));
         let counts = [added.into_inner(), refused.into_inner(), live];
         let cells = counts.map(Cell::Count).into_iter().chain([used]).collect();
         table.row(format!("run {}", run + 1), cells);

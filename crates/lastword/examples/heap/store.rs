@@ -138,21 +138,10 @@ pub(crate) fn free<D: Design>(
     Ok(())
 }
 
-/// Returns the bytes of the heap that no value of another size can use now: everything but free
-/// chunks or free units.
-///
-/// It reads the counts from the `Debug` text of [`lastword::Usage`]. The fields differ between
-/// versions of the heap's format, and one source measures both.
-pub(crate) fn used_bytes<D: Design>(pool: &Pool<D>) -> Result<Option<u64>, Failure> {
-    let usage = pool.check_heap().map_err(|damage| damage.to_string())?;
-    let usage = format!("{usage:?}");
-    let field = |name: &str| -> Option<u64> {
-        let (_, rest) = usage.split_once(&format!(" {name}: "))?;
-        rest.split([',', ' ', '}']).next()?.parse().ok()
-    };
-    let free = [("chunks_free", 64 << 10), ("units_free", 1 << 10), ("bytes_free", 1)];
-    let free = free.iter().find_map(|(name, unit)| Some(field(name)? * unit));
-    Ok(free.map(|free| pool.info().heap_bytes.saturating_sub(free)))
+/// Returns the bytes of the heap that no value of another size can use now: all but free runs.
+pub(crate) fn used_bytes<D: Design>(pool: &Pool<D>) -> u64 {
+    let usage = pool.heap_usage();
+    usage.heap_bytes - usage.free_bytes
 }
 
 /// Runs `work` and returns its result and this thread's CPU time in nanoseconds.
