@@ -96,12 +96,17 @@ fn set_heap(files: &mut Files, word: usize, value: u64) -> Outside {
     NOTHING
 }
 
-/// Returns the head of a free list that is not empty.
-fn free_list(files: &mut Files) -> usize {
+/// A word of the first object of arena 0: its header.
+const ARENA_HEADER: usize = (16384 + 8) / 8;
+
+/// Returns the state of a slab that an arena owns, in the arena.
+fn slab_state(files: &mut Files) -> usize {
     let words = &files.heap().words;
-    let mut lists =
-        (0..128).flat_map(|arena| (0..15).map(move |class| 34 + 32 * arena + 2 * class));
-    lists.find(|&list| words[list] != 0).unwrap()
+    let pair = |arena: usize, class: usize| {
+        (16384 + 1536 * arena + 64 * (class / 3) + 16 + 16 * (class % 3)) / 8
+    };
+    let mut pairs = (0..32).flat_map(|arena| (0..63).map(move |class| pair(arena, class)));
+    pairs.find(|&pair| words[pair] != 0).unwrap() + 1
 }
 
 use On::{Any, Clean, OwnLog, Unclean};
@@ -137,7 +142,7 @@ const SUPERBLOCKS: &[Injection] = &[
         NOTHING
     }),
     row(Any, Refused, &["format_version"], |files| {
-        forge(files, 0, 1, 1, |_| 4);
+        forge(files, 0, 1, 1, |_| 5);
         NOTHING
     }),
     // A feature bit.
@@ -189,8 +194,11 @@ const LOGS: &[Injection] = &[
     repaired(OwnLog, Harmless, &["log_head_behind"], |files| {
         forge(files, 1, 0, 2, |edition| edition + 1);
         forge(files, 1, 0, 4, |generation| generation + 1);
+        forge(files, 1, 0, 5, |_| 0);
         NOTHING
     }),
+    // An older copy of the pool's file beside the log of the next opening.
+    row(OwnLog, Refused, &["log_of_other_time"], |files| forge_both(files, 1, 4, |of| of + 1)),
     repaired(OwnLog, Spare, &["superblock_copy", "log_head_copy"], |files| {
         spoil(files, 0, &[1]);
         spoil(files, 1, &[0])
@@ -211,25 +219,25 @@ const CONTENTS: &[Injection] = &[
         seal::group(words);
         NOTHING
     }),
-    row(Clean, Damage, &["heap"], |files| set_heap(files, 33, 5)), // an arena's header
+    row(Clean, Damage, &["heap"], |files| set_heap(files, ARENA_HEADER, 5)),
     row(Clean, Damage, &["heap"], |files| set_heap(files, 13, 5)), // a reserved word
     row(Clean, Damage, &["heap", UNCHECKED], |files| set_heap(files, 18, 0)), // the frontier
     row(Clean, Damage, &["heap", UNCHECKED], |files| set_heap(files, CHUNK_WORDS + 2, 9)),
     row(Clean, Damage, &["heap"], |files| set_heap(files, CHUNK_WORDS + 9, 5)), // a block's header
     row(Clean, Damage, &["heap", UNCHECKED], |files| {
-        let list = free_list(files);
-        set_heap(files, list, 8)
+        let state = slab_state(files);
+        set_heap(files, state, u64::MAX)
     }),
     // Two places, and a root to an invalid address.
     row(Clean, Damage, &["heap", "heap", "root"], |files| {
-        set_heap(files, 33, 5);
+        set_heap(files, ARENA_HEADER, 5);
         set_heap(files, CHUNK_WORDS + 9, 5);
         set_heap(files, 12, 4096)
     }),
     row(Clean, Damage, &["root"], |files| set_heap(files, 12, u64::MAX)),
     // Damage of two kinds: the copy is not repaired, because it may explain the other damage.
     row(Clean, Damage, &["superblock_copy", "heap"], |files| {
-        set_heap(files, 33, 5);
+        set_heap(files, ARENA_HEADER, 5);
         spoil(files, 0, &[0])
     }),
 ];

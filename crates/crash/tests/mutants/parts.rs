@@ -81,6 +81,26 @@ pub(crate) fn a_page_between_parts(bug: Option<Mutant>) -> Option<String> {
     (written != PAGES).then(|| format!("torn: {PAGES} pages, and {written} were written"))
 }
 
+/// Two threads have a partition of the heap image each, and a run crosses every border of pages.
+pub(crate) fn a_run_across_parts(bug: Option<Mutant>) -> Option<String> {
+    const PAGES: u64 = 64;
+    let _injected = inject(bug);
+    let recorder = machine();
+    let file = PoolFile::create_on(&recorder.system(), "/part", PAGES * 4096, Prewrite::No);
+    let file = Arc::new(file.unwrap());
+    let heap_image = FileHeap::new(Arc::clone(&file), 0, PAGES * 4096).unwrap();
+    let mut heap_image = heap_image.in_parts(2);
+    let runs =
+        (1..PAGES).flat_map(|page| [&[writes::run(512 * page - 8, 16)][..], &[42; 16]].concat());
+    heap_image.write_back(&runs.collect::<Vec<_>>()).unwrap();
+    heap_image.barrier().unwrap();
+    let mut words = vec![0; 512 * PAGES as usize];
+    file.read_at(0, &mut words).unwrap();
+    let expected = 16 * (PAGES as usize - 1);
+    let written = words.iter().filter(|&&word| word == 42).count();
+    (written != expected).then(|| format!("lost: {written} of {expected} words"))
+}
+
 /// A file gets contents and its name, and the power fails.
 pub(crate) fn a_published_file(bug: Option<Mutant>) -> Option<String> {
     let _injected = inject(bug);

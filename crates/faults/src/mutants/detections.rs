@@ -118,7 +118,7 @@ const UNDO_MEMORY: &str =
 const UNDO_FILE: &str =
     "design=undo workload=cells medium=file transactions=6 moves=16 all_moves=1 crashes=3";
 /// Lines that are recorded twice: the allocator's, far apart from each other.
-const UNDO_CHURN: &str = "design=undo workload=churn medium=file workers=2 transactions=8 \
+const UNDO_REUSE: &str = "design=undo workload=reuse medium=file workers=2 transactions=12 \
      moves=24 all_moves=1 crashes=3";
 const REDO_MEMORY: &str =
     "design=redo workload=cells medium=memory transactions=6 moves=16 all_moves=1 crashes=3";
@@ -257,8 +257,7 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::DecodedLengthTrusted, "a payload that explodes"),
     case(Mutant::CompressedTakenPlain, COMPRESSED, C),
     case(Mutant::CompressedTakenPlain, FILE_COMPRESSED, C),
-    case(Mutant::RestOfRunLost, PARTS_MEMORY, C),
-    case(Mutant::RestOfRunLost, PARTS_FILE, C),
+    part(Mutant::RestOfRunLost, "a run across parts"),
     part(Mutant::PageOfTwoParts, "a page between parts"),
     case(Mutant::MarkedAtFirstPart, PARTS_MEMORY, C),
     case(Mutant::MarkedAtFirstPart, PARTS_FILE, C),
@@ -271,7 +270,7 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::InPlaceFirst, UNDO_FILE, C),
     case(Mutant::EntriesDroppedFirst, UNDO_MEMORY, C),
     case(Mutant::EntriesDroppedFirst, UNDO_FILE, C),
-    case(Mutant::OldestFirst, UNDO_CHURN, C),
+    case(Mutant::OldestFirst, UNDO_REUSE, C),
     case(Mutant::ChecksumIgnored, UNDO_MEMORY, C),
     case(Mutant::ChecksumIgnored, REDO_MEMORY, C),
     case(Mutant::ShownFirst, REDO_MEMORY, C),

@@ -588,6 +588,6 @@ mod tests {
         let homeless = PoolFile::create(dir.path().join("no/pool"), 8192, Prewrite::No);
         assert!(matches!(homeless, Err(Error::NoDirectory { .. })));
         let taken = PoolFile::create(dir.path(), 8192, Prewrite::No);
-        assert!(matches!(taken, Err(Error::AlreadyExists { .. })));
+        assert!(matches!(taken, Err(Error::NotAFile { .. })));
     }
 }
