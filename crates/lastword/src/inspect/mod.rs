@@ -59,7 +59,7 @@ pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<I
 /// ([`check`](crate::check)). [`Usage::unknown_bytes`] is not 0 if heads are damaged.
 ///
 /// ```
-/// use lastword::{Options, Pool};
+/// use lastword::{Objects, Options, Pool};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("bank.pool");

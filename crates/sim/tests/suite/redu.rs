@@ -365,7 +365,7 @@ fn exhausted_transaction_identifiers_force_write_back() {
     // Lines stay in DRAM or in caches, and so do transactions whose records they need. A log of 64
     // MiB has room for all of them.
     let data = |design: &str, names: u32| {
-        let mut setup = setup("tiny-redu", design, 2, 300);
+        let mut setup = setup("tiny-redu", design, 2, 100);
         setup.warm_up_most = 0;
         let log = ["log.bytes=67108864", &format!("log.names={names}")];
         let stay = ["redu.write_back=1", "redu.dram_cache_bytes=4194304"];
@@ -379,10 +379,10 @@ fn exhausted_transaction_identifiers_force_write_back() {
         for design in ["hw-undo", "hw-redo", "hw-undo-redo"] {
             assert!(data(design, names) > 0, "{design}");
         }
-        // With enough identifiers, lines stay in DRAM.
+        // With an identifier for each transaction, all lines stay in DRAM.
         let [few, enough] = [names, 1000].map(|names| data("redu", names));
         println!("{few} lines of data with {names} identifiers, {enough} with enough");
-        assert!(few > enough, "{few} with {names} identifiers, {enough} with enough");
+        assert!(few > 1000 && enough == 0, "{few} with {names} identifiers, {enough} with enough");
     }
 }
 
