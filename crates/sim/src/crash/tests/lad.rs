@@ -55,7 +55,8 @@ pub(super) const PAPER: [Row; 20] = [
     Row {
         settings: SLOW,
         cores: 2,
-        transactions: 900,
+        transactions: 1800,
+        cuts: 1000,
         ..paper(Mutant::LadEightBits, "lad", "sps")
     },
     paper(Mutant::LadOneController, "lad", "tatp-hash"),

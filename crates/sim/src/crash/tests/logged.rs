@@ -74,7 +74,7 @@ pub(super) const ROWS: [Row; 23] = [
     Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "hw-redo", "tpcc-hash") },
     Row { settings: SLOW_AND_LARGE, ..logged(Mutant::DramNotLookedUp, "redu", "tpcc-hash") },
     Row { settings: SLOW_AND_FEW, ..logged(Mutant::FilterTwice, "redu", "tpcc-hash") },
-    Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-hash") },
+    Row { settings: LAZY, cuts: 1000, ..logged(Mutant::ReduTrimsEarly, "redu", "tpcc-btree") },
     Row { settings: SMALL, ..logged(Mutant::AttemptStays, "hw-undo", "tpcc-hash") },
     Row { settings: SMALLER, ..logged(Mutant::AttemptStays, "hw-undo-redo", "tpcc-hash") },
     Row {
@@ -162,7 +162,7 @@ pub(super) const PAPER: [Row; 23] = [
         settings: LAZY_TOO,
         transactions: 400,
         cuts: 1000,
-        ..paper(Mutant::ReduTrimsEarly, "redu", "tpcc-hash")
+        ..paper(Mutant::ReduTrimsEarly, "redu", "tpcc-btree")
     },
     Row { settings: SMALL_TOO, ..paper(Mutant::AttemptStays, "hw-undo", "tpcc-hash") },
     Row { settings: SMALL_TOO, ..paper(Mutant::AttemptStays, "hw-undo-redo", "tpcc-hash") },
