@@ -172,10 +172,11 @@ pub(crate) const HEAD: u64 = 16;
 /// Size of the head with its header.
 pub(crate) const HEAD_LINE: u64 = 64;
 
-/// Blocks whose headers are cleared when an array is freed, so that a write through a dangling
-/// pointer is refused. Clearing every header of a long array could outgrow the log. The headers of
-/// the later blocks look live until their memory is reused, so a write to one of these reads the
-/// array's head, too (see [`Runs::begin_of_late_block`](crate::Runs::begin_of_late_block)).
+/// Blocks of an array, or pieces of a string, whose headers are cleared when it is freed: a write
+/// through a dangling pointer is then refused. Clearing every header of a long array could outgrow
+/// the log. Later headers look live until their memory is reused, so a write to a later block of an
+/// array reads the array's head, too (see
+/// [`Runs::begin_of_late_block`](crate::Runs::begin_of_late_block)).
 pub(crate) const HEADERS_CLEARED: u64 = 240;
 
 /// Start of the words of the first run that are always 0: see [`watch`].

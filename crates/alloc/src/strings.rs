@@ -12,14 +12,12 @@ use system::mutants::{Mutant, injected};
 use words::{OBJECT_BYTES_MAX, PIECE_BYTES, PIECE_STRIDE, Stop, Words};
 
 use crate::Heap;
-use crate::classes::{SLOT_BYTES, pieces, string_bytes, string_class};
+use crate::classes::{SLOT_BYTES, SLOT_STRING_BYTES_MAX, pieces, string_bytes, string_class};
 use crate::head::{HEAD_STRING, Head, Run};
 use crate::header::{Description, Kind, Slot, decode, encode};
+use crate::layout::HEADERS_CLEARED;
 use crate::objects::{Detached, Taken};
 use crate::pages::PAGES_LOCK;
-
-/// Pieces whose headers are cleared when a string is freed; as for arrays.
-const HEADERS_CLEARED: u64 = 240;
 
 /// A live object or string, and where it lies.
 enum Place {
@@ -118,13 +116,15 @@ impl Heap {
                 return Ok(true);
             }
             Place::Slot(Slot { class, number, .. }) => {
-                if string_bytes(to) > layout.slot_bytes(class) {
+                // The largest slots have some more room, but the length decides the place.
+                if string_bytes(to) > layout.slot_bytes(class) || to > SLOT_STRING_BYTES_MAX {
                     return Ok(false);
                 }
                 tx.write(self.label_at(object), layout.string_label(object, class, number, to))?;
             }
             Place::Run(unit, units) => {
-                if layout.units_for_string(to) != Some(units) {
+                let is_short = layout.has_headers() && to <= SLOT_STRING_BYTES_MAX;
+                if is_short || layout.units_for_string(to) != Some(units) {
                     return Ok(false);
                 }
                 tx.write(self.addr(self.head(unit), HEAD_STRING), to)?;

@@ -36,6 +36,18 @@ impl TestHeap {
         this
     }
 
+    /// Makes a heap of a pool from a golden image: a line for each non-zero word, with its offset
+    /// and its value, hexadecimal.
+    pub(crate) fn of_image(image: &str, chunks: u64) -> TestHeap {
+        let mut this = TestHeap::zeros(Layout::Ordinary, chunks);
+        for line in image.lines() {
+            let (offset, word) = line.split_once(' ').unwrap();
+            let offset = usize::from_str_radix(offset, 16).unwrap();
+            this.words[offset / 8] = u64::from_str_radix(word, 16).unwrap();
+        }
+        this
+    }
+
     pub(crate) fn zeros(layout: Layout, chunks: u64) -> TestHeap {
         let own = layout.offset(layout.own_units()).next_multiple_of(CHUNK_BYTES);
         TestHeap::zeros_of(layout, own + (chunks - 1) * CHUNK_BYTES)

@@ -14,13 +14,7 @@ const IMAGE: &str = include_str!("golden-v1.txt");
 const CHUNKS: u64 = 6;
 
 fn old() -> TestHeap {
-    let mut heap = TestHeap::zeros_of(Layout::Ordinary, CHUNKS * CHUNK_BYTES);
-    for line in IMAGE.lines() {
-        let (offset, word) = line.split_once(' ').unwrap();
-        let offset = usize::from_str_radix(offset, 16).unwrap();
-        heap.words[offset / 8] = u64::from_str_radix(word, 16).unwrap();
-    }
-    heap
+    TestHeap::of_image(IMAGE, CHUNKS)
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use words::{Addr, Allocate, Words};
 
 use super::free;
-use crate::layout::Layout;
 use crate::test_heap::TestHeap;
 
 /// One line for each non-zero word: its offset and its value, hexadecimal.
@@ -42,13 +41,7 @@ fn dump(heap: &TestHeap) -> String {
 }
 
 fn load() -> TestHeap {
-    let mut heap = TestHeap::zeros(Layout::Ordinary, CHUNKS);
-    for line in IMAGE.lines() {
-        let (offset, word) = line.split_once(' ').unwrap();
-        let offset = usize::from_str_radix(offset, 16).unwrap();
-        heap.words[offset / 8] = u64::from_str_radix(word, 16).unwrap();
-    }
-    heap
+    TestHeap::of_image(IMAGE, CHUNKS)
 }
 
 #[test]

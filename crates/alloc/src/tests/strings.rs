@@ -97,3 +97,15 @@ fn stale_links_are_cleared_where_pieces_begin() {
         assert_eq!(heap.run(|tx| tx.read(link)), Ok(0), "piece {piece}");
     }
 }
+
+#[test]
+fn string_resized_across_longest_slot_moves() {
+    let mut heap = TestHeap::laid_out(Layout::Ordinary, 20);
+    for (from, to) in [(0, 1), (1, 0)] {
+        let [from, to] = [from, to].map(|more| SLOT_STRING_BYTES_MAX + more);
+        let string = heap.run(|tx| tx.allocate_pieces(from)).unwrap();
+        assert_eq!(heap.run(|tx| tx.resize(string, from, to)), Ok(false), "{from} to {to}");
+        free(&mut heap, string, from).unwrap();
+        heap.check().unwrap();
+    }
+}
