@@ -1,7 +1,7 @@
 //! The check of a whole heap: every byte must belong to exactly one object.
 //!
-//! One pass visits the runs in order, and each slab with its lists of free slots. Walks of the bins
-//! and of the lists of partly used slabs follow. Each step of a walk removes an entry from the set
+//! One pass visits the runs in order, and each slab with its list of free slots. Walks of the
+//! arenas' caches, of the bins and of the lists of partly used slabs follow. Each step of a walk removes an entry from the set
 //! that the pass found, so every walk ends. The heap's size bounds time and memory, whatever its
 //! content.
 //!
@@ -13,10 +13,11 @@
 //! - A bin or list ends where it leads to damage. Entries that none reaches are reported only when
 //!   no walk of their kind ended so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use words::PIECE_STRIDE;
 
+use crate::Heap;
 use crate::blocks::block_header;
 use crate::classes::pieces;
 use crate::head::{
@@ -29,10 +30,13 @@ use crate::layout::{
     NEVER_USED, PAGES_PAYLOAD, ROOT_USER, VERSION,
 };
 use crate::pages::bin_of;
-use crate::state::{State, Status};
-use crate::strings::{first_header, piece_header, string_length};
+use crate::state::Status;
+use crate::strings::{first_header, piece_header};
 use crate::survey::{Damage, Survey, Usage, Wrong};
-use crate::{ARENAS, Heap};
+
+mod slots;
+
+use slots::{Cached, Owned};
 
 /// Ends the walk: it has found as much damage as it may, or cannot go on.
 struct Enough;
@@ -75,6 +79,11 @@ impl Heap {
             owned: BTreeMap::new(),
             ownerless: Vec::new(),
             lost_owners: 0,
+            cached: Vec::new(),
+            loose: BTreeMap::new(),
+            wrong_slots: BTreeSet::new(),
+            lists_cut: false,
+            unread: BTreeMap::new(),
             free_runs: BTreeMap::new(),
             listed: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -83,14 +92,6 @@ impl Heap {
         let complete = check.all().is_ok() && check.unknown.is_empty() && !check.hidden;
         Survey { usage: check.usage, damage: check.damage, complete }
     }
-}
-
-/// A slab that an arena owns: the class, the offset of the arena's pair, and the state there.
-#[derive(Clone, Copy)]
-struct Owned {
-    class: usize,
-    pair: u64,
-    state: State,
 }
 
 struct Check<F> {
@@ -107,6 +108,17 @@ struct Check<F> {
     ownerless: Vec<Damage>,
     /// Damage of arenas that lead to no slab: each may be the owner of one of those.
     lost_owners: usize,
+    /// Caches of arenas.
+    cached: Vec<Cached>,
+    /// Free slots that no list has reached yet, by their objects: the class. A cache must have
+    /// each.
+    loose: BTreeMap<u64, usize>,
+    /// Slots with a wrong label, by their objects.
+    wrong_slots: BTreeSet<u64>,
+    /// A list of free slots of a slab ended at damage.
+    lists_cut: bool,
+    /// Slabs whose slots were not looked at: first unit to end.
+    unread: BTreeMap<u64, u64>,
     /// Free runs that no bin has reached yet: first unit to length.
     free_runs: BTreeMap<u64, u64>,
     /// Slabs that no list has reached yet: first unit to class and list.
@@ -122,6 +134,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         let frontier = self.first_run()?;
         self.arenas(frontier)?;
         self.runs(frontier)?;
+        self.caches()?;
         self.bins()?;
         self.lists()
     }
@@ -145,7 +158,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     }
 
     fn is_unknown(&self, unit: u64) -> bool {
-        self.unknown.range(..=unit).next_back().is_some_and(|(_, &end)| unit < end)
+        contains(&self.unknown, unit)
     }
 
     /// Checks the allocator's own objects in the first run; returns the frontier.
@@ -187,52 +200,6 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(frontier)
     }
 
-    /// Reads which slab each arena owns.
-    fn arenas(&mut self, frontier: u64) -> Result<(), Enough> {
-        let offset = self.layout.owners();
-        let owners = self.read(offset);
-        for arena in 0..ARENAS {
-            let mut owns = false;
-            for class in 0..self.layout.classes() {
-                let (object, offset_in) = self.layout.pair(arena, class);
-                let pair = object + offset_in;
-                let (unit, state) = (self.read(pair), self.read(pair + 8));
-                if unit == 0 {
-                    if state != 0 {
-                        let (wrong, offset) = (Wrong::Owner, pair + 8);
-                        self.found(Damage { wrong, offset, expected: 0, found: state })?;
-                    }
-                    continue;
-                }
-                owns = true;
-                let possible = (self.layout.own_units()..frontier).contains(&unit);
-                let owned = State::decode(state).map(|state| Owned { class, pair, state });
-                match owned.filter(|owned| owned.state.status == Status::Owned) {
-                    None => {
-                        let (wrong, offset) = (Wrong::State, pair + 8);
-                        let expected = State::OWNED.encode();
-                        self.lost_owners += 1;
-                        self.found(Damage { wrong, offset, expected, found: state })?;
-                    }
-                    Some(owned) if possible && !self.owned.contains_key(&unit) => {
-                        self.owned.insert(unit, owned);
-                    }
-                    Some(_) => self.lose_owner(pair, unit)?,
-                }
-            }
-            if owns && owners & 1 << arena == 0 {
-                let (wrong, expected) = (Wrong::Owners, owners | 1 << arena);
-                self.found(Damage { wrong, offset, expected, found: owners })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn lose_owner(&mut self, offset: u64, found: u64) -> Result<(), Enough> {
-        (self.lost_owners, self.hidden) = (self.lost_owners + 1, true);
-        self.found(Damage { wrong: Wrong::Owner, offset, expected: 0, found })
-    }
-
     /// Checks every run below the frontier.
     fn runs(&mut self, frontier: u64) -> Result<(), Enough> {
         let mut unit = 0;
@@ -268,7 +235,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         }
         for (unit, owned) in std::mem::take(&mut self.owned) {
             if !self.is_unknown(unit) {
-                self.lose_owner(owned.pair, unit)?;
+                let found = self.read(owned.at);
+                self.lose_owner(owned.at, found)?;
             }
         }
         // An arena whose pair is damaged explains one slab without owner.
@@ -346,93 +314,6 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         unit
     }
 
-    fn slab(&mut self, unit: u64, units: u64, class: usize, head: State) -> Result<(), Enough> {
-        let slots = self.layout.slots(units, class);
-        let state_at = self.heap.head(unit) + HEAD_STATE;
-        let owned = self.owned.remove(&unit);
-        let (state, lists, count) = match (head.status, owned) {
-            (Status::Owned, Some(owned)) if owned.class == class => {
-                let Owned { state, pair, .. } = owned;
-                let lists = [(pair + 8, state.first), (pair + 8, state.second)];
-                (state, [lists[0], lists[1], (state_at, head.first)], state.count + head.count)
-            }
-            (Status::Owned, None) => {
-                self.hidden = true;
-                let (wrong, found) = (Wrong::Ownerless, head.encode());
-                self.ownerless.push(Damage { wrong, offset: state_at, expected: 0, found });
-                return Ok(());
-            }
-            (_, Some(owned)) => return self.lose_owner(owned.pair, unit),
-            (status, None) => {
-                if status != Status::Full {
-                    self.listed.insert(unit, (class, status));
-                }
-                (head, [(state_at, head.first), (state_at, head.second), (0, 0)], head.count)
-            }
-        };
-        let offset = lists[0].0;
-        // The partial list may keep an empty slab.
-        let is_empty = head.status == Status::Sparse && count == state.carved;
-        if count > state.carved || state.carved > slots || is_empty {
-            self.hidden = true;
-            let (wrong, found) = (Wrong::State, self.read(offset));
-            return self.found(Damage { wrong, offset, expected: slots, found });
-        }
-        let mut free = Free { unit, class, slots: vec![false; state.carved as usize] };
-        let (mut live, mut wrong) = (0, false);
-        for number in 0..state.carved {
-            match self.slot(&mut free, number)? {
-                Some(true) => live += 1,
-                Some(false) => {}
-                None => wrong = true,
-            }
-        }
-        let bytes = units * self.layout.unit_bytes();
-        self.usage.add_slab(bytes, self.layout.slot_bytes(class), slots, live);
-        let complete = self.free_lists(&mut free, lists, wrong)?;
-        if complete && !wrong && live + count != state.carved {
-            let (wrong, found) = (Wrong::State, self.read(offset));
-            self.found(Damage { wrong, offset, expected: state.carved - live, found })?;
-        }
-        Ok(())
-    }
-
-    /// Counts a slot; returns whether it is live, or `None` when its label is wrong.
-    fn slot(&mut self, free: &mut Free, number: u64) -> Result<Option<bool>, Enough> {
-        let (layout, class) = (self.layout, free.class);
-        let object = layout.slot(free.unit, class, number);
-        let offset = object.wrapping_add(layout.label());
-        let label = self.read(offset);
-        let free_label = layout.free_label(object, class, number);
-        if label == free_label {
-            free.slots[number as usize] = true;
-            return Ok(Some(false));
-        }
-        let bytes = match layout.live_bytes(label, object, class, number) {
-            Some(_) if layout.is_string_class(class) => {
-                let length = string_length(label, object, class, &mut self.word);
-                if length.is_none() {
-                    let (wrong, offset) = (Wrong::Piece, object + PIECE_STRIDE - 8);
-                    let found = self.read(offset);
-                    self.found(Damage { wrong, offset, expected: 0, found })?;
-                }
-                length
-            }
-            Some(bytes) => Some(bytes),
-            None => {
-                let (wrong, expected) = (Wrong::Object, free_label);
-                self.found(Damage { wrong, offset, expected, found: label })?;
-                return Ok(None);
-            }
-        };
-        self.usage.objects += 1;
-        self.usage.object_bytes += bytes.unwrap_or(0);
-        if let Some(bytes) = bytes.filter(|_| layout.is_string_class(class)) {
-            self.pieces(object, bytes)?;
-        }
-        Ok(Some(true))
-    }
-
     /// Checks the headers of a string's later pieces.
     fn pieces(&mut self, object: u64, bytes: u64) -> Result<(), Enough> {
         for index in 1..pieces(bytes) {
@@ -440,42 +321,6 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             self.expect(Wrong::Piece, piece - 8, piece_header(piece, index, bytes))?;
         }
         Ok(())
-    }
-
-    /// Walks a slab's lists, each given by the place of its first number and that number. Each step
-    /// clears an entry or ends its list, so all walks end. Returns whether none ended at damage.
-    fn free_lists(
-        &mut self,
-        free: &mut Free,
-        lists: [(u64, u64); 3],
-        has_wrong_slot: bool,
-    ) -> Result<bool, Enough> {
-        let mut complete = true;
-        for (mut at, mut next) in lists {
-            while next != 0 {
-                let taken = free.slots.get_mut(next as usize - 1).map(std::mem::take);
-                if taken != Some(true) {
-                    complete = false;
-                    if !has_wrong_slot {
-                        let (wrong, found) = (Wrong::FreeList, next);
-                        self.found(Damage { wrong, offset: at, expected: 0, found })?;
-                    }
-                    break;
-                }
-                at = self.layout.slot(free.unit, free.class, next - 1);
-                next = self.read(at);
-            }
-        }
-        self.hidden |= !complete;
-        for number in 0..free.slots.len() {
-            if complete && free.slots[number] {
-                let object = self.layout.slot(free.unit, free.class, number as u64);
-                let offset = object.wrapping_add(self.layout.label());
-                let (wrong, found) = (Wrong::Lost, self.read(offset));
-                self.found(Damage { wrong, offset, expected: 0, found })?;
-            }
-        }
-        Ok(complete)
     }
 
     fn array(&mut self, unit: u64, prepared: u64) -> Result<(), Enough> {
@@ -584,9 +429,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     }
 }
 
-/// The free slots of a slab that no list has reached yet.
-struct Free {
-    unit: u64,
-    class: usize,
-    slots: Vec<bool>,
+/// Returns whether one of the ranges, first unit to end, contains the unit.
+fn contains(ranges: &BTreeMap<u64, u64>, unit: u64) -> bool {
+    ranges.range(..=unit).next_back().is_some_and(|(_, &end)| unit < end)
 }

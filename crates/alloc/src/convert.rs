@@ -237,7 +237,7 @@ impl Old<'_> {
             }
         };
         let carved = carved.min(slots);
-        let (mut first, mut count) = (0, 0);
+        let (mut first, mut link, mut count) = (0, 0, 0);
         for number in (0..carved).rev() {
             let object = LAYOUT.slot(unit, class, number);
             if slot_bytes == 1040 && injected(Mutant::ClassNotConverted) {
@@ -246,8 +246,8 @@ impl Old<'_> {
             match decode_1(self.word(object - 8), object) {
                 Some((1, _)) => {
                     self.put(object - 8, LAYOUT.free_label(object, class, number));
-                    self.put(object, first);
-                    (first, count) = (number + 1, count + 1);
+                    self.put(object, link);
+                    (first, link, count) = (number + 1, object, count + 1);
                 }
                 Some((8, bytes)) if (1..=OBJECT_BYTES_MAX as u64).contains(&bytes) => {
                     let label = LAYOUT.live_label(object, class, number, bytes as usize);
@@ -262,7 +262,7 @@ impl Old<'_> {
         }
         let free = slots - carved + count;
         let status = if free == 0 { Status::Full } else { list_of(free, slots) };
-        let state = State { first, second: 0, carved, count, status };
+        let state = State { first, carved, count, status };
         Ok(Run::Slab { class, state, next: 0, previous: 0 })
     }
 

@@ -82,13 +82,12 @@ impl Run {
                 }
                 let slots = layout.slots(units, class);
                 let state = State::decode(fourth).filter(|state| {
-                    let ends = state.first <= slots && state.second <= slots;
                     let counts = match state.status {
-                        Status::Owned => state.second == 0 && state.carved == 0,
+                        Status::Owned => state.carved == 0,
                         Status::Full => state.carved == slots && state.count == 0,
                         _ => state.count <= state.carved,
                     };
-                    ends && counts && state.carved <= slots && state.count <= slots
+                    state.first <= slots && counts && state.carved <= slots && state.count <= slots
                 });
                 let Some(state) = state else { return bad(3, State::OWNED.encode()) };
                 let listed = matches!(state.status, Status::Partial | Status::Sparse);

@@ -19,7 +19,7 @@
 //!      200  | 0                                     |
 //!      208  | unused                                |
 //!      512  | link, header                          | of the owners object
-//!      528  | bitmap: arenas that own a slab        |
+//!      528  | bitmap: arenas with a slab or slots   |
 //!      536  | 0, 0, 0, 0, 0                         |
 //!      576  | unused                                |
 //!     1024  | link, header                          | of the first bins object
@@ -40,8 +40,8 @@
 //! in objects of three pairs:
 //! ```text
 //!     +  0  | link, header                          |
-//!     + 16  | slab that it owns, or 0               | class 0: slots of 32 bytes
-//!     + 24  | the slab's state                      |
+//!     + 16  | cache: its free slots                 | class 0: slots of 32 bytes
+//!     + 24  | the slab that it owns, or 0           |
 //!     + 32  | the same                              | class 1: slots of 48 bytes
 //!     + 48  | the same                              | class 2: slots of 64 bytes
 //!      ...  | 20 more objects                       | classes 3 to 62
@@ -64,8 +64,22 @@
 //! ```
 //! `before` is the length of the free run that ends where this run begins, or 0. Two free runs
 //! never touch, and no free run touches the frontier. `next` and `previous` link the slabs of one
-//! of a class's two lists, or the free runs of a bin. The slab's state is one word, in the arena
-//! while an arena owns the slab.
+//! of a class's two lists, or the free runs of a bin. The slab's state, the cache and the arena's
+//! slab are one word each:
+//! ```text
+//!              63      62      50 49        38 37    36 35     24 23       12 11      0
+//!   state    | 0                             | status | count    | carved   | first   |
+//!   slab     | 0                | carved     | first unit                              |
+//!
+//!              63       62          44 43                                             0
+//!   cache    | listed | count        | offset of the first slot's object / 16         |
+//! ```
+//! `first` is the number of the slab's first free slot plus 1, or 0, and `count` is the number of
+//! free slots. Slots from `carved` on were never used. `status` is 0 for a slab without free slots,
+//! 1 and 3 on the lists of partly used slabs and of those with few free slots. It is 2 while an
+//! arena owns the slab, and `carved` is then in the arena. A free slot begins with the heap offset
+//! of the next one in its list, of a slab or a cache, or 0. `listed`: the bitmap of arenas has the
+//! arena.
 //!
 //! Bin b < 8 holds the free runs of b units. From 8 on each power of two has eight bins: a run of u
 //! units, 2^f <= u < 2^(f + 1), is in bin 8 (f - 2) + (u / 2^(f - 3)) mod 8.
@@ -99,14 +113,14 @@
 //!     8208  | frontier, first unit never used, bins | as above
 //!     8272  | unused                                |
 //!    12288  | link, header                          | of the owners object
-//!    12304  | bitmap: arenas that own a slab        |
+//!    12304  | 0, 0, 0, 0, 0, 0                      |
 //!    12352  | unused                                |
 //!    16384  | bins 0 to 287                         |
 //!    18688  | unused                                |
 //!    20480  | list of class 0: slots of 64 bytes    |
 //!      ...  | classes 1 to 15, each 64 bytes more   |
 //!    21504  | unused                                |
-//!    65536  | arena 0: its slab, and state          | class 0
+//!    65536  | arena 0: its cache, and its slab      | class 0
 //!      ...  | each 16 bytes more                    | up to class 15: 1024
 //!    65792  | unused                                |
 //!    69952  | arena 1, 320 bytes into its page      | each 320 more than the one before, up to
@@ -116,7 +130,7 @@
 //! Every other run has a head as above. A slab's first slot, an array's first block and a string's
 //! first piece start at +64. Blocks are 256 apart, pieces 1024. A free slot:
 //! ```text
-//!     +  0  | number of the next one plus 1, or 0   |
+//!     +  0  | heap offset of the next one, or 0     |
 //!     +  8  | object header: free                   | in a live object a word of the program's
 //! ```
 //! Taking a slot writes 0 to its second word, which so is a header only while the slot is free. A
@@ -211,6 +225,10 @@ const fn colour(arena: usize) -> u64 {
 }
 
 const ORDINARY: Layout = Layout::Ordinary;
+
+/// Heap offset of the object that a transaction locks when it takes or frees a run, in a pool.
+pub const PAGE_OBJECT: u64 = ORDINARY.pages();
+
 const LINE_ISOLATED: Layout = Layout::LineIsolated;
 
 const _: () = assert!(ORDINARY.root() == 64 + HEADER_BYTES);

@@ -5,20 +5,23 @@
 //! nothing, and no crash leaks memory.
 //!
 //! ```text
-//!   allocate ->  the arena's own slab -> slots that others freed in it -> a partly used slab
-//!                -> a new slab -> a sparse slab -> a larger class -> the heap is full
-//!   reclaim  ->  slabs that other arenas own -> their lists, or free runs
-//!   retire   ->  the slab of the object -> when empty: a free run, merged with its neighbors
+//!   allocate ->  the arena's cache -> its own slab -> slots that returned to that slab
+//!                -> a partly used slab -> a new slab -> a sparse slab -> a larger class
+//!                -> the heap is full
+//!   retire   ->  the arena's cache -> when full: the object's slab
+//!                -> when empty: a free run, merged with its neighbors
+//!   reclaim  ->  slots that arenas keep -> their slabs; slabs that arenas own -> their lists
 //! ```
 //!
 //! * The heap is divided into *units*. A *run* is a number of neighboring units: a *slab* with
 //!   slots of one size class, an array (see [`words::Array`]), a long byte string, or free.
-//! * An *arena* belongs to one worker at a time. For each size class it owns one slab, from which
-//!   it allocates. In the common case an allocation writes two or three words of the arena and the
-//!   object. It runs no loop and touches no word that two workers share.
-//! * A freed slot returns to its slab, whichever worker frees it. A slab with enough free slots is
-//!   on the list of its class, where every arena finds it. An empty slab becomes a free run, which
-//!   serves any purpose.
+//! * An *arena* belongs to one worker at a time. For each size class it has a *cache* of free slots
+//!   and owns one slab, whose unused slots it takes. In the common case an allocation or a free
+//!   writes two or three words of the arena and the object. It runs no loop and touches no word
+//!   that two workers share.
+//! * A freed slot stays in the cache of the worker that frees it, or returns to its slab when the
+//!   cache is full. A slab with enough free slots is on the list of its class, where every arena
+//!   finds it. An empty slab becomes a free run, which serves any purpose.
 //! * Free runs are in *bins* by their length. Taking and freeing one take constant time.
 //!
 //! A heap has one of two layouts, with the same steps and the same methods: the ordinary one, a
@@ -26,8 +29,8 @@
 //!
 //! Invariants:
 //! - Every unit below the frontier belongs to exactly one run. No two free runs are neighbors.
-//! - A slot of a slab is live, or on exactly one of the slab's lists, or was never used.
-//! - An arena owns a slab of each class at most, and a slab has one owner at most.
+//! - A slot of a slab is live, or on the slab's list, or in one arena's cache, or was never used.
+//! - An arena owns at most one slab of each class, and a slab has at most one owner.
 //! - Every offset read from the heap is checked before it is used. A damaged heap gives
 //!   [`Stop::BadPointer`], or wrong objects at worst, never a panic or an endless loop.
 //!
@@ -82,6 +85,7 @@ mod layout;
 mod objects;
 mod pages;
 mod permits;
+mod reclaim;
 mod runs;
 mod shortage;
 mod slabs;
@@ -95,8 +99,9 @@ mod tests;
 mod usage;
 mod walk;
 
-pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN};
+pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN, PAGE_OBJECT};
 pub use objects::Detached;
+pub use reclaim::{Plan, Reclaimed, Step};
 pub use runs::{Prepared, Runs};
 pub use survey::{ClassUsage, Damage, Request, Shortage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};

@@ -1,4 +1,7 @@
-//! Objects: slots of the arena's own slab, freed to their slab whichever worker frees them.
+//! Objects: slots of the arena's cache or of its own slab, freed to the cache of the worker that
+//! frees them.
+//!
+//! A slot that is freed beside a full cache returns to its slab, where every arena finds it.
 //!
 //! The steps are the same in both layouts. `with` fixes the layout once, at the entrance, so that
 //! the compiler folds every question about it into a constant.
@@ -8,10 +11,13 @@ use words::{Addr, Stop, Words, work};
 
 use crate::head::{HEAD_UNITS, Run, class_in};
 use crate::header::{Description, Kind, Slot, decode};
-use crate::layout::Layout;
+use crate::layout::{HEAD_LINE, Layout};
 use crate::pages::{PAGES_LOCK, arena_lock};
-use crate::state::{SLOTS_MAX, State};
+use crate::state::{CACHED_MAX, Cache, OwnSlab, SLOTS_MAX};
 use crate::{ARENAS, Heap};
+
+/// A freed slot joins a cache that has less than this share of the heap.
+const CACHE_SHARE: u64 = 256;
 
 /// A run without live objects that is not free yet: an array, a long string, or a slab whose last
 /// object was freed.
@@ -255,7 +261,7 @@ impl Heap {
         if live { Ok(Some(Slot { class, number, pieces: 0 })) } else { Err(Stop::BadPointer) }
     }
 
-    /// Takes a slot of the arena's slab, if it has a free one.
+    /// Takes a slot of the arena's cache, or of its slab one that was never used.
     #[inline(always)]
     pub(crate) fn take_slot<W: Words>(
         self,
@@ -264,55 +270,82 @@ impl Heap {
         class: usize,
     ) -> Result<Option<Taken>, Stop> {
         let pair = self.pair(tx, arena, class)?;
-        let unit = tx.read(pair)?;
-        let state = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
-        let free = if state.first != 0 { state.first } else { state.second };
-        if free == 0 {
-            return if unit == 0 { Ok(None) } else { self.carve(tx, pair, class, unit, state) };
+        let cache = Cache::decode(tx.read(pair)?);
+        if cache.first == 0 {
+            return self.carve(tx, pair.plus(8), class);
         }
-        let number = free - 1;
-        let object = self.checked_slot(unit, class, number)?;
-        // No link of the heap is trusted: the slot's own label must confirm that it is free.
-        if tx.read(self.label_at(object))? != self.layout.free_label(object, class, number) {
-            return Err(Stop::BadPointer);
-        }
+        let object = cache.first;
+        let number = self.free_slot(tx, object, class)?;
         let next = tx.read(self.addr(object, 0))?;
-        if next > SLOTS_MAX || state.count == 0 {
-            return Err(Stop::BadPointer);
-        }
-        let count = state.count - u64::from(!injected(Mutant::TakenSlotCounted));
-        let state = match state.first {
-            0 => State { first: next, second: 0, count, ..state },
-            _ => State { first: next, count, ..state },
-        };
-        tx.write(pair.plus(8), state.encode())?;
+        let cache = self.without_first(cache, next)?;
+        tx.write(pair, cache.encode())?;
         Ok(Some(Taken { object, number }))
     }
 
-    /// Takes a slot that was never used, if the arena's slab has one.
+    /// Returns the cache without its first slot, whose link is `next`.
+    #[inline(always)]
+    pub(crate) fn without_first(self, cache: Cache, next: u64) -> Result<Cache, Stop> {
+        let left = cache.count.wrapping_sub(1);
+        // A list that is longer or shorter than its count is damaged.
+        let ends = (next == 0) == (left == 0);
+        if cache.count == 0 || !ends || next >= self.bytes || !next.is_multiple_of(16) {
+            return Err(Stop::BadPointer);
+        }
+        let count = if injected(Mutant::TakenSlotCounted) { cache.count } else { left };
+        Ok(Cache { first: next, count, ..cache })
+    }
+
+    /// Returns the number of a free slot in its slab. No link of the heap is trusted: the slot's
+    /// own label must confirm that it is free, and its class.
+    #[inline(always)]
+    pub(crate) fn free_slot<W: Words>(
+        self,
+        tx: &mut W,
+        object: u64,
+        class: usize,
+    ) -> Result<u64, Stop> {
+        let end = object.saturating_add(self.layout.slot_bytes(class));
+        let inside = object >= self.layout.offset(self.layout.own_units())
+            && end <= self.bytes + self.layout.header_bytes();
+        if !inside {
+            return Err(Stop::BadPointer);
+        }
+        match decode(tx.read(self.label_at(object))?, object) {
+            Some(Description { kind: Kind::Free, position, .. }) => match Slot::decode(position) {
+                Slot { class: found, number, .. } if found == class => Ok(number),
+                _ => Err(Stop::BadPointer),
+            },
+            _ => Err(Stop::BadPointer),
+        }
+    }
+
+    /// Takes a slot that was never used, if the slab named at `own_at` has one.
     #[inline(always)]
     fn carve<W: Words>(
         self,
         tx: &mut W,
-        pair: Addr,
+        own_at: Addr,
         class: usize,
-        unit: u64,
-        state: State,
     ) -> Result<Option<Taken>, Stop> {
-        // A wrong unit would hand out another object's memory: the slab's head must confirm it.
-        if !self.is_slab(tx, unit, class)? {
-            return Err(Stop::BadPointer);
-        }
-        let units = tx.read(self.addr(self.head(unit), HEAD_UNITS))?;
-        if units == 0 || units > self.units() - unit {
-            return Err(Stop::BadPointer);
-        }
-        let number = state.carved;
-        if number >= self.layout.slots(units, class) {
+        let own = OwnSlab::decode(tx.read(own_at)?).ok_or(Stop::BadPointer)?;
+        if own.unit == 0 {
             return Ok(None);
         }
-        let object = self.checked_slot(unit, class, number)?;
-        tx.write(pair.plus(8), State { carved: number + 1, ..state }.encode())?;
+        // A wrong unit would hand out another object's memory: the slab's head must confirm it.
+        if !self.is_slab(tx, own.unit, class)? {
+            return Err(Stop::BadPointer);
+        }
+        let units = tx.read(self.addr(self.head(own.unit), HEAD_UNITS))?;
+        if units == 0 || units > self.units() - own.unit {
+            return Err(Stop::BadPointer);
+        }
+        let number = own.carved;
+        let end = HEAD_LINE + (number + 1) * self.layout.slot_bytes(class);
+        if number >= SLOTS_MAX || end > self.layout.offset(units) {
+            return Ok(None);
+        }
+        let object = self.layout.slot(own.unit, class, number);
+        tx.write(own_at, OwnSlab { carved: number + 1, ..own }.encode())?;
         // The memory may have been another run's before: clear the link that its last use left.
         if self.layout.has_headers() {
             tx.write(self.link_at(object), 0)?;
@@ -320,21 +353,8 @@ impl Heap {
         Ok(Some(Taken { object, number }))
     }
 
-    /// Returns the object in a slot, which must be inside the heap.
-    #[inline(always)]
-    pub(crate) fn checked_slot(self, unit: u64, class: usize, number: u64) -> Result<u64, Stop> {
-        if unit >= self.units() {
-            return Err(Stop::BadPointer);
-        }
-        let object = self.layout.slot(unit, class, number);
-        if object + self.layout.slot_bytes(class) <= self.bytes + self.layout.header_bytes() {
-            Ok(object)
-        } else {
-            Err(Stop::BadPointer)
-        }
-    }
-
-    /// Frees a live slot. Returns its slab if that is empty now and no arena owns it.
+    /// Frees a live slot: to the arena's cache, or to its slab when the cache is full. Returns the
+    /// slab if that is empty now.
     #[inline(always)]
     pub(crate) fn push<W: Words>(
         self,
@@ -344,26 +364,31 @@ impl Heap {
         slot: Slot,
     ) -> Result<Option<Detached>, Stop> {
         let Slot { class, number, .. } = slot;
-        let unit = self.layout.slab_of(object, class, number).ok_or(Stop::BadPointer)?;
         let pair = self.pair(tx, arena, class)?;
+        let mut cache = Cache::decode(tx.read(pair)?);
         tx.write(self.label_at(object), self.layout.free_label(object, class, number))?;
-        if tx.read(pair)? != unit {
-            let (link, empty) = self.push_elsewhere(tx, unit, class, number)?;
-            tx.write(self.addr(object, 0), link)?;
-            return Ok(empty);
+        if !self.has_room_in(cache, class) {
+            return self.push_home(tx, object, slot, true);
         }
-        let state = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
-        if state.count >= state.carved {
-            return Err(Stop::BadPointer);
+        if !cache.listed && self.layout.has_headers() && !injected(Mutant::ArenaNotListed) {
+            self.list_arena(tx, arena)?;
+            cache.listed = true;
         }
-        tx.write(self.addr(object, 0), state.first)?;
-        let state = State { first: number + 1, count: state.count + 1, ..state };
-        tx.write(pair.plus(8), state.encode())?;
+        tx.write(self.addr(object, 0), cache.first)?;
+        let first = if injected(Mutant::CachedSlotForgotten) { cache.first } else { object };
+        tx.write(pair, Cache { first, count: cache.count + 1, ..cache }.encode())?;
         Ok(None)
     }
 
-    /// Returns the address of the arena's pair of words for a class: its slab, and the slab's
-    /// state.
+    /// Returns whether a freed slot joins the cache. It may be larger already, since a refill takes
+    /// all free slots of a slab.
+    #[inline(always)]
+    const fn has_room_in(self, cache: Cache, class: usize) -> bool {
+        cache.count < CACHED_MAX
+            && cache.count * self.layout.slot_bytes(class) < self.bytes / CACHE_SHARE
+    }
+
+    /// Returns the address of the arena's pair of words for a class: its cache, and its slab.
     #[inline(always)]
     pub(crate) fn pair<W: Words>(
         self,

@@ -1,46 +1,38 @@
 //! Slabs: the memory of slots, owned by arenas one at a time for each class.
 //!
 //! ```text
-//!                   refill
-//!   partial list  ---------->  owned by an arena: others free slots in the slab's head
-//!     ^     |                      |  the arena finds no free slot, and none that others freed
-//!     |     | the last object      v
-//!     |     | is freed            full
-//!     |     v                      |  a slot is freed
-//!     |   free run                 v
-//!     '-------------------------- sparse list
+//!                   refill: its free slots become the arena's cache
+//!   partial list  ----------.------>  owned by an arena: its unused slots serve the arena
+//!     ^     |               |             |  no slot is unused
+//!     |     | the last slot |             v
+//!     |     | returns       '---------> full
+//!     |     v                             |  a slot is freed beside a full cache, or reclaimed
+//!     |   free run                        v
+//!     '-------------------------------- sparse list
 //!        a sixteenth is free
 //! ```
 //!
-//! An arena alone allocates from the slab that it owns, so the common case needs no shared word. A
-//! worker frees a slot of another arena's slab, or of a slab without owner, in the slab's own head.
-//! When an arena has no free slot, it first collects the slots that others freed in its slab.
+//! A slot that is freed beside a full cache, or reclaimed from a cache, returns to its slab: the
+//! slab's head has a list and a count of them, whichever arena owns the slab. An arena whose cache is empty and whose slab has no unused slot first collects the slots that
+//! returned to that slab.
 //!
 //! A slab with fewer free slots than a sixteenth would serve an arena for only a few allocations,
 //! and all workers see each change of a list. Such slabs wait on a list of their own, which serves
 //! when there is no free run for a new slab.
 //!
-//! *Empty slabs.* A slab whose last object is freed stays on the partial list if that list is empty
+//! *Empty slabs.* A slab whose last slot returns stays on the partial list if that list is empty
 //! otherwise, and serves its class again without a new run. Any other becomes a free run.
-//!
-//! *Shortage.* Arenas own slabs that may be empty, and their workers may be gone. After a
-//! transaction has ended with [`Stop::Full`], [`Heap::reclaim`] therefore takes the slabs from all
-//! arenas, in transactions of its own. Then the transaction runs again. A bitmap names the arenas
-//! that own a slab. Two reasons keep this out of the allocation. Where a design isolates objects,
-//! the memory of an empty slab must not serve other objects in the transaction that frees it. And
-//! every allocation that fails would repeat the search.
-
-use std::ops::Range;
 
 use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words};
 
+use crate::Heap;
 use crate::head::{HEAD_NEXT, HEAD_PREVIOUS, HEAD_STATE, Head, Run, is_slab};
+use crate::header::Slot;
 use crate::layout::{LIST_PARTIAL, LIST_SPARSE, Layout};
 use crate::objects::{Detached, Taken};
 use crate::pages::PAGES_LOCK;
-use crate::state::{SLOTS_MAX, State, Status};
-use crate::{ARENAS, Heap};
+use crate::state::{Cache, OwnSlab, State, Status};
 
 /// A slab is on the partial list when this share of its slots is free.
 const PARTIAL_SHARE: u64 = 16;
@@ -52,17 +44,17 @@ pub(crate) const fn list_of(free: u64, slots: u64) -> Status {
 
 /// A slab whose head was read.
 #[derive(Clone, Copy)]
-struct Slab {
-    unit: u64,
-    units: u64,
-    class: usize,
-    state: State,
-    next: u64,
-    previous: u64,
+pub(crate) struct Slab {
+    pub(crate) unit: u64,
+    pub(crate) units: u64,
+    pub(crate) class: usize,
+    pub(crate) state: State,
+    pub(crate) next: u64,
+    pub(crate) previous: u64,
 }
 
 impl Slab {
-    fn slots(&self, layout: Layout) -> u64 {
+    pub(crate) fn slots(&self, layout: Layout) -> u64 {
         layout.slots(self.units, self.class)
     }
 }
@@ -122,8 +114,8 @@ impl Heap {
         }
     }
 
-    /// Takes a slot that others freed in the arena's slab, or one of a slab on the list, which the
-    /// arena then owns. The arena's slab has no free slot.
+    /// Takes a slot that returned to the arena's slab, or one of a slab on the list. The arena's
+    /// cache is empty, and its slab has no unused slot.
     fn take_used<W: Words>(
         self,
         tx: &mut W,
@@ -132,29 +124,16 @@ impl Heap {
         list: Status,
     ) -> Result<Option<Taken>, Stop> {
         let pair = self.pair(tx, arena, class)?;
-        let unit = tx.read(pair)?;
-        if unit != 0 {
-            tx.lock(PAGES_LOCK)?;
-            let slab = self.read_slab(tx, unit, class)?;
-            let mine = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
-            let count = mine.count + slab.state.count;
-            if slab.state.status != Status::Owned
-                || mine.carved != slab.slots(self.layout)
-                || count > mine.carved
-            {
+        let own = OwnSlab::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
+        if own.unit != 0 {
+            let slab = self.read_own(tx, own, class)?;
+            if own.carved != slab.slots(self.layout) {
                 return Err(Stop::BadPointer);
             }
+            self.adopt(tx, arena, &slab)?;
             if slab.state.first != 0 {
-                let state = State { first: slab.state.first, count, ..mine };
-                tx.write(pair.plus(8), state.encode())?;
-                if !injected(Mutant::CollectedSlotsStay) {
-                    tx.write(self.state_at(unit), State::OWNED.encode())?;
-                }
                 return self.take_slot(tx, arena, class);
             }
-            let full = State { status: Status::Full, ..mine };
-            tx.write(self.state_at(unit), full.encode())?;
-            tx.write_words(pair, &[0, 0])?;
         }
         tx.lock(PAGES_LOCK)?;
         let first = tx.read(self.list_at(class, list))?;
@@ -166,8 +145,7 @@ impl Heap {
             return Err(Stop::BadPointer);
         }
         self.unlink_slab(tx, &slab)?;
-        let state = State { status: Status::Owned, ..slab.state };
-        self.own(tx, arena, class, first, state)?;
+        self.adopt(tx, arena, &slab)?;
         self.take_slot(tx, arena, class)
     }
 
@@ -178,22 +156,65 @@ impl Heap {
         let (unit, units) = self.take_longest(tx, most, least)?;
         let kind = Run::Slab { class, state: State::OWNED, next: 0, previous: 0 };
         self.write_head(tx, unit, Head { units, before: 0, kind })?;
-        self.own(tx, arena, class, unit, State::OWNED)?;
+        let slab = Slab { unit, units, class, state: State::OWNED, next: 0, previous: 0 };
+        self.adopt(tx, arena, &slab)?;
         self.take_slot(tx, arena, class)?.ok_or(Stop::BadPointer)
     }
 
-    /// Makes the arena the owner of a slab.
-    fn own<W: Words>(
+    /// Fills the arena's empty cache with the free slots of a slab that is on no list. The arena
+    /// owns the slab as long as it has unused slots.
+    fn adopt<W: Words>(self, tx: &mut W, arena: usize, slab: &Slab) -> Result<(), Stop> {
+        let State { count, carved, .. } = slab.state;
+        let slots = slab.slots(self.layout);
+        let (own, head) = if carved < slots {
+            (OwnSlab { unit: slab.unit, carved }.encode(), State::OWNED)
+        } else {
+            (0, State { first: 0, count: 0, carved: slots, status: Status::Full })
+        };
+        // A new slab has this state already.
+        if head != slab.state && !injected(Mutant::CollectedSlotsStay) {
+            tx.write(self.state_at(slab.unit), head.encode())?;
+        }
+        let first = self.first_free(slab);
+        if (first == 0) != (count == 0) {
+            return Err(Stop::BadPointer);
+        }
+        let listed = self.layout.has_headers();
+        if listed {
+            self.list_arena(tx, arena)?;
+        }
+        let pair = self.pair(tx, arena, slab.class)?;
+        tx.write_words(pair, &[Cache { first, count, listed }.encode(), own])
+    }
+
+    /// Reads the head of the slab that an arena owns. The state that it returns counts the slots
+    /// that were used, too.
+    pub(crate) fn read_own<W: Words>(
         self,
         tx: &mut W,
-        arena: usize,
+        own: OwnSlab,
         class: usize,
-        unit: u64,
-        state: State,
-    ) -> Result<(), Stop> {
-        let pair = self.pair(tx, arena, class)?;
-        tx.write_words(pair, &[unit, state.encode()])?;
-        tx.write(self.state_at(unit), State::OWNED.encode())?;
+    ) -> Result<Slab, Stop> {
+        tx.lock(PAGES_LOCK)?;
+        let slab = self.read_slab(tx, own.unit, class)?;
+        let state = State { carved: own.carved, ..slab.state };
+        let possible = state.status == Status::Owned
+            && state.count <= state.carved
+            && state.carved <= slab.slots(self.layout);
+        if possible { Ok(Slab { state, ..slab }) } else { Err(Stop::BadPointer) }
+    }
+
+    /// Returns the object in the first free slot of a slab, or 0.
+    const fn first_free(self, slab: &Slab) -> u64 {
+        match slab.state.first {
+            0 => 0,
+            first => self.layout.slot(slab.unit, slab.class, first - 1),
+        }
+    }
+
+    /// Adds the arena to the bitmap of arenas that own a slab or have free slots.
+    #[cold]
+    pub(crate) fn list_arena<W: Words>(self, tx: &mut W, arena: usize) -> Result<(), Stop> {
         tx.lock(PAGES_LOCK)?;
         let owners = tx.read(self.owners_at())?;
         if owners & 1 << arena != 0 {
@@ -202,162 +223,20 @@ impl Heap {
         tx.write(self.owners_at(), owners | 1 << arena)
     }
 
-    /// Returns a bitmap of the arenas that may own a slab, for [`reclaim`](Heap::reclaim).
-    ///
-    /// # Errors
-    /// As [`retire`](Heap::retire).
-    pub fn owners<W: Words>(&self, tx: &mut W) -> Result<u64, Stop> {
-        match self.layout.has_headers() {
-            true => tx.read(self.owners_at()),
-            false => Ok(0),
-        }
-    }
-
-    /// Returns the number of size classes: the end of the range for [`reclaim`](Heap::reclaim).
-    pub const fn classes(&self) -> usize {
-        self.layout.classes()
-    }
-
-    /// Takes the slabs of these classes from an arena, or with [`ARENAS`] as its number the empty
-    /// slabs of the lists. A transaction that met a full heap runs again after these calls, each of
-    /// which is a transaction of its own. A caller whose transactions are small passes fewer
-    /// classes. Returns whether memory became free.
-    ///
-    /// Does nothing in a line-isolated heap: designs that isolate by named locks take those of
-    /// arenas one at a time.
-    ///
-    /// # Errors
-    /// As [`retire`](Heap::retire).
-    pub fn reclaim<W: Words>(
-        &self,
-        tx: &mut W,
-        arena: usize,
-        classes: Range<usize>,
-    ) -> Result<bool, Stop> {
-        let mut gained = false;
-        let classes = classes.start..classes.end.min(self.classes());
-        if !self.layout.has_headers() || classes.is_empty() {
-            return Ok(gained);
-        }
-        if arena >= ARENAS {
-            for class in classes {
-                gained |= self.release_empty(tx, class)?;
-            }
-            return Ok(gained);
-        }
-        if injected(Mutant::OwnerForgotten) {
-            let owners = tx.read(self.owners_at())?;
-            return tx.write(self.owners_at(), owners & !(1 << arena)).map(|()| false);
-        }
-        // Under snapshot isolation the arena's worker may acquire a slab beside this transaction.
-        // It then writes one of these objects, so the two transactions conflict.
-        for object in self.layout.arena_objects(arena) {
-            tx.protect(self.addr(object, 0))?;
-        }
-        for class in classes {
-            gained |= self.take_away(tx, arena, class)?;
-        }
-        // The bit stays while the arena owns a slab of another class. Its objects are protected, so
-        // none of the pairs changes before this transaction has ended.
-        for class in 0..self.classes() {
-            let (object, offset) = self.layout.pair(arena, class);
-            if tx.read(self.addr(object, offset))? != 0 {
-                return Ok(gained);
-            }
-        }
-        let owners = tx.read(self.owners_at())?;
-        if owners & 1 << arena != 0 {
-            tx.write(self.owners_at(), owners & !(1 << arena))?;
-        }
-        Ok(gained)
-    }
-
-    /// Frees the slab that an otherwise empty partial list keeps. Returns whether it did.
-    fn release_empty<W: Words>(self, tx: &mut W, class: usize) -> Result<bool, Stop> {
-        let first = tx.read(self.list_at(class, Status::Partial))?;
-        if first == 0 {
-            return Ok(false);
-        }
-        let slab = self.read_slab(tx, first, class)?;
-        if slab.state.count != slab.state.carved {
-            return Ok(false);
-        }
-        self.unlink_slab(tx, &slab)?;
-        self.give_units(tx, slab.unit, slab.units)?;
-        Ok(true)
-    }
-
-    /// Takes the slab of a class from an arena. Returns whether it has free slots.
-    fn take_away<W: Words>(self, tx: &mut W, arena: usize, class: usize) -> Result<bool, Stop> {
-        let (object, offset) = self.layout.pair(arena, class);
-        let pair = self.addr(object, offset);
-        let unit = tx.read(pair)?;
-        if unit == 0 {
-            return Ok(false);
-        }
-        let slab = self.read_slab(tx, unit, class)?;
-        let mine = State::decode(tx.read(pair.plus(8))?).ok_or(Stop::BadPointer)?;
-        tx.write_words(pair, &[0, 0])?;
-        // Three lists at most, of which two remain. The arena has a second one only if its slab was
-        // taken away from another arena before.
-        let state = match (mine.first, mine.second, slab.state.first) {
-            (first, second, 0) => State { first, second, ..mine },
-            _ if injected(Mutant::RemoteFreesForgotten) => mine,
-            (first, 0, freed) => State { first, second: freed, ..mine },
-            (0, second, freed) => State { first: second, second: freed, ..mine },
-            (_, second, freed) => {
-                self.join(tx, &slab, second, freed)?;
-                mine
-            }
-        };
-        let count = mine.count + slab.state.count;
-        let slots = slab.slots(self.layout);
-        if slab.state.status != Status::Owned || count > state.carved || state.carved > slots {
-            return Err(Stop::BadPointer);
-        }
-        let state = State { count, status: Status::Full, ..state };
-        if count == state.carved {
-            self.give_units(tx, unit, slab.units)?;
-            return Ok(true);
-        }
-        if slots - state.carved + count == 0 {
-            tx.write(self.state_at(unit), state.encode())?;
-            return Ok(false);
-        }
-        self.link_slab(tx, &Slab { state, ..slab })?;
-        Ok(true)
-    }
-
-    /// Appends a list of free slots to another one of the slab.
-    fn join<W: Words>(self, tx: &mut W, slab: &Slab, first: u64, more: u64) -> Result<(), Stop> {
-        let mut at = first;
-        for _ in 0..SLOTS_MAX {
-            let number = at.checked_sub(1).ok_or(Stop::BadPointer)?;
-            let object = self.checked_slot(slab.unit, slab.class, number)?;
-            if tx.read(self.label_at(object))? != self.layout.free_label(object, slab.class, number)
-            {
-                return Err(Stop::BadPointer);
-            }
-            match tx.read(self.addr(object, 0))? {
-                0 => return tx.write(self.addr(object, 0), more),
-                next => at = next,
-            }
-        }
-        Err(Stop::BadPointer)
-    }
-
-    /// Frees a slot whose slab the worker's arena does not own. Returns the slab if it is empty
-    /// now. The caller has labelled the slot, and stores the link that is returned in it.
-    pub(crate) fn push_elsewhere<W: Words>(
+    /// Returns a free slot to its slab. Returns the slab if it is empty now, and not kept for the
+    /// next request of the class. The caller has labelled the slot.
+    #[cold]
+    pub(crate) fn push_home<W: Words>(
         self,
         tx: &mut W,
-        unit: u64,
-        class: usize,
-        number: u64,
-    ) -> Result<(u64, Option<Detached>), Stop> {
+        object: u64,
+        Slot { class, number, .. }: Slot,
+        keeps_empty: bool,
+    ) -> Result<Option<Detached>, Stop> {
+        let unit = self.layout.slab_of(object, class, number).ok_or(Stop::BadPointer)?;
         tx.lock(PAGES_LOCK)?;
         let slab = self.read_slab(tx, unit, class)?;
-        let link = slab.state.first;
+        tx.write(self.addr(object, 0), self.first_free(&slab))?;
         let is_counted = !injected(Mutant::RemoteFreeNotCounted);
         let is_listed = !injected(Mutant::RemoteFreeNotListed);
         let first = if is_listed { number + 1 } else { slab.state.first };
@@ -374,18 +253,18 @@ impl Heap {
             _ if count + u64::from(injected(Mutant::SlabGivenTooEarly)) >= state.carved => {
                 self.unlink_slab(tx, &slab)?;
                 tx.lock(PAGES_LOCK)?;
-                if tx.read(self.list_at(class, Status::Partial))? == 0 {
-                    return self.link_slab(tx, &slab).map(|()| (link, None));
+                if keeps_empty && tx.read(self.list_at(class, Status::Partial))? == 0 {
+                    return self.link_slab(tx, &slab).map(|()| None);
                 }
-                return self.detach_run(tx, unit, slab.units).map(|run| (link, Some(run)));
+                return self.detach_run(tx, unit, slab.units).map(Some);
             }
             status if status != self.list_of(&slab) => {
                 self.unlink_slab(tx, &slab)?;
-                return self.link_slab(tx, &slab).map(|()| (link, None));
+                return self.link_slab(tx, &slab).map(|()| None);
             }
             _ => {}
         }
-        tx.write(self.state_at(unit), state.encode()).map(|()| (link, None))
+        tx.write(self.state_at(unit), state.encode()).map(|()| None)
     }
 
     /// Returns the list that a slab with a free slot belongs on.
@@ -395,7 +274,7 @@ impl Heap {
     }
 
     /// Puts a slab with a free slot on a list of its class, first.
-    fn link_slab<W: Words>(self, tx: &mut W, slab: &Slab) -> Result<(), Stop> {
+    pub(crate) fn link_slab<W: Words>(self, tx: &mut W, slab: &Slab) -> Result<(), Stop> {
         tx.lock(PAGES_LOCK)?;
         let status = self.list_of(slab);
         let at = self.list_at(slab.class, status);
@@ -411,7 +290,7 @@ impl Heap {
 
     /// Takes a slab off the list that its status names, if it names one. Its state stays, for the
     /// caller to change.
-    fn unlink_slab<W: Words>(self, tx: &mut W, slab: &Slab) -> Result<(), Stop> {
+    pub(crate) fn unlink_slab<W: Words>(self, tx: &mut W, slab: &Slab) -> Result<(), Stop> {
         let Slab { unit, class, state, next, previous, .. } = *slab;
         if !matches!(state.status, Status::Partial | Status::Sparse) {
             return Ok(());
@@ -460,7 +339,12 @@ impl Heap {
     }
 
     /// Reads the head of a slab of this class.
-    fn read_slab<W: Words>(self, tx: &mut W, unit: u64, class: usize) -> Result<Slab, Stop> {
+    pub(crate) fn read_slab<W: Words>(
+        self,
+        tx: &mut W,
+        unit: u64,
+        class: usize,
+    ) -> Result<Slab, Stop> {
         // The bound is the heap's size, not the frontier: reading the frontier would conflict with
         // every transaction that takes a run.
         let head = self.read_head(tx, unit, self.units())?;
@@ -473,16 +357,16 @@ impl Heap {
     }
 
     /// Returns the address of a slab's state.
-    const fn state_at(&self, unit: u64) -> Addr {
+    pub(crate) const fn state_at(&self, unit: u64) -> Addr {
         self.addr(self.head(unit), HEAD_STATE)
     }
 
-    const fn list_at(&self, class: usize, list: Status) -> Addr {
+    pub(crate) const fn list_at(&self, class: usize, list: Status) -> Addr {
         let offset = if matches!(list, Status::Sparse) { LIST_SPARSE } else { LIST_PARTIAL };
         self.addr(self.layout.list(class), offset)
     }
 
-    const fn owners_at(&self) -> Addr {
+    pub(crate) const fn owners_at(&self) -> Addr {
         self.addr(self.layout.owners(), 0)
     }
 }

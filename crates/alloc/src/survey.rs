@@ -100,6 +100,16 @@ impl Usage {
         class.largest_slab_bytes = class.largest_slab_bytes.max(bytes);
     }
 
+    /// Counts slots of a class as free that their slabs count as used, because arenas keep them.
+    pub(crate) fn remove_cached(&mut self, slot_bytes: u64, cached: u64) {
+        // While transactions run, the numbers are of different moments.
+        if let Ok(at) = self.classes.binary_search_by_key(&slot_bytes, |class| class.slot_bytes) {
+            let cached = cached.min(self.classes[at].live);
+            self.classes[at].live -= cached;
+            self.objects -= cached;
+        }
+    }
+
     /// Counts a free run, or the memory behind the frontier.
     pub(crate) fn add_free(&mut self, bytes: u64) {
         self.free_bytes += bytes;
@@ -199,14 +209,14 @@ pub enum Wrong {
     /// An arena that owns no slab of the class, or one with another owner.
     #[error("an arena owns no slab of its own")]
     Owner,
-    /// An arena that owns a slab and is not in the bitmap of owners.
-    #[error("wrong bitmap of the arenas that own a slab")]
+    /// An arena that owns a slab or keeps free slots, and is not in the bitmap of owners.
+    #[error("wrong bitmap of the arenas that own slabs or keep free slots")]
     Owners,
     /// A slab that belongs to an arena by its state, and to none by the arenas.
     #[error("a slab without its owner")]
     Ownerless,
-    /// Impossible numbers of used or free slots of a slab.
-    #[error("impossible state of a slab")]
+    /// Impossible numbers of used or free slots of a slab, or of free slots of an arena.
+    #[error("impossible numbers of slots in a slab or an arena")]
     State,
     /// A list of partly used slabs that leads to no such slab of its class.
     #[error("a list of partly used slabs leads to a wrong slab")]

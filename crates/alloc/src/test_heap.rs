@@ -3,7 +3,7 @@
 use words::{Addr, Allocate, Stop, Words};
 
 use crate::layout::Layout;
-use crate::{CHUNK_BYTES, Damage, Heap, Live, Survey, Usage};
+use crate::{CHUNK_BYTES, Damage, Heap, Live, Plan, Survey, Usage};
 
 pub(crate) const TAG: u16 = 0x1a5e;
 
@@ -118,13 +118,13 @@ impl TestHeap {
         self.write(at, value)
     }
 
-    /// Takes the slabs of all arenas, each in a transaction.
+    /// Takes the slabs and the free slots of all arenas.
     pub(crate) fn reclaim(&mut self) {
         let heap = self.heap;
         let owners = self.run(|tx| heap.owners(tx)).unwrap();
-        let arenas = (0..crate::ARENAS).filter(|arena| owners >> arena & 1 == 1);
-        for arena in arenas.chain([crate::ARENAS]) {
-            self.run(|tx| heap.reclaim(tx, arena, 0..heap.classes())).unwrap();
+        let mut plan = Plan::new(heap, owners);
+        while let Some(step) = plan.step() {
+            plan.done(Some(self.run(|tx| heap.reclaim(tx, step)).unwrap()));
         }
     }
 

@@ -3,7 +3,9 @@
 use words::{Addr, Allocate, Stop, Words};
 
 use crate::layout::Layout;
+use crate::state::Cache;
 use crate::test_heap::{LAYOUTS, TestHeap};
+use crate::{Plan, Reclaimed, Step};
 
 mod blocks;
 mod convert;
@@ -30,6 +32,11 @@ fn fill(heap: &mut TestHeap, bytes: usize) -> Vec<u64> {
             }
         }
     }
+}
+
+/// Returns the number of slots that an arena keeps of a class at most.
+fn cached_max(heap: &TestHeap, class: usize) -> u64 {
+    (heap.heap.bytes / 256).div_ceil(heap.layout().slot_bytes(class))
 }
 
 fn free(heap: &mut TestHeap, object: u64, bytes: u64) -> Result<(), Stop> {
@@ -91,11 +98,11 @@ fn common_allocation_touches_only_its_arena() {
     assert!(heap.touched.iter().all(own), "{:x?}", heap.touched);
 
     heap.run(|tx| tx.retire(Addr::new(carved, 0), 64)).unwrap();
-    assert_eq!((heap.reads, heap.writes), (3, 3), "freed");
+    assert_eq!((heap.reads, heap.writes), (2, 3), "freed");
     assert!(heap.touched.iter().all(own));
 
     assert_eq!(heap.run(|tx| tx.allocate(64)), Ok(carved));
-    assert_eq!((heap.reads, heap.writes), (4, 2), "from the free list");
+    assert_eq!((heap.reads, heap.writes), (3, 2), "from the cache");
     assert!(heap.touched.iter().all(own));
 }
 
@@ -129,8 +136,11 @@ fn freed_heap_serves_every_size_again() {
             heap.check().unwrap();
         }
         let again = fill(&mut heap, bytes).len();
-        let slots = kept / layout.slot_bytes(layout.class_of(bytes).unwrap());
-        assert!(again + slots as usize >= objects.len(), "{bytes}: {again} of {}", objects.len());
+        let class = layout.class_of(bytes).unwrap();
+        // Nor do the seven caches return their slots.
+        let cached = if layout.has_headers() { 0 } else { 7 * cached_max(&heap, class) };
+        let others = kept / layout.slot_bytes(class) + cached;
+        assert!(again + others as usize >= objects.len(), "{bytes}: {again} of {}", objects.len());
         heap.check().unwrap();
     }
 }
@@ -160,38 +170,151 @@ fn full_heap_takes_slots_freed_by_another_arena() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 3);
         let objects = fill(&mut heap, 200);
+        // Nothing calls `reclaim` in the other layout: slots return when the cache is full.
+        let cached = cached_max(&heap, layout.class_of(200).unwrap()) as usize;
+        let cached = if layout.has_headers() { 0 } else { cached };
         heap.arena = 20;
-        free(&mut heap, objects[3], 200).unwrap();
+        for &object in &objects[..=cached] {
+            free(&mut heap, object, 200).unwrap();
+        }
+        heap.check().unwrap();
         heap.arena = 0;
-        assert_eq!(heap.run(|tx| tx.allocate(200)), Ok(objects[3]));
-        assert_eq!(heap.run(|tx| tx.allocate(200)), Err(Stop::Full));
+        assert_eq!(heap.run_reclaiming(|tx| tx.allocate(200)), Ok(objects[cached]));
+        assert_eq!(heap.run_reclaiming(|tx| tx.allocate(200)), Err(Stop::Full));
     }
 }
 
 #[test]
 fn full_heap_takes_slabs_from_other_arenas_and_larger_slots() {
-    for layout in LAYOUTS {
-        let mut heap = TestHeap::laid_out(layout, 3);
-        let bytes = 600;
-        heap.arena = 3;
-        let objects = fill(&mut heap, bytes);
-        // The last slab belongs to arena 3, with one free slot.
-        let last = *objects.last().unwrap();
-        free(&mut heap, last, bytes as u64).unwrap();
-        heap.arena = 5;
-        if !layout.has_headers() {
-            // Such a heap reclaims nothing.
-            assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::Full));
+    let mut heap = TestHeap::new(3);
+    let bytes = 600;
+    heap.arena = 3;
+    let objects = fill(&mut heap, bytes);
+    // The last slab belongs to arena 3, with one free slot.
+    let last = *objects.last().unwrap();
+    free(&mut heap, last, bytes as u64).unwrap();
+    heap.arena = 5;
+    assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::Full));
+    assert_eq!(heap.run_reclaiming(|tx| tx.allocate(bytes)), Ok(last), "another arena's slot");
+    free(&mut heap, last, bytes as u64).unwrap();
+    let smaller = 550;
+    assert_ne!(heap.layout().class_of(smaller), heap.layout().class_of(bytes));
+    assert_eq!(heap.run(|tx| tx.allocate(smaller)), Ok(last), "a larger slot");
+    assert_eq!(heap.run(|tx| tx.allocate(16)), Err(Stop::Full), "no slot of twice the size");
+    heap.check().unwrap();
+}
+
+/// A cache keeps the first slots that a worker frees, and the others return to their slab.
+#[test]
+fn cache_keeps_a_bounded_share_of_the_heap() {
+    for (layout, bytes) in LAYOUTS.iter().flat_map(|&layout| [16, 1000].map(|b| (layout, b))) {
+        let mut heap = TestHeap::laid_out(layout, 80);
+        let class = layout.class_of(bytes).unwrap();
+        let most = cached_max(&heap, class);
+        let objects: Vec<_> =
+            (0..2 * most).map(|_| heap.run(|tx| tx.allocate(bytes)).unwrap()).collect();
+        heap.arena = 1;
+        for (freed, &object) in (1..).zip(&objects) {
+            free(&mut heap, object, bytes as u64).unwrap();
+            let (pair, offset) = layout.pair(1, class);
+            let cache = Cache::decode(heap.word(pair + offset));
+            assert_eq!(cache.count, most.min(freed), "{bytes} bytes");
+        }
+        heap.check().unwrap();
+        // The worker takes its own slots first, the last one before the others.
+        let taken = heap.run(|tx| tx.allocate(bytes)).unwrap();
+        assert_eq!(taken, objects[most as usize - 1]);
+    }
+}
+
+#[test]
+fn free_beside_a_full_cache_touches_one_slab() {
+    let mut heap = TestHeap::new(80);
+    let class = heap.layout().class_of(64).unwrap();
+    let cached = cached_max(&heap, class) as usize;
+    let slots = heap.layout().slots(heap.layout().slab_units(class, heap.heap.units()), class);
+    // Three slabs whose slots are all live, and a full cache.
+    let count = cached + 3 * slots as usize;
+    let objects: Vec<_> = (0..count).map(|_| heap.run(|tx| tx.allocate(64)).unwrap()).collect();
+    objects[..cached].iter().for_each(|&object| free(&mut heap, object, 64).unwrap());
+    let second = &objects[slots as usize..];
+    free(&mut heap, second[0], 64).unwrap();
+    assert_eq!((heap.reads, heap.writes), (10, 6), "the slab joins an empty list");
+    free(&mut heap, second[1], 64).unwrap();
+    assert_eq!((heap.reads, heap.writes), (9, 3), "the slab stays on its list");
+    heap.check().unwrap();
+}
+
+#[test]
+fn reclaim_returns_slots_of_a_cache_in_steps() {
+    let mut heap = TestHeap::new(400);
+    let all = heap.check().unwrap().free_bytes;
+    let objects: Vec<_> = (0..1000).map(|_| heap.run(|tx| tx.allocate(16)).unwrap()).collect();
+    for &object in &objects {
+        free(&mut heap, object, 16).unwrap();
+    }
+    let shared = heap.heap;
+    let owners = heap.run(|tx| shared.owners(tx)).unwrap();
+    let mut plan = Plan::new(shared, owners);
+    let (mut steps, mut too_large) = (0, 0);
+    while let Some(step) = plan.step() {
+        // The first arena's first transactions are too large for the design.
+        if step.arena == heap.arena && (step.classes.len() > 20 || step.slots_max > 16) {
+            plan.too_large();
+            too_large += 1;
             continue;
         }
-        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Ok(last), "another arena's slab");
-        free(&mut heap, last, bytes as u64).unwrap();
-        let smaller = 550;
-        assert_ne!(layout.class_of(smaller), layout.class_of(bytes));
-        assert_eq!(heap.run(|tx| tx.allocate(smaller)), Ok(last), "a larger slot");
-        assert_eq!(heap.run(|tx| tx.allocate(16)), Err(Stop::Full), "no slot of twice the size");
+        plan.done(Some(heap.run(|tx| shared.reclaim(tx, step)).unwrap()));
         heap.check().unwrap();
+        steps += 1;
     }
+    assert!(plan.gained());
+    assert_eq!(heap.check().unwrap().free_bytes, all);
+    assert!(steps > 1000 / 16 && too_large > 2, "{steps} steps, {too_large} too large");
+}
+
+/// Other workers may be faster for ever, and a design may refuse every size.
+#[test]
+fn plan_of_reclaim_ends() {
+    let heap = TestHeap::new(20).heap;
+    let mut plan = Plan::new(heap, 0b101);
+    let mut refused = 0;
+    while plan.step().is_some() {
+        plan.too_large();
+        refused += 1;
+    }
+    assert!(refused > 3 * heap.classes() && !plan.gained());
+    let mut plan = Plan::new(heap, 0b101);
+    let mut arenas = Vec::new();
+    while let Some(step) = plan.step() {
+        arenas.push(step.arena);
+        // The cache never becomes smaller.
+        plan.done(Some(Reclaimed { gained: false, left: 9, next: step.classes.start }));
+    }
+    assert_eq!(arenas, [0, 0, 2, 2, crate::ARENAS, crate::ARENAS]);
+    let mut plan = Plan::new(heap, 0b101);
+    let mut arenas = Vec::new();
+    while let Some(step) = plan.step() {
+        arenas.push(step.arena);
+        plan.done(None);
+    }
+    assert_eq!(arenas, [0, 2, crate::ARENAS], "each arena loses once");
+}
+
+/// The slab that becomes empty first is behind another one on the list of its class.
+#[test]
+fn reclaim_frees_an_empty_slab_behind_another() {
+    let mut heap = TestHeap::new(400);
+    let layout = heap.layout();
+    let slots = layout.slots(layout.slab_units(0, heap.heap.units()), 0) as usize;
+    let all = heap.check().unwrap().free_bytes;
+    let objects: Vec<_> = (0..2 * slots).map(|_| heap.run(|tx| tx.allocate(16)).unwrap()).collect();
+    let slab = all - heap.check().unwrap().free_bytes;
+    for &object in objects[slots..slots + 100].iter().chain(&objects[..slots]) {
+        free(&mut heap, object, 16).unwrap();
+    }
+    heap.reclaim();
+    assert_eq!(heap.check().unwrap().free_bytes, all - slab / 2);
 }
 
 #[test]
@@ -235,8 +358,10 @@ fn reclaim_of_some_classes_keeps_arena_in_bitmap() {
     }
     let (shared, arena, classes) = (heap.heap, heap.arena, heap.heap.classes());
     let half = heap.layout().class_of(1000).unwrap();
-    for (taken, owners) in [(0..half, 1 << arena), (half..classes, 0)] {
-        assert!(heap.run(|tx| shared.reclaim(tx, arena, taken.clone())).unwrap());
+    for (classes, owners) in [(0..half, 1 << arena), (half..classes, 0)] {
+        let step = Step { arena, classes, slots_max: 9 };
+        let done = heap.run(|tx| shared.reclaim(tx, step)).unwrap();
+        assert_eq!(done, Reclaimed { gained: true, left: 0, next: 0 });
         heap.check().unwrap();
         assert_eq!(heap.run(|tx| shared.owners(tx)), Ok(owners));
     }
@@ -327,8 +452,8 @@ fn abort_at_any_access_restores_the_heap() {
 
 /// Returns how many attempts were aborted.
 fn abort_at_any_access(mut heap: TestHeap) -> u32 {
-    // Each case takes another path: a free slot, a slab's next slot, a new slab, a full heap, a
-    // first and a second free object, runs that split and merge.
+    // Each case takes another path: a slot of the cache, a slab's next slot, a new slab, a full heap,
+    // frees to a cache and beside a full one, runs that split and merge, a reclaim.
     let objects: Vec<_> = (0..20).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
     let runs: Vec<_> = (0..3).map(|_| heap.run(|tx| tx.reserve_blocks(300)).unwrap()).collect();
     for &run in &runs {
@@ -364,6 +489,19 @@ fn abort_at_any_access(mut heap: TestHeap) -> u32 {
         tx.write(Addr::new(object, 0), 1)?;
         tx.retire(Addr::new(object, 0), 50)
     });
+    // Beside a full cache: to a slab that an arena owns, and one that is on a list afterwards.
+    let cached = cached_max(&heap, heap.layout().class_of(100).unwrap()) as usize;
+    let more: Vec<_> = (0..400).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
+    more[..=cached].iter().for_each(|&object| free(&mut heap, object, 100).unwrap());
+    attack(&mut heap, &|tx| tx.retire(Addr::new(more[200], 0), 100));
+    attack(&mut heap, &|tx| tx.retire(Addr::new(more[399], 0), 100));
+    let shared = heap.heap;
+    let owners = heap.run(|tx| shared.owners(tx)).unwrap();
+    let mut plan = Plan::new(shared, owners);
+    while let Some(step) = plan.step() {
+        attack(&mut heap, &|tx| shared.reclaim(tx, step.clone()).map(drop));
+        plan.done(None);
+    }
     fill(&mut heap, 1000);
     attack(&mut heap, &|tx| tx.allocate(16).map(drop));
     attempts

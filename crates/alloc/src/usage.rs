@@ -13,9 +13,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::classes::CLASSES_MAX;
 use crate::head::Run;
 use crate::layout::{FRONTIER, HEAD_LINE, Layout};
-use crate::state::{State, Status};
+use crate::state::{Cache, OwnSlab, Status};
 use crate::survey::Usage;
 use crate::{ARENAS, Heap};
 
@@ -29,7 +30,7 @@ impl Heap {
             return usage;
         }
         let layout = self.layout;
-        let owned = self.owned(&mut word);
+        let arenas = self.read_arenas(&mut word);
         let frontier = word(layout.pages() + FRONTIER).min(self.units());
         usage.add_free((self.units() - frontier) * layout.unit_bytes());
         let mut unit = layout.own_units();
@@ -42,13 +43,12 @@ impl Heap {
             let bytes = head.units * layout.unit_bytes();
             match head.kind {
                 Run::Slab { class, state, .. } => {
-                    let mine = owned.get(&unit).filter(|_| state.status == Status::Owned);
-                    let mine = mine.filter(|(of, _)| *of == class).map(|(_, mine)| *mine);
-                    let carved = mine.unwrap_or(state).carved;
-                    let count = state.count + mine.map_or(0, |mine| mine.count);
+                    let mine = arenas.owned.get(&unit).filter(|(of, _)| *of == class);
+                    let mine = mine.filter(|_| state.status == Status::Owned);
+                    let carved = mine.map_or(state.carved, |(_, carved)| *carved);
                     // Another transaction may have changed one of the words meanwhile.
                     let slots = layout.slots(head.units, class);
-                    let live = carved.saturating_sub(count).min(slots);
+                    let live = carved.saturating_sub(state.count).min(slots);
                     usage.objects += live;
                     usage.add_slab(bytes, layout.slot_bytes(class), slots, live);
                 }
@@ -60,6 +60,9 @@ impl Heap {
             }
             unit += head.units;
         }
+        for (class, &cached) in arenas.cached.iter().enumerate() {
+            usage.remove_cached(layout.slot_bytes(class), cached);
+        }
         usage
     }
 
@@ -70,20 +73,29 @@ impl Heap {
         offset < layout.offset(layout.own_units()) || offset % layout.unit_bytes() < HEAD_LINE
     }
 
-    /// Returns the class and the state of each slab that an arena owns, by its first unit.
-    pub(crate) fn owned(&self, word: &mut impl FnMut(u64) -> u64) -> BTreeMap<u64, (usize, State)> {
-        let classes = 0..self.layout.classes();
-        let pairs = (0..ARENAS).flat_map(|arena| classes.clone().map(move |class| (arena, class)));
-        let mut owned = BTreeMap::new();
-        for (arena, class) in pairs {
-            let (object, offset) = self.layout.pair(arena, class);
-            let (unit, state) = (word(object + offset), word(object + offset + 8));
-            if let Some(state) = State::decode(state).filter(|_| unit != 0) {
-                owned.insert(unit, (class, state));
+    /// Reads the slabs and the free slots of all arenas.
+    pub(crate) fn read_arenas(&self, word: &mut impl FnMut(u64) -> u64) -> Arenas {
+        let mut arenas = Arenas { owned: BTreeMap::new(), cached: [0; CLASSES_MAX] };
+        for arena in 0..ARENAS {
+            for class in 0..self.layout.classes() {
+                let (object, offset) = self.layout.pair(arena, class);
+                let cache = Cache::decode(word(object + offset));
+                arenas.cached[class] += cache.count;
+                if let Some(own) = OwnSlab::decode(word(object + offset + 8)) {
+                    arenas.owned.insert(own.unit, (class, own.carved));
+                }
             }
         }
-        owned
+        arenas
     }
+}
+
+/// The slabs and the free slots of all arenas.
+pub(crate) struct Arenas {
+    /// The class, and the number of used slots, of each slab that an arena owns, by its first unit.
+    pub(crate) owned: BTreeMap<u64, (usize, u64)>,
+    /// Free slots of each class in caches.
+    cached: [u64; CLASSES_MAX],
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use crate::Heap;
 use crate::head::Run;
 use crate::header::{Kind, decode};
 use crate::layout::{FRONTIER, ROOT_USER};
-use crate::state::State;
 use crate::strings::string_length;
 
 /// A live object, a byte string, or a prepared block of an array.
@@ -38,8 +37,8 @@ pub struct Walk<F> {
     word: F,
     /// The unit after the last run.
     frontier: u64,
-    /// The class and the state of each slab that an arena owns.
-    owned: BTreeMap<u64, (usize, State)>,
+    /// The class, and the number of used slots, of each slab that an arena owns.
+    owned: BTreeMap<u64, (usize, u64)>,
     /// The unit whose head is read next.
     unit: u64,
     place: Place,
@@ -65,7 +64,7 @@ impl Heap {
     /// where it cannot continue.
     pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
         let (layout, is_heap) = (self.layout, self.has_room());
-        let owned = if is_heap { self.owned(&mut word) } else { BTreeMap::new() };
+        let owned = if is_heap { self.read_arenas(&mut word).owned } else { BTreeMap::new() };
         let used = if is_heap { word(layout.pages() + FRONTIER) } else { 0 };
         let frontier = used.min(self.units());
         Walk { heap: *self, word, frontier, owned, unit: 0, place: Place::Head }
@@ -89,7 +88,7 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         self.place = match head.kind {
             Run::Slab { class, state, .. } => {
                 // Later slots were never allocated.
-                let carved = self.owned.get(&unit).map_or(state, |(_, state)| *state).carved;
+                let carved = self.owned.get(&unit).map_or(state.carved, |(_, carved)| *carved);
                 let end = carved.min(self.heap.layout.slots(head.units, class));
                 Place::Slab { unit, class, number: 0, end }
             }

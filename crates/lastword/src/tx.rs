@@ -10,8 +10,6 @@
 mod end;
 mod live;
 
-use std::ops::Range;
-
 use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, injected};
 use words::{Addr, Allocate, BLOCK_BYTES, HEADER_BYTES, Seen, Stop, TxId, Words};
@@ -164,20 +162,20 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(())
     }
 
-    /// Takes slabs of one arena, for a transaction that met a full heap: see
+    /// Takes slabs and free slots of one arena, for a transaction that met a full heap: see
     /// [`lw_alloc::Heap::reclaim`].
     ///
     /// # Errors
     /// As [`Words::retire`].
     #[cold]
-    pub(crate) fn reclaim(&mut self, arena: usize, classes: Range<usize>) -> Result<bool, Stop> {
+    pub(crate) fn reclaim(&mut self, step: lw_alloc::Step) -> Result<lw_alloc::Reclaimed, Stop> {
         let heap = self.shape.heap();
         // Before the first write: a design may then end a group.
         self.design.gives_runs_back(self.local);
-        heap.reclaim(&mut Metadata(self), arena, classes).map_err(|stop| self.end(stop))
+        heap.reclaim(&mut Metadata(self), step).map_err(|stop| self.end(stop))
     }
 
-    /// Returns the bitmap of the arenas that may own a slab.
+    /// Returns the bitmap of the arenas that may own a slab or keep free slots.
     ///
     /// # Errors
     /// As [`Words::read`].

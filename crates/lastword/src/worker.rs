@@ -285,12 +285,11 @@ impl<'p, D: Design> Worker<'p, D> {
     }
 }
 
-/// Takes the slabs of all arenas, one arena in a transaction, so that a full heap serves other
-/// sizes and workers. Returns whether that freed memory.
+/// Takes the slabs and the free slots of all arenas, so that a full heap serves other sizes and
+/// workers. Returns whether that freed memory.
 ///
-/// An arena whose slabs exceed the size of a transaction is taken in several, of fewer classes
-/// each. The arena is skipped if one class alone is too large, or if other workers are always
-/// faster: the remaining arenas may own the memory that the body needs.
+/// An arena is left out if other workers are always faster, or if the smallest transaction is too
+/// large. The remaining arenas may own the memory that the body needs.
 #[cold]
 pub(crate) fn reclaim<'p, D: Design>(
     pool: &'p Pool<D>,
@@ -300,26 +299,15 @@ pub(crate) fn reclaim<'p, D: Design>(
     let Some(owners) = pass(pool, state, place, |tx| tx.owners())? else {
         return Ok(false);
     };
-    // Each arena once, although others acquire slabs meanwhile: so the loop ends.
-    let arenas = (0..lw_alloc::ARENAS).filter(|arena| owners >> arena & 1 == 1);
-    let mut gained = false;
-    for arena in arenas.chain([lw_alloc::ARENAS]) {
-        let classes = pool.shape.heap().classes();
-        let (mut at, mut count) = (0, classes);
-        while at < classes {
-            match pass(pool, state, place, |tx| tx.reclaim(arena, at..at + count)) {
-                Err(error) if is_size_limit(&error) && count > 1 => {
-                    count = count.div_ceil(2);
-                    continue;
-                }
-                Err(error) if is_size_limit(&error) => {}
-                Err(error) => return Err(error),
-                Ok(freed) => gained |= freed == Some(true),
-            }
-            at += count;
+    let mut plan = lw_alloc::Plan::new(pool.shape.heap(), owners);
+    while let Some(step) = plan.step() {
+        match pass(pool, state, place, |tx| tx.reclaim(step.clone())) {
+            Err(error) if is_size_limit(&error) => plan.too_large(),
+            Err(error) => return Err(error),
+            Ok(done) => plan.done(done),
         }
     }
-    Ok(gained)
+    Ok(plan.gained())
 }
 
 /// Conflicts of one pass of [`reclaim`] before it gives up. The worker closes the starvation lock
@@ -335,7 +323,14 @@ fn pass<'p, R, D: Design>(
 ) -> Result<Option<R>, Error> {
     for _ in 0..PASS_CONFLICTS_MAX {
         match attempt(pool, state, &mut body, false) {
-            Ok((value, _)) => return Ok(Some(value)),
+            Ok((value, _)) => {
+                // The next transaction of the reclaim has lost no conflict yet. With a place in the
+                // queue of the starvation lock it would stop other workers for the whole reclaim.
+                *place = None;
+                state.backoff.reset();
+                state.pass(pool, place)?;
+                return Ok(Some(value));
+            }
             Err(Some(ended)) => return Err(pool.error_of(ended)),
             Err(None) => {
                 state.conflicts += 1;

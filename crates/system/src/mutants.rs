@@ -117,6 +117,8 @@ pub enum Mutant {
     ClassNotConverted,
     FullHeapNotReclaimed,
     RunGivenBackAtOnce,
+    CachedSlotForgotten,
+    ArenaNotListed,
 
     // Between threads: the models in crates/models detect these.
     RecordPublishedRelaxed,

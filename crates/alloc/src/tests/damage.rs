@@ -4,20 +4,20 @@ use proptest::prelude::*;
 use words::{Addr, Allocate, Stop, Words};
 
 use super::free;
-use crate::Wrong;
 use crate::head::own_header;
 use crate::layout::Layout;
 use crate::pages::bin_of;
-use crate::state::{SLOTS_MAX, State};
+use crate::state::{Cache, OwnSlab, SLOTS_MAX, State};
 use crate::test_heap::{LAYOUTS, TAG, TestHeap};
+use crate::{Plan, Wrong};
 
 /// Size of the objects: of neither layout's first class, and 128 apart in both.
 const BYTES: u64 = 100;
 
-/// Makes a heap. Arena 0 owns a slab with live objects 0, 1, 4 and free ones 2 -> 3; arena 1 has
-/// freed 5, and 6 is live. The heap also has an array of three blocks (two prepared) and one
-/// without a prepared block. Other memory is a free run, a long string, and a slab of 300 bytes on
-/// the partial list.
+/// Makes a heap. Arena 0 owns a slab with live objects 0, 1, 4 and has the free ones 2 -> 3 in its
+/// cache. Arena 1 has 5 in its cache, and 6 is live. The heap also has an array of three blocks (two
+/// prepared) and one without a prepared block. Other memory is a free run, a long string, and a slab
+/// of 1000 bytes on the partial list.
 fn heap(layout: Layout) -> TestHeap {
     let mut heap = TestHeap::laid_out(layout, 40);
     let objects = [(); 7].map(|()| heap.run(|tx| tx.allocate(BYTES as usize)).unwrap());
@@ -58,7 +58,7 @@ struct Places {
     last_array: u64,
     string: u64,
     listed: u64,
-    /// Arena 0's pair of words for the slab.
+    /// Arena 0's pair of words: its cache, and the slab.
     pair: u64,
 }
 
@@ -68,7 +68,7 @@ impl Places {
         let class = layout.class_of(BYTES as usize).unwrap();
         let (object, offset) = layout.pair(0, class);
         let pair = object + offset;
-        let mut unit = heap.word(pair);
+        let mut unit = OwnSlab::decode(heap.word(pair + 8)).unwrap().unit;
         let mut next = || {
             let begin = layout.offset(unit);
             unit += heap.word(begin + 24);
@@ -133,7 +133,9 @@ fn injected(layout: Layout) -> Vec<(u64, u64, Wrong)> {
     let at = Places::of(layout);
     let Places { root, pages, owners, slab, array, free_run, last_array, listed, pair, .. } = at;
     let units = heap(layout).heap.units();
-    let state = State::decode(heap(layout).word(pair + 8)).unwrap();
+    let cache = Cache::decode(heap(layout).word(pair));
+    let own = OwnSlab::decode(heap(layout).word(pair + 8)).unwrap();
+    let list = State::decode(heap(layout).word(listed + 40)).unwrap();
     let (bin, bin_number) = at.bin();
     vec![
         (root, 1, Wrong::Magic),
@@ -153,6 +155,7 @@ fn injected(layout: Layout) -> Vec<(u64, u64, Wrong)> {
         (pages + 16, 1 << bin_number | 1 << 9, Wrong::BinMap),
         (pages + 16, 0, Wrong::BinMap),
         (owners, heap(layout).word(owners) ^ 1, Wrong::Owners),
+        (owners, heap(layout).word(owners) | 1 << 32, Wrong::Owners),
         (16, 1, Wrong::RunHead),
         (24, 2, Wrong::RunHead),
         (slab + 16, 0, Wrong::RunHead),
@@ -176,16 +179,21 @@ fn injected(layout: Layout) -> Vec<(u64, u64, Wrong)> {
         (at.list(), at.unit(slab), Wrong::SlabList),
         (at.list(), 0, Wrong::LostSlab),
         (listed + 56, at.unit(slab), Wrong::SlabList),
-        (pair, at.unit(array), Wrong::Owner),
-        (pair, units + 5, Wrong::Owner),
-        (pair + 8, 0, Wrong::State),
-        (pair + 8, State { carved: SLOTS_MAX, ..state }.encode(), Wrong::State),
-        (pair + 8, State { count: 0, ..state }.encode(), Wrong::State),
-        (pair + 8, State { first: 2, ..state }.encode(), Wrong::FreeList),
-        (pair + 8, State { first: SLOTS_MAX, ..state }.encode(), Wrong::FreeList),
-        (pair + 8, State { first: 0, ..state }.encode(), Wrong::Lost),
+        (listed + 40, State { count: 1, ..list }.encode(), Wrong::State),
+        (listed + 40, State { first: 0, ..list }.encode(), Wrong::State),
+        (listed + 40, State { first: list.carved, ..list }.encode(), Wrong::FreeList),
+        (pair + 8, OwnSlab { unit: at.unit(array), ..own }.encode(), Wrong::Owner),
+        (pair + 8, OwnSlab { unit: units + 5, ..own }.encode(), Wrong::Owner),
+        (pair + 8, 1 << 50, Wrong::Owner),
+        (pair + 8, 0, Wrong::Ownerless),
+        (pair + 8, OwnSlab { carved: SLOTS_MAX, ..own }.encode(), Wrong::State),
+        (pair, Cache { count: 1, ..cache }.encode(), Wrong::State),
+        (pair, Cache { first: 0, ..cache }.encode(), Wrong::State),
+        (pair, Cache { first: at.object(1), ..cache }.encode(), Wrong::FreeList),
+        (pair, Cache { first: 8 * units, ..cache }.encode(), Wrong::FreeList),
+        (pair, Cache { first: 0, count: 0, ..cache }.encode(), Wrong::Lost),
         (at.object(2), 1, Wrong::FreeList),
-        (at.object(3), 3, Wrong::FreeList),
+        (at.object(3), at.object(2), Wrong::FreeList),
     ]
 }
 
@@ -226,7 +234,8 @@ fn every_kind_of_damage_is_located() {
         assert_eq!(all.len(), 1 + echoes, "{value:#x} at {offset:#x}: {all:#x?}");
         assert_eq!(damage.wrong, wrong, "{value:#x} at {offset:#x}: {damage}");
         // A list that misses an object or a slab is reported at another place.
-        let elsewhere = [Wrong::Lost, Wrong::FreeList, Wrong::LostSlab, Wrong::OwnHeader];
+        let elsewhere =
+            [Wrong::Lost, Wrong::FreeList, Wrong::LostSlab, Wrong::OwnHeader, Wrong::Ownerless];
         if !elsewhere.contains(&wrong) && !empty {
             assert_eq!((damage.offset, damage.found), (offset, value), "{damage}");
             assert_ne!(damage.expected, damage.found);
@@ -242,7 +251,7 @@ fn all_damage_is_found_without_echoes() {
         (at.layout.pair(1, 0).0 - 8, 5, Wrong::OwnHeader),
         (at.pages + 56, 1, Wrong::Reserved),
         (at.layout.owners(), 5, Wrong::Owners),
-        (at.layout.pair(1, 8).0, 17, Wrong::State),
+        (at.layout.pair(1, 8).0 + 8, u64::MAX, Wrong::Owner),
         (at.object(0) - 8, 0, Wrong::Object),
         (at.object(4) - 8, 1 << 50, Wrong::Object),
         (at.block(0) - 8, 0, Wrong::Block),
@@ -260,7 +269,6 @@ fn all_damage_is_found_without_echoes() {
     let survey = heap.survey();
     let mut found: Vec<_> = survey.damage.iter().map(|one| (one.offset, one.wrong)).collect();
     let mut expected: Vec<_> = damages.iter().map(|damage| (damage.0, damage.2)).collect();
-    expected[3].0 += 8; // a pair's state is impossible, not its slab
     found.sort_by_key(|damage| damage.0);
     expected.sort_by_key(|damage| damage.0);
     assert_eq!(found, expected);
@@ -280,8 +288,8 @@ fn object_with_wrong_header_is_named() {
 #[test]
 fn survey_of_garbage_ends() {
     let (mut heap, at) = (heap(Layout::Ordinary), Places::of(Layout::Ordinary));
-    let state = State { carved: 100, ..State::OWNED };
-    heap.words[at.pair as usize / 8 + 1] = state.encode();
+    let own = OwnSlab { unit: at.unit(at.slab), carved: 100 };
+    heap.words[at.pair as usize / 8 + 1] = own.encode();
     heap.words[at.slab as usize / 8 + 8..at.array as usize / 8].fill(7);
     heap.words[at.listed as usize / 8 + 8..at.listed as usize / 8 + 8 * 1024].fill(7);
     let survey = heap.survey();
@@ -329,24 +337,33 @@ fn damage_pointers_to_memory(places: &Places) {
         heap
     };
     let (bytes, units) = (BYTES as usize, heap(layout).heap.units());
-    let state = State::decode(heap(layout).word(pair + 8)).unwrap();
-    // The words that lead to the next object: the arena's slab and its state.
-    for bad in [1, places.unit(array), units - 1, units, u64::MAX, 1 << 47] {
-        let mut heap = damaged(pair, bad);
+    let cache = Cache::decode(heap(layout).word(pair));
+    let own = OwnSlab::decode(heap(layout).word(pair + 8)).unwrap();
+    // The words that lead to the next object: the arena's cache and its slab.
+    for bad in [
+        Cache { first: places.object(1), ..cache },
+        Cache { first: places.object(2) + 16, ..cache },
+        Cache { first: 16, ..cache },
+        Cache { count: 0, ..cache },
+        Cache { count: 1, ..cache },
+        Cache::decode(u64::MAX),
+    ] {
+        let mut heap = damaged(pair, bad.encode());
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "{bad:?}");
+    }
+    // The link of the next object. The heap's end and offsets between objects are no places of one.
+    for bad in [8, 1 << 47, u64::MAX, 8 * heap(layout).words.len() as u64, 0] {
+        let mut heap = damaged(places.object(2), bad);
+        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "link {bad:#x}");
+    }
+    let bad_unit = [1, places.unit(array), units - 1, units].map(|unit| OwnSlab { unit, ..own });
+    let bad_unit = bad_unit.map(OwnSlab::encode).into_iter();
+    let none_left = OwnSlab { carved: SLOTS_MAX, ..own }.encode();
+    for bad in bad_unit.chain([u64::MAX, 1 << 50, none_left]) {
+        let mut heap = damaged(pair + 8, bad);
+        heap.words[pair as usize / 8] = 0;
         assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "slab {bad:#x}");
     }
-    let carved = State { first: 0, count: 0, ..state };
-    for bad in [
-        State { first: 1, ..state }.encode(),
-        State { first: SLOTS_MAX, ..state }.encode(),
-        State { count: 0, ..state }.encode(),
-        u64::MAX,
-    ] {
-        let mut heap = damaged(pair + 8, bad);
-        assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "state {bad:#x}");
-    }
-    let mut none_left = damaged(pair + 8, State { carved: SLOTS_MAX, ..carved }.encode());
-    assert_eq!(none_left.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer));
     // The words that lead to runs: bins, their bitmap, heads, the frontier.
     let blocks = 3;
     let (bin, number) = places.bin();
@@ -414,6 +431,17 @@ fn use_it(heap: &mut TestHeap) {
     }
     for blocks in [1, 300, 1000, 100_000] {
         let _ = heap.run(|tx| tx.reserve_blocks(blocks));
+    }
+    // More than a cache keeps, so some return to their slab.
+    let objects: Vec<_> = (0..100).filter_map(|_| heap.run(|tx| tx.allocate(200)).ok()).collect();
+    for object in objects {
+        let _ = free(heap, object, 200);
+    }
+    let shared = heap.heap;
+    let owners = heap.run(|tx| shared.owners(tx)).unwrap_or(u64::MAX);
+    let mut plan = Plan::new(shared, owners);
+    while let Some(step) = plan.step() {
+        plan.done(heap.run(|tx| shared.reclaim(tx, step)).ok());
     }
 }
 

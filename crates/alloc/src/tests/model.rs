@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use words::{Addr, Allocate, BLOCK_BYTES, PIECE_BYTES, PIECE_STRIDE, Stop, Words, block_stride};
 
+use crate::Plan;
 use crate::classes::{SLOT_STRING_BYTES_MAX, string_bytes};
 use crate::head::class_in;
 use crate::header::Kind;
@@ -33,6 +34,8 @@ enum Step {
     String {
         bytes: u64,
     },
+    /// Return the slots and slabs of all arenas.
+    Reclaim,
     /// Change the size of the live object or string with this number.
     Resize {
         which: usize,
@@ -102,6 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (any::<usize>(), prop_oneof![1..1100_u64, 1000..40_000_u64])
             .prop_map(|(which, to)| Step::Resize { which, to }),
         1 => (any::<usize>(), 0..300_u64).prop_map(|(which, most)| Step::Prepare { which, most }),
+        1 => Just(Step::Reclaim),
     ]
 }
 
@@ -134,6 +138,13 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
                 assert_eq!(is_string(bytes), is_string(to));
                 live.remove(&first);
                 fill(tx, live, first, to)?;
+            }
+        }
+        Step::Reclaim => {
+            let heap = tx.heap;
+            let mut plan = Plan::new(heap, heap.owners(tx)?);
+            while let Some(step) = plan.step() {
+                plan.done(Some(heap.reclaim(tx, step)?));
             }
         }
         Step::Reserve { blocks } => {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lw_alloc::{ARENAS, Heap};
+use lw_alloc::{Heap, Plan};
 use words::{ADDRESS_BITS, Addr, Stop};
 
 use super::Words;
@@ -46,11 +46,11 @@ pub(super) fn states(words: &[u64]) -> Vec<Words> {
     let mut copy = Copy { words: words.to_vec() };
     let mut states: Vec<Words> = Vec::new();
     let Ok(owners) = heap.owners(&mut copy) else { return states };
-    for arena in (0..ARENAS).filter(|arena| owners >> arena & 1 == 1).chain([ARENAS]) {
+    let mut plan = Plan::new(heap, owners);
+    while let Some(step) = plan.step() {
         let before = copy.words.clone();
-        if heap.reclaim(&mut copy, arena, 0..heap.classes()).is_err() {
-            break;
-        }
+        let Ok(done) = heap.reclaim(&mut copy, step) else { break };
+        plan.done(Some(done));
         // A transaction that writes nothing makes no state.
         if copy.words != before {
             states.push(Arc::new(copy.words.clone()));

@@ -336,6 +336,8 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::LongerStringWithoutPieces, LONG_REUSE, C),
     case(Mutant::FullHeapNotReclaimed, REUSE, C),
     case(Mutant::RunGivenBackAtOnce, SNAPSHOT_REUSE, C),
+    case(Mutant::CachedSlotForgotten, REUSE, C),
+    case(Mutant::ArenaNotListed, REUSE, C),
     part(Mutant::BlockHeadersKept, "a freed array"),
     part(Mutant::ClassNotConverted, "a heap of format 1"),
 ];

@@ -228,17 +228,17 @@ registry! {
     TakenSlotCounted 116 "taken-slot-counted"
         "A slot that an allocation takes still counts as free.",
     CollectedSlotsStay 117 "collected-slots-stay"
-        "Slots that an arena collects from its slab's head stay there too.",
+        "Slots that an arena collects from the head of a slab stay there too.",
     RemoteFreeNotListed 118 "remote-free-not-listed"
-        "A slot of a slab of another arena, or of none, is freed and put on no list.",
+        "A slot that returns to its slab is put on no list.",
     RemoteFreeNotCounted 119 "remote-free-not-counted"
-        "A slot of a slab of another arena, or of none, is freed and not counted.",
+        "A slot that returns to its slab is not counted.",
     SlabGivenTooEarly 120 "slab-given-too-early"
         "A slab becomes a free run while one of its objects is live.",
     UnlinkedSlabKeepsNeighbor 121 "unlinked-slab-keeps-neighbor"
         "The next slab of a list keeps its link to a slab that has left the list.",
     RemoteFreesForgotten 122 "remote-frees-forgotten"
-        "Reclaiming a slab from its arena loses the slots that others have freed in it.",
+        "Reclaiming a slab from its arena loses the slots that returned to it.",
     OwnerForgotten 123 "owner-forgotten"
         "Reclaiming strikes an arena off in one transaction, and never takes its slabs.",
     NeighborNotUnlinked 124 "neighbor-not-unlinked"
@@ -261,6 +261,10 @@ registry! {
         "A transaction that meets a full heap ends without an attempt to reclaim memory.",
     RunGivenBackAtOnce 133 "run-given-back-at-once"
         "Where a design isolates objects, a freed run serves others before the body ends.",
+    CachedSlotForgotten 134 "cached-slot-forgotten"
+        "A slot that a worker frees is counted in its cache, and is not on the list there.",
+    ArenaNotListed 135 "arena-not-listed"
+        "A worker that only frees keeps slots, and the bitmap of owners does not name its arena.",
 
     ; // Between threads.
     RecordPublishedRelaxed 11 "record-published-relaxed",

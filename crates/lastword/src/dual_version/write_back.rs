@@ -22,7 +22,9 @@
 //! It waits until every other transaction that began before its end is completely finished. One of
 //! those may have written in the run, or freed an object there, and may be applied later, when the
 //! memory serves other objects. This wait cannot deadlock: a transaction that frees a run keeps the
-//! page object locked until it is applied, so no transaction takes the run before.
+//! page object locked until it is applied, so no transaction takes the run before. It removes the
+//! link of the page object after all others. Otherwise another transaction could take the run and
+//! commit a word where a link of this one is still to be removed, and the removal would erase it.
 
 use std::collections::VecDeque;
 
@@ -113,8 +115,14 @@ impl Waiting {
             done.batch.clear();
             // Release: a reader that finds no link sees these words.
             fence_unless(Mutant::NoFenceBeforeUnlink, Ordering::Release);
-            for object in &done.objects {
-                heap_image.store(super::link_of(*object), EMPTY);
+            let is_last = |object: usize| done.gives_runs_back && object == PAGE_OBJECT;
+            for &object in done.objects.iter().filter(|&&object| !is_last(object)) {
+                heap_image.store(super::link_of(object), EMPTY);
+            }
+            if done.objects.iter().any(|&object| is_last(object)) {
+                // Release: a transaction that takes the run writes after the removals above.
+                fence_unless(Mutant::NoFenceBeforeUnlink, Ordering::Release);
+                heap_image.store(super::link_of(PAGE_OBJECT), EMPTY);
             }
             let mut done = self.queue.pop_front().expect("the loop condition found it");
             done.objects.clear();
@@ -156,6 +164,9 @@ pub(crate) fn store(heap_image: &impl ObjectHeap, batch: &[u64]) {
 /// Entries kept for reuse.
 const SPARE: usize = 8;
 
+/// The word of the object that a transaction locks when it takes or frees a run.
+const PAGE_OBJECT: usize = (lw_alloc::PAGE_OBJECT / 8) as usize;
+
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -166,7 +177,7 @@ mod tests {
     use crate::perform::Heap;
     use crate::sync::AtomicU64;
 
-    /// A heap with a power failure at the second link that is removed.
+    /// A heap with a power failure at one of the links that are removed.
     struct Cut {
         words: Box<Heap>,
         links: AtomicU64,
@@ -190,10 +201,30 @@ mod tests {
         }
     }
 
+    fn heap_with_cut_at(removals: u64) -> Cut {
+        let words = (0..32).map(|_| AtomicU64::new(0)).collect();
+        Cut { words, links: AtomicU64::new(2_u64.wrapping_sub(removals)) }
+    }
+
+    #[test]
+    fn page_object_of_freed_run_is_unlinked_last() {
+        for (gives_runs_back, kept) in [(true, [0, 0, 1]), (false, [0, 1, 0])] {
+            let heap_image = heap_with_cut_at(3);
+            let links = [4, 8, PAGE_OBJECT].map(super::super::link_of);
+            links.map(|link| heap_image.words[link].store(1, Ordering::Relaxed));
+            let mut waiting = Waiting::default();
+            let objects = vec![PAGE_OBJECT, 4, 8];
+            waiting.push(Done { end: 1, objects, gives_runs_back, ..Done::default() });
+            let cut = AssertUnwindSafe(|| waiting.write_back(&heap_image, 1, || 1));
+            catch_unwind(cut).expect_err("the injected failure panics");
+            let found = links.map(|link| heap_image.words[link].load(Ordering::Relaxed));
+            assert_eq!(found, kept, "two links of three are removed");
+        }
+    }
+
     #[test]
     fn applied_batch_is_empty_when_power_fails_at_links() {
-        let words = (0..16).map(|_| AtomicU64::new(0)).collect();
-        let heap_image = Cut { words, links: AtomicU64::new(0) };
+        let heap_image = heap_with_cut_at(2);
         let mut waiting = Waiting::default();
         waiting.push(Done {
             end: 1,
