@@ -3,7 +3,7 @@
 //! Each measurement is a process of its own, because the kernel counts memory by process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../examples/footprint.rs"]
+#[path = "../benches/footprint.rs"]
 #[allow(dead_code, reason = "its `main` is for people")]
 mod footprint;
 

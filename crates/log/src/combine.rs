@@ -22,7 +22,7 @@ use words::TxId;
 
 use crate::{GROUP_HEADER_WORDS, Group};
 
-/// Words of a block: a cache line. Measured with `cargo run --release -p lastword-log --example
+/// Words of a block: a cache line. Measured with `cargo bench -p lastword-log --bench
 /// combine`, in ns a word for groups of 1 000 and 100 000 transactions (a block of one word is a
 /// table from words to values):
 ///

@@ -1,6 +1,6 @@
 //! Reuse of freed memory of the heap: for other sizes, and after frees by other workers.
 //!
-//! Each test is a program of `examples/heap` with a small heap: (a) to (f) in `heap issue`.
+//! Each test is a program of `benches/heap` with a small heap: (a) to (f) in `heap issue`.
 //!
 //! A small heap has small slabs and as many words of the allocator as a large one. The bounds are
 //! therefore below those of `heap fill`.

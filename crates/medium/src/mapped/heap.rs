@@ -8,7 +8,7 @@
 //! | combining | the same, and few lines take most writes | stored; a line is written back once |
 //! | in cache | the cache is durable | stored |
 //!
-//! `cargo run --release -p lastword-medium --example write_back`: 512 MiB on tmpfs, batches of
+//! `cargo bench -p lastword-medium --bench write_back`: 512 MiB on tmpfs, batches of
 //! 1 MiB of log, million words a second on one core (medians of 5; in brackets, lines sent for a
 //! word). With a device of 1 GB/s the last column becomes 8.5 straight, 16.3 combining.
 //!

@@ -1,8 +1,8 @@
 //! Measures the cost of generating a transaction, which the driver does in the timed region.
 //!
-//! `cargo run --release -p lastword-workloads --example draws`: nanoseconds a transaction of
+//! `cargo bench -p lastword-workloads --bench draws`: nanoseconds a transaction of
 //! `btree-update`, with uniform and with Zipf-distributed keys; medians of five rounds.
-#![allow(clippy::unwrap_used, reason = "an example ends by panicking")]
+#![allow(clippy::unwrap_used, reason = "a benchmark ends by panicking")]
 
 use std::hint::black_box;
 use std::time::Instant;

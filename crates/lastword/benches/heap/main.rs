@@ -27,7 +27,8 @@ use table::Table;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
-    let texts: Vec<String> = std::env::args().skip(1).collect();
+    let texts: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if texts.iter().any(|text| text == "--help") {
         print!("{}", arguments::HELP);
         return Ok(());

@@ -3,7 +3,7 @@
 //! A transaction writes runs of some words. Their addresses are uniform, or skewed by Zipf's law as
 //! in a session store.
 //!
-//! `cargo run --release -p lastword-log --example combine`
+//! `cargo bench -p lastword-log --bench combine`
 
 use std::time::Instant;
 

@@ -5,7 +5,7 @@
 //! hot words scattered or side by side, or nine of ten go to 1000 lines. One thread; rounds of the
 //! store modes are interleaved.
 //!
-//!     cargo run --release -p lastword-medium --example write_back [DIRECTORY]
+//!     cargo bench -p lastword-medium --bench write_back [-- DIRECTORY]
 
 use std::time::Instant;
 
@@ -25,7 +25,10 @@ const ROUNDS: usize = 5;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let directory = std::env::args().nth(1).unwrap_or("/dev/shm".into());
+    let directory = std::env::args()
+        .skip(1)
+        .find(|argument| argument != "--bench")
+        .unwrap_or("/dev/shm".into());
     let directory = tempfile::tempdir_in(directory)?;
     let file = PoolFile::create(directory.path().join("heap"), HEAP_BYTES, Prewrite::Zeros)?;
     let file = Arc::new(file);

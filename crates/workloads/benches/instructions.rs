@@ -2,17 +2,15 @@
 //! `words::work`.
 //!
 //! ```sh
-//! cargo build --release -p lastword-workloads --example instructions
-//! valgrind --tool=callgrind --callgrind-out-file=callgrind.out \
-//!     target/release/examples/instructions
-//! callgrind_annotate --inclusive=yes --threshold=100 callgrind.out |
-//!     target/release/examples/instructions table
+//! cargo bench -p lastword-workloads --bench instructions --no-run # prints the path of PROGRAM
+//! valgrind --tool=callgrind --callgrind-out-file=callgrind.out PROGRAM
+//! callgrind_annotate --inclusive=yes --threshold=100 callgrind.out | PROGRAM table
 //! ```
 //!
 //! Each operation runs some thousand times in a function of its own, on a heap in a `Vec<u64>` that
 //! checks nothing and counts accesses. callgrind counts the function's instructions. The costs of
 //! that heap's reads and writes are measured the same way, and subtracted, and so is the loop's.
-#![allow(clippy::unwrap_used, reason = "an example ends by panicking")]
+#![allow(clippy::unwrap_used, reason = "a benchmark ends by panicking")]
 
 use std::collections::HashMap as StdMap;
 use std::hint::black_box;
@@ -458,7 +456,7 @@ fn table() {
 }
 
 fn main() {
-    match std::env::args().nth(1).as_deref() {
+    match std::env::args().skip(1).find(|argument| argument != "--bench").as_deref() {
         Some("table") => table(),
         _ => run_all(&mut |_, _, _| {}),
     }

@@ -1,5 +1,7 @@
 //! The cost of transactions to others that do not share their words.
 //!
+//! `cargo bench -p lastword --bench contention -- halves BYTES RECORDS`, or `-- slow`.
+//!
 //! `halves BYTES RECORDS`: two workers write 200 random words in each transaction, each in its own
 //! half of a heap of BYTES bytes. Prints the share of lost attempts with RECORDS ownership records
 //! (0: the default).
@@ -24,7 +26,8 @@ const WORDS: usize = 200;
 const TIME: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.first().map(String::as_str) {
         Some("halves") => {
             let number = |at: usize| arguments.get(at).map_or(Ok(0), |text| text.parse());
