@@ -1,9 +1,9 @@
 //! The check of a whole heap: every byte must belong to exactly one object.
 //!
 //! One pass visits the runs in order, and each slab with its list of free slots. Walks of the
-//! arenas' caches, of the bins and of the lists of partly used slabs follow. Each step of a walk removes an entry from the set
-//! that the pass found, so every walk ends. The heap's size bounds time and memory, whatever its
-//! content.
+//! arenas' caches, of the bins and of the lists of partly used slabs follow. Each step of a walk
+//! removes an entry from the set that the pass found, so every walk ends. The heap's size bounds
+//! time and memory, whatever its content.
 //!
 //! After damage the pass continues where it can separate later damage from consequences of the
 //! first, so that each finding is damage and none is an echo of another:

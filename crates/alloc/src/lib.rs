@@ -86,6 +86,7 @@ mod objects;
 mod pages;
 mod permits;
 mod reclaim;
+mod reclaim_plan;
 mod runs;
 mod shortage;
 mod slabs;
@@ -101,13 +102,11 @@ mod walk;
 
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN, PAGE_OBJECT};
 pub use objects::Detached;
-pub use reclaim::{Plan, Reclaimed, Step};
+pub use reclaim_plan::{Plan, Reclaimed, Step};
 pub use runs::{Prepared, Runs};
+pub use state::ARENAS;
 pub use survey::{ClassUsage, Damage, Request, Shortage, Survey, Usage, Wrong};
 pub use walk::{Live, Walk};
-
-/// Number of arenas of a heap, of which each worker leases one.
-pub const ARENAS: usize = 32;
 
 /// The geometry of a heap, which is not stored in the heap itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

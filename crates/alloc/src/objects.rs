@@ -261,7 +261,7 @@ impl Heap {
         if live { Ok(Some(Slot { class, number, pieces: 0 })) } else { Err(Stop::BadPointer) }
     }
 
-    /// Takes a slot of the arena's cache, or of its slab one that was never used.
+    /// Takes a slot of the arena's cache, or a slot of its slab that was never used.
     #[inline(always)]
     pub(crate) fn take_slot<W: Words>(
         self,
@@ -368,7 +368,7 @@ impl Heap {
         let mut cache = Cache::decode(tx.read(pair)?);
         tx.write(self.label_at(object), self.layout.free_label(object, class, number))?;
         if !self.has_room_in(cache, class) {
-            return self.push_home(tx, object, slot, true);
+            return self.return_slot(tx, object, slot, true);
         }
         if !cache.listed && self.layout.has_headers() && !injected(Mutant::ArenaNotListed) {
             self.list_arena(tx, arena)?;

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A slot that is freed beside a full cache, or reclaimed from a cache, returns to its slab: the
-//! slab's head has a list and a count of them, whichever arena owns the slab. An arena whose cache is empty and whose slab has no unused slot first collects the slots that
-//! returned to that slab.
+//! slab's head has a list and a count of them, whichever arena owns the slab. An arena whose cache
+//! is empty and whose slab has no unused slot first collects the slots that returned to that slab.
 //!
 //! A slab with fewer free slots than a sixteenth would serve an arena for only a few allocations,
 //! and all workers see each change of a list. Such slabs wait on a list of their own, which serves
@@ -226,7 +226,7 @@ impl Heap {
     /// Returns a free slot to its slab. Returns the slab if it is empty now, and not kept for the
     /// next request of the class. The caller has labelled the slot.
     #[cold]
-    pub(crate) fn push_home<W: Words>(
+    pub(crate) fn return_slot<W: Words>(
         self,
         tx: &mut W,
         object: u64,

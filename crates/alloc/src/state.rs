@@ -13,6 +13,9 @@
 //! Every free slot begins with a link: the heap offset of the next slot of its list, or 0. The two
 //! kinds of lists have the same links, so a slab's whole list becomes an arena's cache in one step.
 
+/// Number of arenas of a heap, of which each worker leases one.
+pub const ARENAS: usize = 32;
+
 /// Number of slots that a slab has at most.
 pub(crate) const SLOTS_MAX: u64 = FIELD - 1;
 

@@ -122,7 +122,7 @@ impl TestHeap {
     pub(crate) fn reclaim(&mut self) {
         let heap = self.heap;
         let owners = self.run(|tx| heap.owners(tx)).unwrap();
-        let mut plan = Plan::new(heap, owners);
+        let mut plan = Plan::new(heap.classes(), owners);
         while let Some(step) = plan.step() {
             plan.done(Some(self.run(|tx| heap.reclaim(tx, step)).unwrap()));
         }

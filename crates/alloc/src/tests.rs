@@ -255,7 +255,7 @@ fn reclaim_returns_slots_of_a_cache_in_steps() {
     }
     let shared = heap.heap;
     let owners = heap.run(|tx| shared.owners(tx)).unwrap();
-    let mut plan = Plan::new(shared, owners);
+    let mut plan = Plan::new(shared.classes(), owners);
     let (mut steps, mut too_large) = (0, 0);
     while let Some(step) = plan.step() {
         // The first arena's first transactions are too large for the design.
@@ -277,14 +277,14 @@ fn reclaim_returns_slots_of_a_cache_in_steps() {
 #[test]
 fn plan_of_reclaim_ends() {
     let heap = TestHeap::new(20).heap;
-    let mut plan = Plan::new(heap, 0b101);
+    let mut plan = Plan::new(heap.classes(), 0b101);
     let mut refused = 0;
     while plan.step().is_some() {
         plan.too_large();
         refused += 1;
     }
     assert!(refused > 3 * heap.classes() && !plan.gained());
-    let mut plan = Plan::new(heap, 0b101);
+    let mut plan = Plan::new(heap.classes(), 0b101);
     let mut arenas = Vec::new();
     while let Some(step) = plan.step() {
         arenas.push(step.arena);
@@ -292,7 +292,7 @@ fn plan_of_reclaim_ends() {
         plan.done(Some(Reclaimed { gained: false, left: 9, next: step.classes.start }));
     }
     assert_eq!(arenas, [0, 0, 2, 2, crate::ARENAS, crate::ARENAS]);
-    let mut plan = Plan::new(heap, 0b101);
+    let mut plan = Plan::new(heap.classes(), 0b101);
     let mut arenas = Vec::new();
     while let Some(step) = plan.step() {
         arenas.push(step.arena);
@@ -452,8 +452,8 @@ fn abort_at_any_access_restores_the_heap() {
 
 /// Returns how many attempts were aborted.
 fn abort_at_any_access(mut heap: TestHeap) -> u32 {
-    // Each case takes another path: a slot of the cache, a slab's next slot, a new slab, a full heap,
-    // frees to a cache and beside a full one, runs that split and merge, a reclaim.
+    // Each case takes another path: a slot of the cache, a slab's next slot, a new slab, a full
+    // heap, frees to a cache and beside a full one, runs that split and merge, a reclaim.
     let objects: Vec<_> = (0..20).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
     let runs: Vec<_> = (0..3).map(|_| heap.run(|tx| tx.reserve_blocks(300)).unwrap()).collect();
     for &run in &runs {
@@ -489,7 +489,7 @@ fn abort_at_any_access(mut heap: TestHeap) -> u32 {
         tx.write(Addr::new(object, 0), 1)?;
         tx.retire(Addr::new(object, 0), 50)
     });
-    // Beside a full cache: to a slab that an arena owns, and one that is on a list afterwards.
+    // Beside a full cache: to a slab that an arena owns, then to a slab without an owner.
     let cached = cached_max(&heap, heap.layout().class_of(100).unwrap()) as usize;
     let more: Vec<_> = (0..400).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
     more[..=cached].iter().for_each(|&object| free(&mut heap, object, 100).unwrap());
@@ -497,7 +497,7 @@ fn abort_at_any_access(mut heap: TestHeap) -> u32 {
     attack(&mut heap, &|tx| tx.retire(Addr::new(more[399], 0), 100));
     let shared = heap.heap;
     let owners = heap.run(|tx| shared.owners(tx)).unwrap();
-    let mut plan = Plan::new(shared, owners);
+    let mut plan = Plan::new(shared.classes(), owners);
     while let Some(step) = plan.step() {
         attack(&mut heap, &|tx| shared.reclaim(tx, step.clone()).map(drop));
         plan.done(None);

@@ -299,7 +299,7 @@ pub(crate) fn reclaim<'p, D: Design>(
     let Some(owners) = pass(pool, state, place, |tx| tx.owners())? else {
         return Ok(false);
     };
-    let mut plan = lw_alloc::Plan::new(pool.shape.heap(), owners);
+    let mut plan = lw_alloc::Plan::new(pool.shape.heap().classes(), owners);
     while let Some(step) = plan.step() {
         match pass(pool, state, place, |tx| tx.reclaim(step.clone())) {
             Err(error) if is_size_limit(&error) => plan.too_large(),

@@ -15,9 +15,9 @@ use crate::{Plan, Wrong};
 const BYTES: u64 = 100;
 
 /// Makes a heap. Arena 0 owns a slab with live objects 0, 1, 4 and has the free ones 2 -> 3 in its
-/// cache. Arena 1 has 5 in its cache, and 6 is live. The heap also has an array of three blocks (two
-/// prepared) and one without a prepared block. Other memory is a free run, a long string, and a slab
-/// of 1000 bytes on the partial list.
+/// cache. Arena 1 has 5 in its cache, and 6 is live. The heap also has an array of three blocks
+/// (two prepared) and one without a prepared block. Other memory is a free run, a long string, and
+/// a slab of 1000 bytes on the partial list.
 fn heap(layout: Layout) -> TestHeap {
     let mut heap = TestHeap::laid_out(layout, 40);
     let objects = [(); 7].map(|()| heap.run(|tx| tx.allocate(BYTES as usize)).unwrap());
@@ -439,7 +439,7 @@ fn use_it(heap: &mut TestHeap) {
     }
     let shared = heap.heap;
     let owners = heap.run(|tx| shared.owners(tx)).unwrap_or(u64::MAX);
-    let mut plan = Plan::new(shared, owners);
+    let mut plan = Plan::new(shared.classes(), owners);
     while let Some(step) = plan.step() {
         plan.done(heap.run(|tx| shared.reclaim(tx, step)).ok());
     }

@@ -142,7 +142,7 @@ fn take(tx: &mut TestHeap, live: &mut BTreeMap<u64, Live>, step: &Step) -> Resul
         }
         Step::Reclaim => {
             let heap = tx.heap;
-            let mut plan = Plan::new(heap, heap.owners(tx)?);
+            let mut plan = Plan::new(heap.classes(), heap.owners(tx)?);
             while let Some(step) = plan.step() {
                 plan.done(Some(heap.reclaim(tx, step)?));
             }

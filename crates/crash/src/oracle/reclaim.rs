@@ -46,7 +46,7 @@ pub(super) fn states(words: &[u64]) -> Vec<Words> {
     let mut copy = Copy { words: words.to_vec() };
     let mut states: Vec<Words> = Vec::new();
     let Ok(owners) = heap.owners(&mut copy) else { return states };
-    let mut plan = Plan::new(heap, owners);
+    let mut plan = Plan::new(heap.classes(), owners);
     while let Some(step) = plan.step() {
         let before = copy.words.clone();
         let Ok(done) = heap.reclaim(&mut copy, step) else { break };

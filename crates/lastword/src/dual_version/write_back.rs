@@ -211,7 +211,9 @@ mod tests {
         for (gives_runs_back, kept) in [(true, [0, 0, 1]), (false, [0, 1, 0])] {
             let heap_image = heap_with_cut_at(3);
             let links = [4, 8, PAGE_OBJECT].map(super::super::link_of);
-            links.map(|link| heap_image.words[link].store(1, Ordering::Relaxed));
+            for link in links {
+                heap_image.words[link].store(1, Ordering::Relaxed);
+            }
             let mut waiting = Waiting::default();
             let objects = vec![PAGE_OBJECT, 4, 8];
             waiting.push(Done { end: 1, objects, gives_runs_back, ..Done::default() });
