@@ -12,6 +12,7 @@
 mod forgotten;
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
@@ -33,35 +34,61 @@ fn options() -> Options {
     Options::new().bytes(16 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
 }
 
+/// A run of a suite on one combination.
+type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
+
 /// Calls `one_design` for the type of each design in the registry.
 macro_rules! registered {
     (
-        [$suite:ident]
+        [$suite:ident $tasks:ident]
         volatile { $($volatile:tt)* }
         durable { $($durable:tt)* }
         research { $($research:tt)* }
     ) => {
-        registered!($suite: $($volatile)* $($durable)* $($research)*);
+        registered!($suite $tasks: $($volatile)* $($durable)* $($research)*);
     };
-    ($suite:ident: $($name:ident $(= $number:literal)?: $design:ty
+    ($suite:ident $tasks:ident: $($name:ident $(= $number:literal)?: $design:ty
         { $($fact:tt)* } [$($types:tt)*])*) => {
-        $(one_design::<$design>($suite, |options| options);)*
+        $(one_design::<$design>($suite, $tasks, |options| options);)*
     };
 }
 
-/// Runs `suite` on every combination of design, medium, transactional memory and durability.
-fn every_design(suite: &impl Suite) {
-    lastword::for_each_design!([registered] suite);
-    one_design::<Volatile<Serial>>(suite, |options| options);
-    one_design::<Decoupled<Serial>>(suite, |options| options.background(false));
-    paged(suite);
+/// Runs each suite on every combination of design, medium, transactional memory and durability, so
+/// many at the same time.
+fn every_design<S: Suite + Sync>(suites: &[S], at_once: usize) {
+    let mut tasks: Vec<Task<'_>> = Vec::new();
+    for suite in suites {
+        let tasks = &mut tasks;
+        lastword::for_each_design!([registered] suite tasks);
+        one_design::<Volatile<Serial>>(suite, tasks, |options| options);
+        one_design::<Decoupled<Serial>>(suite, tasks, |options| options.background(false));
+        paged(suite, tasks);
+    }
+    let tasks = Mutex::new(tasks.into_iter());
+    let next = || tasks.lock().unwrap().next();
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| std::iter::from_fn(next).for_each(|task| task()));
+        }
+    });
 }
+
+/// Combinations that run at the same time where time does not matter. Most wait for a disk.
+const AT_ONCE: usize = 4;
 
 /// A design on every kind of medium.
-fn one_design<D: Design>(suite: &impl Suite, change: impl Fn(Options) -> Options) {
+fn one_design<'a, D: Design>(
+    suite: &'a (impl Suite + Sync),
+    tasks: &mut Vec<Task<'a>>,
+    change: impl Fn(Options) -> Options,
+) {
     let design = DesignInfo::of::<D>();
+    let mut add = |options: Options, durability| {
+        let options = change(options);
+        tasks.push(Box::new(move || suite.run::<D>(options, durability)));
+    };
     if !design.is_durable {
-        return suite.run::<D>(change(options()), Durability::Async);
+        return add(options(), Durability::Async);
     }
     let durabilities = match design.durability {
         // Durable on return, whatever is asked for.
@@ -71,23 +98,23 @@ fn one_design<D: Design>(suite: &impl Suite, change: impl Fn(Options) -> Options
     let mapped = options().medium(Medium::PersistentCache).shadow(Shadow::CopyOnWrite);
     for options in [options(), options().medium(EMULATED), mapped] {
         for durability in durabilities {
-            suite.run::<D>(change(options.clone().durability(*durability)), *durability);
+            add(options.clone().durability(*durability), *durability);
         }
     }
     if design.log == (LogFormat::Slots { grouped: true }) {
-        suite.run::<D>(change(options().medium(EMULATED).group(3)), Durability::Async);
+        add(options().medium(EMULATED).group(3), Durability::Async);
     }
 }
 
-/// Runs `suite` with shadows smaller than the heap: 64 pages and 1 MiB.
-fn paged(suite: &impl Suite) {
+/// The suite with shadows smaller than the heap: 64 pages and 1 MiB.
+fn paged<'a>(suite: &'a (impl Suite + Sync), tasks: &mut Vec<Task<'a>>) {
     let durability = Durability::Async;
     for (options, pages) in [(options(), 64), (options().medium(EMULATED), 256)] {
         let options = options.shadow_bytes(pages * 4096);
         let software = options.clone().shadow(Shadow::Software);
-        suite.run::<DecoupledSoftware>(software, durability);
+        tasks.push(Box::new(move || suite.run::<DecoupledSoftware>(software, durability)));
         let evicting = options.shadow(Shadow::CopyOnWrite);
-        suite.run::<DecoupledEvicting>(evicting, durability);
+        tasks.push(Box::new(move || suite.run::<DecoupledEvicting>(evicting, durability)));
     }
 }
 
@@ -144,12 +171,12 @@ fn models(worker: &mut Erased<'_, Error>, seed: u64, operations: usize) -> Resul
 
 #[test]
 fn use_after_free_is_bad_pointer_on_every_design() {
-    every_design(&UseAfterFree);
+    every_design(&[UseAfterFree], AT_ONCE);
 }
 
 #[test]
 fn collections_match_std_on_every_design() {
-    every_design(&Models);
+    every_design(&[Models], AT_ONCE);
 }
 
 /// One workload, run and checked on every design.
@@ -272,7 +299,8 @@ fn recovered<D: Design>(
 
 #[test]
 fn every_workload_is_consistent_on_every_design() {
-    Kind::all().for_each(|kind| every_design(&Consistency(kind)));
+    let suites: Vec<_> = Kind::all().map(Consistency).collect();
+    every_design(&suites, AT_ONCE);
 }
 
 /// The same seeded transactions leave equal heaps in both memories.

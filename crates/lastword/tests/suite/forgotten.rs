@@ -106,7 +106,7 @@ impl Suite for WorkerGoesOn {
 
 #[test]
 fn forgotten_transaction_is_rolled_back_at_next_begin() {
-    every_design(&WorkerGoesOn);
+    every_design(&[WorkerGoesOn], 1);
 }
 
 /// The worker is dropped with its transaction open, and the next worker gets its number.
@@ -140,7 +140,7 @@ impl Suite for WorkerIsDropped {
 
 #[test]
 fn dropped_worker_leaves_no_dirty_words() {
-    every_design(&WorkerIsDropped);
+    every_design(&[WorkerIsDropped], 1);
 }
 
 /// Another thread reads the word before the forgotten transaction is rolled back.
@@ -176,7 +176,7 @@ fn waits_for_the_open_one<D: Design>() -> bool {
 
 #[test]
 fn forgotten_transaction_is_never_read() {
-    every_design(&ReaderMeetsIt);
+    every_design(&[ReaderMeetsIt], 1);
 }
 
 /// The worker is forgotten too, so no call rolls the transaction back before the pool closes.
@@ -211,7 +211,7 @@ impl Suite for WorkerIsForgotten {
 
 #[test]
 fn forgotten_worker_does_not_block_close() {
-    every_design(&WorkerIsForgotten);
+    every_design(&[WorkerIsForgotten], 1);
 }
 
 /// A thread that forgot a transaction may begin another once any thread has ended the first.
@@ -246,7 +246,7 @@ impl Suite for ThreadBeginsAgain {
 
 #[test]
 fn thread_that_forgot_a_transaction_can_begin_again() {
-    every_design(&ThreadBeginsAgain);
+    every_design(&[ThreadBeginsAgain], 1);
 }
 
 /// The transaction and its worker are forgotten while it holds the starvation lock.
@@ -299,7 +299,7 @@ fn starvation_lock_is_held<D: Design>(options: Options) {
 
 #[test]
 fn forgotten_worker_in_starvation_lock_is_an_error() {
-    every_design(&StarvationLockIsHeld);
+    every_design(&[StarvationLockIsHeld], 1);
 }
 
 /// The transaction and its worker are forgotten, and others need what it holds.
@@ -356,7 +356,7 @@ fn is_blocked<T>(ended: &Result<T, Error>) -> bool {
 
 #[test]
 fn word_of_forgotten_worker_is_an_error() {
-    every_design(&RecordsStayHeld);
+    every_design(&[RecordsStayHeld], 1);
 }
 
 /// A transaction takes longer than another one waits, and ends.
@@ -394,5 +394,5 @@ impl Suite for LongBody {
 
 #[test]
 fn blocked_transaction_had_no_effect_and_may_run_again() {
-    every_design(&LongBody);
+    every_design(&[LongBody], 1);
 }
