@@ -85,6 +85,9 @@ pub(crate) mod header {
     }
 }
 
+/// The heaps of the models have no runs.
+pub(crate) const PAGE_OBJECT: u64 = u64::MAX;
+
 /// The limit that the slots' workers take from the file format.
 mod format {
     pub(super) const SLOTS_MAX: usize = 2;
