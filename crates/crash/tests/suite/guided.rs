@@ -1,5 +1,4 @@
 //! Tier D's target, over the committed corpus and over seeded random inputs.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 

@@ -1,6 +1,5 @@
 //! Every kind of injected damage: a check finds and names it, opening the pool does as documented,
 //! and a repair fixes it or leaves it with a reason.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crash::hostile::{Files, Kind, examine, seal};
 use lastword::{Problem, Report, Severity, Shadow, TxId};

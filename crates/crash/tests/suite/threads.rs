@@ -8,11 +8,8 @@
 //! The seed decides when the power fails and which content survives. The operating system schedules
 //! the threads, so a seed does not replay a run. A failure is analysed by the printed history. The
 //! checker has its own tests, on histories written by hand (`oracle::history`).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "threads/sharing.rs"]
 mod sharing;
-#[path = "threads/skew.rs"]
 mod skew;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,5 @@
 //! Bit rot under checksums: the pool shows a prefix of the committed transactions, and a provable
 //! loss is always reported.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crash::hostile::{Area, Files, Input, Kind, Part, options};
 use lastword::{Objects, Pool, Problem, Ptr, Severity};

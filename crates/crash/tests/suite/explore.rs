@@ -3,7 +3,6 @@
 //! No promise may be violated. For coverage, crashes must both lose and keep transactions without
 //! acknowledgement. These explorations are short and seeded. `lastword crash explore` runs longer
 //! ones.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crash::{Case, Limits, Outcome, Prepared, Statistics, Tier, designs, explore, workload};
 

@@ -1,5 +1,4 @@
 //! The bodies of the fuzz targets, over the committed corpus and over seeded random inputs.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

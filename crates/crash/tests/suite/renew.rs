@@ -1,6 +1,5 @@
 //! A pool that was closed cleanly and has lost its log gets a new one, under power failure at every
 //! point: no transaction is lost, and the pool opens again.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -2,7 +2,6 @@
 //!
 //! A trace belongs to the program version that produced it, because the meaning of its choices
 //! changes with the code. In later versions it selects an execution near the failing one.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
