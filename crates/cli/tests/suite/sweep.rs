@@ -1,7 +1,4 @@
 //! `lastword sim sweep` and `lastword sim merge`: slices, repetition, reports and refusals.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Room, text};
+use crate::common::{Room, text};
 use serde_json::Value;
 
 /// A sweep of short points.
@@ -45,7 +42,7 @@ fn room(sweep: &str) -> Room {
 
 /// Returns the hashes that `--list` prints.
 fn hashes(room: &Room, more: &[&str]) -> Vec<String> {
-    let arguments = common::with(&["sim", "sweep", "sweep.toml", "--list"], more);
+    let arguments = crate::common::with(&["sim", "sweep", "sweep.toml", "--list"], more);
     let lines = room.expect(0, &arguments);
     lines.lines().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
 }
@@ -116,11 +113,11 @@ fn merge_keeps_sweep_order() {
     let room = room(SMALL);
     let sweep = ["sim", "sweep", "sweep.toml"];
     let there = "4 of 4 points: 4 were there, 0 were run, 0 failed";
-    room.expect(0, &common::with(&sweep, &["--out", "out"]));
-    assert_eq!(room.expect(0, &common::with(&sweep, &["--out", "out"])).trim(), there);
+    room.expect(0, &crate::common::with(&sweep, &["--out", "out"]));
+    assert_eq!(room.expect(0, &crate::common::with(&sweep, &["--out", "out"])).trim(), there);
     let json = room.expect(0, &["sim", "merge", "out", "--format", "json"]);
     // A sweep without a directory gives the same results.
-    assert_eq!(room.expect(0, &common::with(&sweep, &["--format", "json"])), json);
+    assert_eq!(room.expect(0, &crate::common::with(&sweep, &["--format", "json"])), json);
     let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
     let of = |row: &Value| {
         let asked = &row["asked"];
@@ -200,12 +197,12 @@ fn point_runs_by_hash() {
     let halves = [hashes(&room, &["--slice", "0/2"]), hashes(&room, &["--slice", "1/2"])];
     assert_eq!(halves, [[&*all[0], &*all[2]], [&*all[1], &*all[3]]]);
     let point = ["sim", "sweep", "sweep.toml", "--point", &all[2]];
-    room.expect(0, &common::with(&point, &["--out", "out"]));
+    room.expect(0, &crate::common::with(&point, &["--out", "out"]));
     let names: Vec<String> = files(&room, "out").into_keys().collect();
     let mut expected = [format!("{}.json", all[2]), "sweep.json".to_owned()];
     expected.sort();
     assert_eq!(names, expected);
-    let json = room.expect(0, &common::with(&point, &["--format", "json"]));
+    let json = room.expect(0, &crate::common::with(&point, &["--format", "json"]));
     let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
     assert_eq!((rows.len(), &rows[0]["point"]), (1, &Value::from(&*all[2])));
 }
@@ -220,7 +217,7 @@ fn failed_point_does_not_stop_sweep() {
     fs::create_dir_all(in_the_way.join("a")).unwrap();
     let sweep = ["sim", "sweep", "sweep.toml", "--out", "out"];
     let output = room.run(&sweep);
-    let (stdout, stderr) = (text(&output.stdout), common::complaints(&text(&output.stderr)));
+    let (stdout, stderr) = (text(&output.stdout), crate::common::complaints(&text(&output.stderr)));
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stdout.trim(), "4 of 4 points: 0 were there, 3 were run, 1 failed");
     let name = format!("failed: {}  workload=hashtable design=volatile mc.wq=8: ", all[1]);
@@ -325,9 +322,9 @@ fn invalid_sweep_is_refused() {
     write(&SMALL.replace("sw-undo", "another"));
     room.refuse("there is no design `another`; there are: volatile", &sweep);
     write(SMALL);
-    let no_point = common::with(&sweep, &["--point", "0123456789abcdef"]);
+    let no_point = crate::common::with(&sweep, &["--point", "0123456789abcdef"]);
     room.refuse("the sweep has no point 0123456789abcdef", &no_point);
-    room.refuse("`4/4` is no slice", &common::with(&sweep, &["--slice", "4/4"]));
+    room.refuse("`4/4` is no slice", &crate::common::with(&sweep, &["--slice", "4/4"]));
     room.refuse("cannot read no.toml", &["sim", "sweep", "no.toml"]);
     room.refuse("no/sweep.json", &["sim", "merge", "no"]);
 }

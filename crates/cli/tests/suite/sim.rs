@@ -1,9 +1,6 @@
 //! Reports and refusals of `lastword sim run` and `lastword sim list`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::Room;
+use crate::common::Room;
 use serde_json::Value;
 
 /// Runs a short simulation and returns its JSON report.
@@ -48,7 +45,7 @@ fn equal_simulations_give_equal_results() {
 #[test]
 fn machine_is_a_name_or_a_file() {
     let room = Room::new();
-    let small = include_str!("../../sim/machines/tiny-lad.toml").replace("tiny-lad", "mine");
+    let small = include_str!("../../../sim/machines/tiny-lad.toml").replace("tiny-lad", "mine");
     std::fs::write(room.path("mine.toml"), small.replacen("wq = 8", "wq = 9", 1)).unwrap();
     let report = outcome(&room, &["--machine", "mine.toml"]);
     assert_eq!((&report["machine"]["name"], &report["cores"]), (&"mine".into(), &2.into()));

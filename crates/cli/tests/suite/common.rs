@@ -1,5 +1,4 @@
 //! Fixture that runs the program in a temporary directory.
-#![allow(dead_code, reason = "no test uses all of it")]
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

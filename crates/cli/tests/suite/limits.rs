@@ -1,13 +1,10 @@
 //! The program under limits on processes and on the stack. It ends with a result or with an error,
 //! and never with a panic.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::io::Write;
 use std::process::{Command, Output};
 
-use common::{Room, text};
+use crate::common::{Room, text};
 
 /// The names of the durable designs.
 fn durable() -> impl Iterator<Item = &'static str> {

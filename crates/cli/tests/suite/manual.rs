@@ -1,9 +1,6 @@
 //! `lastword completions` and `lastword man` cover every command and flag.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::Room;
+use crate::common::Room;
 
 /// Returns every command that the help lists, with its parents.
 fn commands(room: &Room) -> Vec<Vec<String>> {
@@ -11,7 +8,7 @@ fn commands(room: &Room) -> Vec<Vec<String>> {
     let mut open = vec![Vec::new()];
     while let Some(command) = open.pop() {
         let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
-        let help = room.expect(0, &common::with(&arguments, &["--help"]));
+        let help = room.expect(0, &crate::common::with(&arguments, &["--help"]));
         let list = help.split("Commands:\n").nth(1).unwrap_or_default();
         for line in list.lines().take_while(|line| !line.is_empty()) {
             // A name is indented by two spaces, and a continued description by more.

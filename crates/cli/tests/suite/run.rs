@@ -1,11 +1,8 @@
 //! Reports, options and refusals of `lastword run` and `demo`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::io::Write;
 
-use common::{Room, TINY, keys, with};
+use crate::common::{Room, TINY, keys, with};
 use lastword::{Addr, Allocate, Objects, Options, Pool, Words};
 
 #[test]
@@ -145,7 +142,7 @@ fn full_pool_ends_run_with_size_that_is_needed() {
     room.expect(0, &["pool", "create", "a.pool", "--bytes", "1M", "--log-bytes", "8M"]);
     let run = ["run", "tatp-btree", "--pool", "a.pool", "--scale", "0.1", "--transactions", "10"];
     let output = room.run(&run);
-    let text = common::text(&output.stderr);
+    let text = crate::common::text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(
         text.contains("its heap of 1048576 bytes has no room for 6400000 bytes more"),
@@ -298,8 +295,8 @@ fn failed_check_exits_with_1() {
     let report = room.json(1, &command);
     assert_eq!(report["checked"], false);
     let output = room.run(&command);
-    assert!(common::text(&output.stderr).contains("check failed: cents in all accounts"));
-    assert!(common::text(&output.stdout).contains("FAILED"));
+    assert!(crate::common::text(&output.stderr).contains("check failed: cents in all accounts"));
+    assert!(crate::common::text(&output.stdout).contains("FAILED"));
 }
 
 #[test]
@@ -375,7 +372,7 @@ fn refused_worker_thread_is_an_error() {
         program.args(["prlimit", &format!("--nproc={processes}")]);
         program.arg(room.program().get_program()).args(&arguments);
         let output = program.output().unwrap();
-        let stderr = common::text(&output.stderr);
+        let stderr = crate::common::text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{processes}: {stderr}");
         assert!(stderr.starts_with("error: ") && !stderr.contains("panicked"), "{stderr}");
         refused += usize::from(stderr.contains("cannot start a"));
@@ -417,7 +414,7 @@ fn usage_error_exits_with_2() {
         assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{wrong:?}");
     }
     let output = room.run(&["run", "bank", "--design", "no-such-design"]);
-    let stderr = common::text(&output.stderr);
+    let stderr = crate::common::text(&output.stderr);
     assert!(stderr.contains("plain, volatile, decoupled"), "{stderr}");
     assert_eq!(room.files(), [""; 0]);
 }

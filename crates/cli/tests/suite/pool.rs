@@ -1,13 +1,10 @@
 //! `lastword pool` on sound, damaged, busy and unclean pools.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use common::{Room, keys};
+use crate::common::{Room, keys};
 use lastword::{Addr, Allocate, Decoupled, Objects, Options, Pool, Ptr, Stop, Tx, Words};
 
 const SMALL: [&str; 4] = ["--bytes", "256K", "--log-bytes", "128KiB"];
@@ -16,7 +13,7 @@ const SMALL: [&str; 4] = ["--bytes", "256K", "--log-bytes", "128KiB"];
 fn created(medium: &str) -> Room {
     let room = Room::new();
     let create = ["pool", "create", "a.pool", "--medium", medium, "--layout", "ledger"];
-    room.expect(0, &common::with(&create, &SMALL));
+    room.expect(0, &crate::common::with(&create, &SMALL));
     room
 }
 
@@ -57,7 +54,7 @@ fn open(room: &Room, name: &str) -> File {
 fn control_characters_of_a_layout_are_escaped() {
     let room = Room::new();
     let layout = "\u{1b}[2Jbank";
-    room.expect(0, &common::with(&["pool", "create", "a.pool", "--layout", layout], &SMALL));
+    room.expect(0, &crate::common::with(&["pool", "create", "a.pool", "--layout", layout], &SMALL));
     let text = room.expect(0, &["pool", "info", "a.pool"]);
     assert!(text.contains("\\u{1b}[2Jbank, version 0") && !text.contains('\u{1b}'), "{text}");
     let found = lastword::inspect(room.path("a.pool")).unwrap().layout;
@@ -78,7 +75,7 @@ fn size_limit_is_an_error_without_signal() {
             .current_dir(room.path(""))
             .output()
             .unwrap();
-        let stderr = common::text(&output.stderr);
+        let stderr = crate::common::text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}, {stderr}", output.status);
         assert!(stderr.contains("a.pool") && stderr.contains("`ulimit -f`"), "{stderr}");
         assert!(room.files().is_empty(), "{:?}", room.files());
@@ -149,7 +146,7 @@ fn new_pool_is_described_and_sound() {
 fn created_pool_has_requested_layout_version() {
     let room = Room::new();
     let create = ["pool", "create", "a.pool", "--layout", "bank", "--layout-version", "3"];
-    let info = room.json(0, &common::with(&create, &SMALL));
+    let info = room.json(0, &crate::common::with(&create, &SMALL));
     assert_eq!((&info["layout"], &info["layout_version"]), (&"bank".into(), &3.into()));
     room.json(0, &["pool", "check", "a.pool", "--layout", "bank", "--layout-version", "3"]);
     drop(Pool::open(room.path("a.pool"), Options::new().layout("bank", 3)).unwrap());
@@ -183,7 +180,7 @@ fn pool_in_memory_reports_no_power_loss_safety() {
     let path = path.to_str().unwrap();
     let room = Room::new();
     for medium in ["file", "emulated"] {
-        room.expect(0, &common::with(&["pool", "create", path, "--medium", medium], &SMALL));
+        room.expect(0, &crate::common::with(&["pool", "create", path, "--medium", medium], &SMALL));
         let info = room.json(0, &["pool", "info", path]);
         assert_eq!(
             (&info["file_system"], &info["survives_power_loss"]),
@@ -336,7 +333,7 @@ fn busy_or_missing_pool_is_not_checked() {
 fn assert_damaged(room: &Room, why: &str, info: i32) {
     let before = contents(room);
     let output = room.run(&["pool", "check", "a.pool", "--format", "json"]);
-    assert_eq!(output.status.code(), Some(1), "{}", common::text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{}", crate::common::text(&output.stderr));
     let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&check["sound"], &check["opens"]), (&false.into(), &(info == 0).into()));
     assert_eq!(check["path"], "a.pool");
@@ -347,10 +344,10 @@ fn assert_damaged(room: &Room, why: &str, info: i32) {
     assert_eq!(finding["severity"], severity, "{finding}");
     let what = finding["what"].as_str().unwrap();
     assert!(what.contains(why), "{what}");
-    let stderr = common::text(&output.stderr);
+    let stderr = crate::common::text(&output.stderr);
     assert!(stderr.starts_with("check failed: ") && stderr.contains(what), "{stderr}");
     let output = room.run(&["pool", "info", "a.pool"]);
-    assert_eq!(output.status.code(), Some(info), "{}", common::text(&output.stderr));
+    assert_eq!(output.status.code(), Some(info), "{}", crate::common::text(&output.stderr));
     assert_eq!(contents(room), before);
 }
 
@@ -426,7 +423,7 @@ fn repair_fixes_copies_and_reports_the_rest() {
     assert_eq!(contents(&room), damaged, "the refused repair changed a file");
     let output = room.run(&["pool", "check", "a.pool", "--repair"]);
     assert_eq!(output.status.code(), Some(1));
-    let table = common::text(&output.stdout);
+    let table = crate::common::text(&output.stdout);
     assert!(table.contains("remedy") && table.contains("not repaired"), "{table}");
 }
 

@@ -1,9 +1,6 @@
 //! Reports of `lastword measure`, from measurements that take moments.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Room, keys, with};
+use crate::common::{Room, keys, with};
 use serde_json::Value;
 
 /// Expects a positive figure over rounds, with its median between its bounds.

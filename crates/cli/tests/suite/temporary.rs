@@ -1,12 +1,9 @@
 //! Pools whose files are removed: those of killed runs, and those of a pool in use.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
 
-use common::{Room, TINY, with};
+use crate::common::{Room, TINY, with};
 
 /// The content of the removed files ends with the command, so no error leads to `/proc`.
 #[test]
@@ -28,7 +25,7 @@ fn removed_pool_is_reported_as_lost() {
         std::fs::remove_file(room.path(name)).unwrap();
     }
     let output = run.wait_with_output().unwrap();
-    let stderr = common::text(&output.stderr);
+    let stderr = crate::common::text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("a.pool was removed") && stderr.contains("lost with"), "{stderr}");
     assert!(!stderr.contains("/proc"), "{stderr}");

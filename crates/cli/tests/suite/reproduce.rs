@@ -1,9 +1,6 @@
 //! Output, files and refusals of `lastword reproduce`. The crate `papers` tests its measurements.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Room, keys};
+use crate::common::{Room, keys};
 
 #[test]
 fn unrunnable_rows_are_reported_with_reason() {

@@ -1,12 +1,9 @@
 //! Unwritable standard output and closed standard error.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::fs::OpenOptions;
 use std::process::{Command, Output, Stdio};
 
-use common::{Room, text};
+use crate::common::{Room, text};
 
 /// Commands that print, each by another path through the code.
 const PRINTING: [&[&str]; 12] = [

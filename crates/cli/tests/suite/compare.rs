@@ -1,9 +1,6 @@
 //! Reports and time limits of `lastword compare`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::{Room, TINY, keys, with};
+use crate::common::{Room, TINY, keys, with};
 
 #[test]
 fn compare_ratios_are_to_first_design() {

@@ -1,9 +1,6 @@
 //! Reports and refusals of `lastword crash`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod common;
-
-use common::Room;
+use crate::common::Room;
 
 #[test]
 fn exploration_reports_its_counts() {

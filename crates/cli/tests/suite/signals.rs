@@ -1,12 +1,9 @@
 //! Signals that end the program: its exit status, and the removal of its temporary files.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use common::Room;
+use crate::common::Room;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Returns the signals that end the program.
@@ -88,7 +85,7 @@ fn ending_signal_ends_writers_silently() {
         // Ends when the parent and the writer have closed the pipe.
         let output = parent.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(Signal::TERM.as_raw()), "{}", output.status);
-        assert_eq!(common::text(&output.stderr), "");
+        assert_eq!(crate::common::text(&output.stderr), "");
         assert_eq!(left(&room), [""; 0]);
         let status = std::fs::read_to_string(format!("/proc/{writer}/status"));
         assert!(status.is_err(), "the writer was not waited for: {status:?}");

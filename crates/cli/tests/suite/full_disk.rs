@@ -1,12 +1,9 @@
 //! The program on a full disk: it reports the missing space and leaves no file behind.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::io::Write;
 use std::process::{Command, Output};
 
-use common::{Room, text};
+use crate::common::{Room, text};
 
 /// A directory on which each shell command mounts a small tmpfs in a namespace of its own.
 struct SmallDisk {

@@ -1,13 +1,10 @@
 //! `lastword pool dump` prints every live object, of clean and of abandoned pools.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
-use common::{Room, keys};
+use crate::common::{Room, keys};
 use lastword::{Array, Objects, Options, Pool, Ptr};
 use serde_json::Value;
 
@@ -48,7 +45,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 fn dump(room: &Room, more: &[&str]) -> Vec<Value> {
-    let arguments = common::with(&["pool", "dump", "a.pool", "--format", "jsonl"], more);
+    let arguments = crate::common::with(&["pool", "dump", "a.pool", "--format", "jsonl"], more);
     lines(&room.expect(0, &arguments))
 }
 
@@ -139,12 +136,12 @@ fn dump_of_damaged_pool_reports_damage() {
         let of = |command, format| room.run(&["pool", command, "a.pool", "--format", format]);
         let (dump, check) = (of("dump", format), of("check", of_check));
         assert_eq!((dump.status.code(), check.status.code()), (Some(1), Some(1)));
-        let stderr = common::text(&dump.stderr);
+        let stderr = crate::common::text(&dump.stderr);
         let (line, (_, damage)) = (stderr.lines().count(), stderr.split_once("damaged: ").unwrap());
         assert_eq!(line, 1, "{stderr}");
         // A check reports the same damage among its findings.
-        assert!(common::text(&check.stderr).contains(damage.trim_end()), "{damage}");
-        let shown = common::text(&dump.stdout);
+        assert!(crate::common::text(&check.stderr).contains(damage.trim_end()), "{damage}");
+        let shown = crate::common::text(&dump.stdout);
         assert!(!shown.contains("pointer"));
         if format != "table" {
             let [line] = &lines(&shown)[..] else { panic!("{shown}") };
@@ -169,5 +166,5 @@ fn dump_ends_at_closed_pipe() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(common::text(&output.stderr), "");
+    assert_eq!(crate::common::text(&output.stderr), "");
 }

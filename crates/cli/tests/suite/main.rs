@@ -1,0 +1,21 @@
+//! Tests of the command line, in one program.
+//!
+//! `cargo test -p lastword-cli --test suite pool::` runs those of one file.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+mod compare;
+mod crash;
+mod dump;
+mod full_disk;
+mod limits;
+mod manual;
+mod measure;
+mod output;
+mod pool;
+mod reproduce;
+mod run;
+mod signals;
+mod sim;
+mod sweep;
+mod temporary;
