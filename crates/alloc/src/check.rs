@@ -10,8 +10,8 @@
 //! - After an impossible head, at the next intact one. The part between is *unknown*: arenas, bins
 //!   and lists may lead there.
 //! - A slab with an impossible state, or without a known owner, is known by its head only.
-//! - A bin or list ends where it leads to damage. Entries that none reaches are reported only when
-//!   no walk of their kind ended so.
+//! - A bin, list or cache ends where it leads to damage. Entries that none reaches are reported
+//!   only when no walk of their kind ended so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,14 +110,13 @@ struct Check<F> {
     lost_owners: usize,
     /// Caches of arenas.
     cached: Vec<Cached>,
-    /// Free slots that no list has reached yet, by their objects: the class. A cache must have
-    /// each.
+    /// Class of each free slot that no list has reached yet, by object. Each must be in a cache.
     loose: BTreeMap<u64, usize>,
     /// Slots with a wrong label, by their objects.
     wrong_slots: BTreeSet<u64>,
-    /// A list of free slots of a slab ended at damage.
+    /// Whether a slab's list of free slots ended at damage.
     lists_cut: bool,
-    /// Slabs whose slots were not looked at: first unit to end.
+    /// Slabs whose slots the check skipped: first unit to end.
     unread: BTreeMap<u64, u64>,
     /// Free runs that no bin has reached yet: first unit to length.
     free_runs: BTreeMap<u64, u64>,

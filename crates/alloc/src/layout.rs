@@ -75,11 +75,11 @@
 //!   cache    | listed | count        | offset of the first slot's object / 16         |
 //! ```
 //! `first` is the number of the slab's first free slot plus 1, or 0, and `count` is the number of
-//! free slots. Slots from `carved` on were never used. `status` is 0 for a slab without free slots,
-//! 1 and 3 on the lists of partly used slabs and of those with few free slots. It is 2 while an
-//! arena owns the slab, and `carved` is then in the arena. A free slot begins with the heap offset
-//! of the next one in its list, of a slab or a cache, or 0. `listed`: the bitmap of arenas has the
-//! arena.
+//! free slots. Slots from `carved` on were never used. `status` is 0 for a slab without free
+//! slots, 1 on the list of partly used slabs, and 3 on the list of slabs with few free slots. It is
+//! 2 while an arena owns the slab, whose word then has `carved`. A free slot begins with the heap
+//! offset of the next free slot in its list, or 0. The list is the slab's or a cache's. If `listed`
+//! is 1, the bitmap of arenas has the arena.
 //!
 //! Bin b < 8 holds the free runs of b units. From 8 on each power of two has eight bins: a run of u
 //! units, 2^f <= u < 2^(f + 1), is in bin 8 (f - 2) + (u / 2^(f - 3)) mod 8.
@@ -226,7 +226,7 @@ const fn colour(arena: usize) -> u64 {
 
 const ORDINARY: Layout = Layout::Ordinary;
 
-/// Heap offset of the object that a transaction locks when it takes or frees a run, in a pool.
+/// Heap offset of the page object in a pool's heap. A transaction locks it to take or free a run.
 pub const PAGE_OBJECT: u64 = ORDINARY.pages();
 
 const LINE_ISOLATED: Layout = Layout::LineIsolated;

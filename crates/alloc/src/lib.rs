@@ -17,7 +17,7 @@
 //!   slots of one size class, an array (see [`words::Array`]), a long byte string, or free.
 //! * An *arena* belongs to one worker at a time. For each size class it has a *cache* of free slots
 //!   and owns one slab, whose unused slots it takes. In the common case an allocation or a free
-//!   writes two or three words of the arena and the object. It runs no loop and touches no word
+//!   writes two or three words of the arena and the object. It runs no loop and writes no word
 //!   that two workers share.
 //! * A freed slot stays in the cache of the worker that frees it, or returns to its slab when the
 //!   cache is full. A slab with enough free slots is on the list of its class, where every arena

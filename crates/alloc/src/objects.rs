@@ -1,7 +1,7 @@
 //! Objects: slots of the arena's cache or of its own slab, freed to the cache of the worker that
 //! frees them.
 //!
-//! A slot that is freed beside a full cache returns to its slab, where every arena finds it.
+//! While the cache is full, a freed slot returns to its slab.
 //!
 //! The steps are the same in both layouts. `with` fixes the layout once, at the entrance, so that
 //! the compiler folds every question about it into a constant.
@@ -16,7 +16,7 @@ use crate::pages::{PAGES_LOCK, arena_lock};
 use crate::state::{CACHED_MAX, Cache, OwnSlab, SLOTS_MAX};
 use crate::{ARENAS, Heap};
 
-/// A freed slot joins a cache that has less than this share of the heap.
+/// Divisor of the heap size: a freed slot joins a cache whose slots take less than the quotient.
 const CACHE_SHARE: u64 = 256;
 
 /// A run without live objects that is not free yet: an array, a long string, or a slab whose last
@@ -353,8 +353,8 @@ impl Heap {
         Ok(Some(Taken { object, number }))
     }
 
-    /// Frees a live slot: to the arena's cache, or to its slab when the cache is full. Returns the
-    /// slab if that is empty now.
+    /// Frees a live slot to the arena's cache, or to its slab when the cache is full. Returns the
+    /// slab if it is now empty and on no list.
     #[inline(always)]
     pub(crate) fn push<W: Words>(
         self,
@@ -380,8 +380,8 @@ impl Heap {
         Ok(None)
     }
 
-    /// Returns whether a freed slot joins the cache. It may be larger already, since a refill takes
-    /// all free slots of a slab.
+    /// Returns whether a freed slot joins the cache. The cache may already exceed the limit,
+    /// because a refill takes all free slots of a slab.
     #[inline(always)]
     const fn has_room_in(self, cache: Cache, class: usize) -> bool {
         cache.count < CACHED_MAX

@@ -1,14 +1,14 @@
 //! Reclaim: free slots and slabs return from arenas when the heap is full.
 //!
 //! Arenas keep free slots and own slabs, and their workers may be gone. After a transaction has
-//! ended with [`Stop::Full`], [`Heap::reclaim`] therefore takes both from all arenas, in
-//! transactions of its own. Then the transaction runs again. A bitmap names the arenas to visit.
+//! ended with [`Stop::Full`], the worker therefore calls [`Heap::reclaim`] for every arena that
+//! the bitmap of owners names, each call in a transaction of its own. Then it runs the body again.
 //!
-//! [`Plan`](crate::Plan) has the order of these transactions.
+//! [`Plan`](crate::Plan) gives the order of the calls.
 //!
-//! Two reasons keep this out of the allocation. Where a design isolates objects, the memory of an
-//! empty slab must not serve other objects in the transaction that frees it. And every allocation
-//! that fails would repeat the search.
+//! The allocation itself does not reclaim, for two reasons. Where a design isolates objects, the
+//! memory of an empty slab must not serve other objects in the transaction that frees it. And every
+//! allocation that fails would repeat the search.
 
 use system::mutants::{Mutant, injected};
 use words::{Stop, Words};
@@ -19,7 +19,7 @@ use crate::slabs::Slab;
 use crate::state::{Cache, OwnSlab, State, Status};
 use crate::{ARENAS, Heap};
 
-/// Slabs of a list that are looked at.
+/// Number of slabs of a list that a step visits at most.
 const LISTED_MAX: usize = 1000;
 
 impl Heap {
@@ -40,9 +40,9 @@ impl Heap {
         self.layout.classes()
     }
 
-    /// Runs one step of a [`Plan`](crate::Plan): takes the slabs and some free slots from an arena,
-    /// or with [`ARENAS`] as its number the empty slabs of the lists. Each is a transaction of its
-    /// own, and the transaction that met a full heap runs again after them.
+    /// Runs one step of a [`Plan`](crate::Plan), in a transaction of its own. Takes slabs and free
+    /// slots from the step's arena. If the arena is [`ARENAS`], frees the empty slabs of the
+    /// lists.
     ///
     /// Does nothing in a line-isolated heap: designs that isolate by named locks take those of
     /// arenas one at a time.
@@ -66,8 +66,9 @@ impl Heap {
             let owners = tx.read(self.owners_at())?;
             return tx.write(self.owners_at(), owners & !(1 << arena)).map(|()| done);
         }
-        // Under snapshot isolation the arena's worker may acquire a slab or keep a slot beside this
-        // transaction. It then writes one of these objects, so the two transactions conflict.
+        // Under snapshot isolation the arena's worker may acquire a slab or keep a slot
+        // concurrently with this transaction. It then writes one of these objects, so the two
+        // transactions conflict.
         for object in self.layout.arena_objects(arena) {
             tx.protect(self.addr(object, 0))?;
         }
@@ -86,8 +87,8 @@ impl Heap {
         Ok(done)
     }
 
-    /// Returns at most `most` slots of a class from an arena's cache to their slabs, and lowers
-    /// `most` by their number. Returns the rest of the cache.
+    /// Moves at most `most` slots of a class from an arena's cache to their slabs, and subtracts
+    /// their number from `most`. Returns the rest of the cache.
     fn empty_cache<W: Words>(
         self,
         tx: &mut W,
@@ -143,8 +144,9 @@ impl Heap {
         Ok(true)
     }
 
-    /// Removes the arena from the bitmap if it has neither slabs nor slots of any class. Its
-    /// objects are protected, so none of their words changes before this transaction has ended.
+    /// Removes the arena from the bitmap if the arena has neither slabs nor slots of any class.
+    /// The arena's objects are protected, so none of their words changes before this transaction
+    /// has ended.
     fn strike_off<W: Words>(self, tx: &mut W, arena: usize) -> Result<(), Stop> {
         for class in 0..self.classes() {
             let (object, offset) = self.layout.pair(arena, class);
@@ -161,8 +163,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Frees the empty slabs of a partial list. The list may have other slabs before them, which
-    /// this reclaim took from arenas. Returns whether it freed a slab.
+    /// Frees the empty slabs of a partial list. Slabs that joined the list later precede them.
+    /// Visits at most [`LISTED_MAX`] slabs. Returns whether it freed a slab.
     fn release_empty<W: Words>(self, tx: &mut W, class: usize) -> Result<bool, Stop> {
         let mut unit = tx.read(self.list_at(class, Status::Partial))?;
         let mut gained = false;

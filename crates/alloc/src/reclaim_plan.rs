@@ -16,8 +16,8 @@ pub struct Reclaimed {
     pub next: usize,
 }
 
-/// Free slots that one transaction returns at first. A design with smaller transactions refuses
-/// them, and each step that it refuses costs an attempt.
+/// Number of free slots that the first transaction of an arena returns at most. A design with a
+/// smaller limit refuses that transaction, and each refusal costs an attempt.
 const SLOTS: u64 = 512;
 
 /// One transaction of a reclaim: the argument of [`Heap::reclaim`](crate::Heap::reclaim).
@@ -31,13 +31,13 @@ pub struct Step {
     pub slots_max: u64,
 }
 
-/// The transactions of a reclaim, in order: all classes of an arena, the rest of them while slots
-/// are left, then the next arena, and the lists at the end. A transaction that exceeds a size limit
-/// of its design is tried again with fewer classes, and then with fewer slots. A step of one class
-/// and one slot is skipped.
+/// The transactions of a reclaim, in order. The first one of an arena takes all classes; more
+/// follow while its caches keep slots. The lists come after the last arena. After a size limit the
+/// plan tries fewer classes, and then fewer slots. It skips a class of which even one slot exceeds
+/// the limit.
 ///
-/// It ends although others allocate and free meanwhile: each arena is visited once, and again only
-/// while the number of its slots decreases.
+/// The plan ends even while other workers allocate and free: it repeats a visit only while the
+/// arena's slots decrease.
 #[derive(Debug)]
 pub struct Plan {
     /// Bitmap of the arenas to visit.
@@ -50,8 +50,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans the visit of these [`owners`](crate::Heap::owners), in a heap with so many
-    /// [`classes`](crate::Heap::classes).
+    /// Creates a plan for the arenas in the bitmap [`owners`](crate::Heap::owners) and for this
+    /// number of [`classes`](crate::Heap::classes).
     pub fn new(classes: usize, owners: u64) -> Plan {
         let mut plan = Plan { owners, classes, step: None, left: u64::MAX, gained: false };
         plan.step = Some(plan.next_arena());
@@ -68,8 +68,8 @@ impl Plan {
         self.gained
     }
 
-    /// Takes the result of the transaction. `None`: it lost too many conflicts, and the rest of its
-    /// arena is skipped.
+    /// Records the result of the step. `None` means that its transaction lost too many conflicts:
+    /// the plan skips the rest of the arena.
     pub fn done(&mut self, result: Option<Reclaimed>) {
         let Reclaimed { gained, left, next } = result.unwrap_or_default();
         self.gained |= gained;

@@ -6,22 +6,24 @@
 //!     ^     |               |             |  no slot is unused
 //!     |     | the last slot |             v
 //!     |     | returns       '---------> full
-//!     |     v                             |  a slot is freed beside a full cache, or reclaimed
+//!     |     v                             |  cache full: a slot is freed; or reclaimed
 //!     |   free run                        v
 //!     '-------------------------------- sparse list
 //!        a sixteenth is free
 //! ```
 //!
-//! A slot that is freed beside a full cache, or reclaimed from a cache, returns to its slab: the
-//! slab's head has a list and a count of them, whichever arena owns the slab. An arena whose cache
-//! is empty and whose slab has no unused slot first collects the slots that returned to that slab.
+//! A slot returns to its slab when it is freed while the cache is full, or reclaimed from a cache.
+//! The slab's head has the list and the count of returned slots, even while an arena owns the
+//! slab. An arena whose cache is empty and whose slab has no unused slot first collects the slots
+//! that returned to that slab.
 //!
 //! A slab with fewer free slots than a sixteenth would serve an arena for only a few allocations,
 //! and all workers see each change of a list. Such slabs wait on a list of their own, which serves
 //! when there is no free run for a new slab.
 //!
 //! *Empty slabs.* A slab whose last slot returns stays on the partial list if that list is empty
-//! otherwise, and serves its class again without a new run. Any other becomes a free run.
+//! otherwise, and serves its class again without a new run. Any other empty slab becomes a free
+//! run. A reclaim frees every slab that it empties.
 
 use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words};
@@ -162,7 +164,7 @@ impl Heap {
     }
 
     /// Fills the arena's empty cache with the free slots of a slab that is on no list. The arena
-    /// owns the slab as long as it has unused slots.
+    /// becomes the slab's owner if the slab has unused slots.
     fn adopt<W: Words>(self, tx: &mut W, arena: usize, slab: &Slab) -> Result<(), Stop> {
         let State { count, carved, .. } = slab.state;
         let slots = slab.slots(self.layout);
@@ -187,8 +189,8 @@ impl Heap {
         tx.write_words(pair, &[Cache { first, count, listed }.encode(), own])
     }
 
-    /// Reads the head of the slab that an arena owns. The state that it returns counts the slots
-    /// that were used, too.
+    /// Reads the head of the slab that an arena owns. The returned state has `carved` from the
+    /// arena's word.
     pub(crate) fn read_own<W: Words>(
         self,
         tx: &mut W,
@@ -223,8 +225,9 @@ impl Heap {
         tx.write(self.owners_at(), owners | 1 << arena)
     }
 
-    /// Returns a free slot to its slab. Returns the slab if it is empty now, and not kept for the
-    /// next request of the class. The caller has labelled the slot.
+    /// Puts a free slot on its slab's list. Returns the slab if it is now empty and on no list.
+    /// With `keeps_empty` an empty slab stays on an otherwise empty partial list. The caller has
+    /// labelled the slot.
     #[cold]
     pub(crate) fn return_slot<W: Words>(
         self,

@@ -1,17 +1,17 @@
-//! The words that count free slots: one in the head of each slab, and two for each size class of an
-//! arena. The durable format of the heap has their bits.
+//! The words that describe slots: one in the head of each slab, and two for each size class of an
+//! arena. The durable format of the heap shows their bits.
 //!
 //! *State of a slab.* `first` begins the list of its free slots, and `count` is their number. Slots
 //! from `carved` on were never used, and are on no list. While an arena owns the slab, `carved` is
 //! in the arena's word and 0 here.
 //!
 //! *Cache.* The free slots of a class that an arena keeps, from any slabs. A slab counts its cached
-//! slots as used. `listed`: whether the bitmap of owners has the arena.
+//! slots as used. If `listed` is set, the bitmap of owners has the arena.
 //!
 //! *Own slab.* The slab whose unused slots the arena takes.
 //!
-//! Every free slot begins with a link: the heap offset of the next slot of its list, or 0. The two
-//! kinds of lists have the same links, so a slab's whole list becomes an arena's cache in one step.
+//! Every free slot begins with the heap offset of the next slot of its list, or 0. Lists of slabs
+//! and caches have the same form, so a slab's whole list becomes a cache in one step.
 
 /// Number of arenas of a heap, of which each worker leases one.
 pub const ARENAS: usize = 32;
@@ -91,7 +91,7 @@ pub(crate) struct Cache {
     /// Heap offset of the first slot's object, or 0.
     pub(crate) first: u64,
     pub(crate) count: u64,
-    /// Whether the bitmap of owners names the arena.
+    /// Whether the bitmap of owners is known to have the arena.
     pub(crate) listed: bool,
 }
 
@@ -102,7 +102,8 @@ impl Cache {
         self.first >> 4 | self.count << PLACE_BITS | listed
     }
 
-    /// Decodes a word. Every word has a cache; its slot is checked where it is taken.
+    /// Decodes a word. Every word is a valid encoding; the first slot is checked where it is
+    /// taken.
     #[inline(always)]
     pub(crate) const fn decode(word: u64) -> Cache {
         Cache {
@@ -128,7 +129,8 @@ impl OwnSlab {
         self.unit | self.carved << UNIT_BITS
     }
 
-    /// Decodes a word. Every word below 2^50 has a slab, which is checked where it is used.
+    /// Decodes a word. Every word below 2^50 is a valid encoding; the slab is checked where it is
+    /// used.
     #[inline(always)]
     pub(crate) const fn decode(word: u64) -> Option<OwnSlab> {
         if word >> OWN_BITS != 0 {
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_an_arena_round_trip() {
+    fn arena_words_round_trip() {
         for listed in [false, true] {
             let cache = Cache { first: (1 << 48) - 16, count: CACHED_MAX, listed };
             assert_eq!(Cache::decode(cache.encode()), cache);

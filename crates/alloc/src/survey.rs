@@ -100,9 +100,9 @@ impl Usage {
         class.largest_slab_bytes = class.largest_slab_bytes.max(bytes);
     }
 
-    /// Counts slots of a class as free that their slabs count as used, because arenas keep them.
+    /// Counts the cached slots of a class as free; their slabs count them as used.
     pub(crate) fn remove_cached(&mut self, slot_bytes: u64, cached: u64) {
-        // While transactions run, the numbers are of different moments.
+        // While transactions run, the words were read at different times.
         if let Ok(at) = self.classes.binary_search_by_key(&slot_bytes, |class| class.slot_bytes) {
             let cached = cached.min(self.classes[at].live);
             self.classes[at].live -= cached;

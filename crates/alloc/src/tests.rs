@@ -34,7 +34,7 @@ fn fill(heap: &mut TestHeap, bytes: usize) -> Vec<u64> {
     }
 }
 
-/// Returns the number of slots that an arena keeps of a class at most.
+/// Returns the most freed slots of a class that a cache keeps.
 fn cached_max(heap: &TestHeap, class: usize) -> u64 {
     (heap.heap.bytes / 256).div_ceil(heap.layout().slot_bytes(class))
 }
@@ -137,7 +137,7 @@ fn freed_heap_serves_every_size_again() {
         }
         let again = fill(&mut heap, bytes).len();
         let class = layout.class_of(bytes).unwrap();
-        // Nor do the seven caches return their slots.
+        // The seven caches keep their slots in this layout, too.
         let cached = if layout.has_headers() { 0 } else { 7 * cached_max(&heap, class) };
         let others = kept / layout.slot_bytes(class) + cached;
         assert!(again + others as usize >= objects.len(), "{bytes}: {again} of {}", objects.len());
@@ -170,7 +170,8 @@ fn full_heap_takes_slots_freed_by_another_arena() {
     for layout in LAYOUTS {
         let mut heap = TestHeap::laid_out(layout, 3);
         let objects = fill(&mut heap, 200);
-        // Nothing calls `reclaim` in the other layout: slots return when the cache is full.
+        // The line-isolated layout has no reclaim: a slot returns to its slab only when the cache
+        // is full.
         let cached = cached_max(&heap, layout.class_of(200).unwrap()) as usize;
         let cached = if layout.has_headers() { 0 } else { cached };
         heap.arena = 20;
@@ -185,7 +186,7 @@ fn full_heap_takes_slots_freed_by_another_arena() {
 }
 
 #[test]
-fn full_heap_takes_slabs_from_other_arenas_and_larger_slots() {
+fn full_heap_takes_cached_and_larger_slots() {
     let mut heap = TestHeap::new(3);
     let bytes = 600;
     heap.arena = 3;
@@ -206,7 +207,7 @@ fn full_heap_takes_slabs_from_other_arenas_and_larger_slots() {
 
 /// A cache keeps the first slots that a worker frees, and the others return to their slab.
 #[test]
-fn cache_keeps_a_bounded_share_of_the_heap() {
+fn cache_size_is_bounded() {
     for (layout, bytes) in LAYOUTS.iter().flat_map(|&layout| [16, 1000].map(|b| (layout, b))) {
         let mut heap = TestHeap::laid_out(layout, 80);
         let class = layout.class_of(bytes).unwrap();
@@ -228,7 +229,7 @@ fn cache_keeps_a_bounded_share_of_the_heap() {
 }
 
 #[test]
-fn free_beside_a_full_cache_touches_one_slab() {
+fn full_cache_free_touches_one_slab() {
     let mut heap = TestHeap::new(80);
     let class = heap.layout().class_of(64).unwrap();
     let cached = cached_max(&heap, class) as usize;
@@ -246,7 +247,7 @@ fn free_beside_a_full_cache_touches_one_slab() {
 }
 
 #[test]
-fn reclaim_returns_slots_of_a_cache_in_steps() {
+fn reclaim_returns_cached_slots_in_steps() {
     let mut heap = TestHeap::new(400);
     let all = heap.check().unwrap().free_bytes;
     let objects: Vec<_> = (0..1000).map(|_| heap.run(|tx| tx.allocate(16)).unwrap()).collect();
@@ -258,7 +259,7 @@ fn reclaim_returns_slots_of_a_cache_in_steps() {
     let mut plan = Plan::new(shared.classes(), owners);
     let (mut steps, mut too_large) = (0, 0);
     while let Some(step) = plan.step() {
-        // The first arena's first transactions are too large for the design.
+        // Refuse large steps of the first arena, as a design with a size limit does.
         if step.arena == heap.arena && (step.classes.len() > 20 || step.slots_max > 16) {
             plan.too_large();
             too_large += 1;
@@ -273,9 +274,9 @@ fn reclaim_returns_slots_of_a_cache_in_steps() {
     assert!(steps > 1000 / 16 && too_large > 2, "{steps} steps, {too_large} too large");
 }
 
-/// Other workers may be faster for ever, and a design may refuse every size.
+/// The plan ends even if every transaction loses its conflicts or exceeds a size limit.
 #[test]
-fn plan_of_reclaim_ends() {
+fn reclaim_plan_ends() {
     let heap = TestHeap::new(20).heap;
     let mut plan = Plan::new(heap.classes(), 0b101);
     let mut refused = 0;
@@ -301,9 +302,9 @@ fn plan_of_reclaim_ends() {
     assert_eq!(arenas, [0, 2, crate::ARENAS], "each arena loses once");
 }
 
-/// The slab that becomes empty first is behind another one on the list of its class.
+/// The empty slab is second on its list: the reclaim puts an arena's slab before it.
 #[test]
-fn reclaim_frees_an_empty_slab_behind_another() {
+fn reclaim_frees_empty_slab_behind_another() {
     let mut heap = TestHeap::new(400);
     let layout = heap.layout();
     let slots = layout.slots(layout.slab_units(0, heap.heap.units()), 0) as usize;
@@ -453,7 +454,7 @@ fn abort_at_any_access_restores_the_heap() {
 /// Returns how many attempts were aborted.
 fn abort_at_any_access(mut heap: TestHeap) -> u32 {
     // Each case takes another path: a slot of the cache, a slab's next slot, a new slab, a full
-    // heap, frees to a cache and beside a full one, runs that split and merge, a reclaim.
+    // heap, frees to a cache and while it is full, runs that split and merge, a reclaim.
     let objects: Vec<_> = (0..20).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
     let runs: Vec<_> = (0..3).map(|_| heap.run(|tx| tx.reserve_blocks(300)).unwrap()).collect();
     for &run in &runs {
@@ -489,7 +490,8 @@ fn abort_at_any_access(mut heap: TestHeap) -> u32 {
         tx.write(Addr::new(object, 0), 1)?;
         tx.retire(Addr::new(object, 0), 50)
     });
-    // Beside a full cache: to a slab that an arena owns, then to a slab without an owner.
+    // Frees while the cache is full: to a slab that an arena owns, then to a slab without an
+    // owner.
     let cached = cached_max(&heap, heap.layout().class_of(100).unwrap()) as usize;
     let more: Vec<_> = (0..400).map(|_| heap.run(|tx| tx.allocate(100)).unwrap()).collect();
     more[..=cached].iter().for_each(|&object| free(&mut heap, object, 100).unwrap());

@@ -73,7 +73,7 @@ impl Heap {
         offset < layout.offset(layout.own_units()) || offset % layout.unit_bytes() < HEAD_LINE
     }
 
-    /// Reads the slabs and the free slots of all arenas.
+    /// Reads which slab each arena owns, and the size of each cache.
     pub(crate) fn read_arenas(&self, word: &mut impl FnMut(u64) -> u64) -> Arenas {
         let mut arenas = Arenas { owned: BTreeMap::new(), cached: [0; CLASSES_MAX] };
         for arena in 0..ARENAS {

@@ -162,7 +162,7 @@ impl<'t, D: Design> Tx<'t, D> {
         Ok(())
     }
 
-    /// Takes slabs and free slots of one arena, for a transaction that met a full heap: see
+    /// Runs one step of a reclaim, after a transaction has met a full heap: see
     /// [`lw_alloc::Heap::reclaim`].
     ///
     /// # Errors

@@ -288,8 +288,9 @@ impl<'p, D: Design> Worker<'p, D> {
 /// Takes the slabs and the free slots of all arenas, so that a full heap serves other sizes and
 /// workers. Returns whether that freed memory.
 ///
-/// An arena is left out if other workers are always faster, or if the smallest transaction is too
-/// large. The remaining arenas may own the memory that the body needs.
+/// A class is skipped if its smallest transaction is too large, and the rest of an arena if a
+/// transaction loses too many conflicts. The other classes and arenas may have the memory that the
+/// body needs.
 #[cold]
 pub(crate) fn reclaim<'p, D: Design>(
     pool: &'p Pool<D>,
@@ -324,8 +325,9 @@ fn pass<'p, R, D: Design>(
     for _ in 0..PASS_CONFLICTS_MAX {
         match attempt(pool, state, &mut body, false) {
             Ok((value, _)) => {
-                // The next transaction of the reclaim has lost no conflict yet. With a place in the
-                // queue of the starvation lock it would stop other workers for the whole reclaim.
+                // The next transaction of the reclaim has lost no conflict yet. If it kept the
+                // place in the starvation lock's queue, the reclaim would stop other workers until
+                // its end.
                 *place = None;
                 state.backoff.reset();
                 state.pass(pool, place)?;

@@ -34,7 +34,7 @@ fn options() -> Options {
     Options::new().bytes(16 << 20).log_bytes(256 << 10).ring_entries(1 << 12)
 }
 
-/// A run of a suite on one combination.
+/// A suite on one combination of design, medium, memory and durability.
 type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// Calls `one_design` for the type of each design in the registry.
@@ -53,8 +53,8 @@ macro_rules! registered {
     };
 }
 
-/// Runs each suite on every combination of design, medium, transactional memory and durability, so
-/// many at the same time.
+/// Runs each suite on every combination of design, medium, transactional memory and durability,
+/// `at_once` of them at the same time.
 fn every_design<S: Suite + Sync>(suites: &[S], at_once: usize) {
     let mut tasks: Vec<Task<'_>> = Vec::new();
     for suite in suites {
@@ -73,10 +73,11 @@ fn every_design<S: Suite + Sync>(suites: &[S], at_once: usize) {
     });
 }
 
-/// Combinations that run at the same time where time does not matter. Most wait for a disk.
+/// Number of combinations that run at the same time in tests that do not depend on time. Most of
+/// them wait for a disk.
 const AT_ONCE: usize = 4;
 
-/// A design on every kind of medium.
+/// Adds a task for each medium and durability of a design.
 fn one_design<'a, D: Design>(
     suite: &'a (impl Suite + Sync),
     tasks: &mut Vec<Task<'a>>,
@@ -106,7 +107,7 @@ fn one_design<'a, D: Design>(
     }
 }
 
-/// The suite with shadows smaller than the heap: 64 pages and 1 MiB.
+/// Adds tasks with shadows smaller than the heap: 64 pages and 1 MiB.
 fn paged<'a>(suite: &'a (impl Suite + Sync), tasks: &mut Vec<Task<'a>>) {
     let durability = Durability::Async;
     for (options, pages) in [(options(), 64), (options().medium(EMULATED), 256)] {

@@ -5,7 +5,7 @@
 //! hot words scattered or side by side, or nine of ten go to 1000 lines. One thread; rounds of the
 //! store modes are interleaved.
 //!
-//!     cargo bench -p lastword-medium --bench write_back [-- DIRECTORY]
+//!     cargo bench -p lastword-medium --bench write_back [-- /ABSOLUTE/DIRECTORY]
 
 use std::time::Instant;
 

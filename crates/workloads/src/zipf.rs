@@ -9,7 +9,7 @@
 //! in it a rank uniformly. The law is therefore exact for the hottest ranks and for each later
 //! bucket. Inside a bucket, where the law falls by some 1.5 %, it is a step. No power is computed,
 //! and no branch depends on an outcome. A scattered draw takes 10 to 16 ns more than a uniform one,
-//! which with the stamp takes 6 to 8; branches would add 40 to 50 (`cargo run --release -p
+//! which with the stamp takes 6 to 8; branches would add 40 to 50 (`cargo bench -p
 //! lastword-workloads --bench draws`, on a busy machine).
 
 use std::sync::Arc;

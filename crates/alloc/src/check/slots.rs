@@ -30,7 +30,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
     pub(super) fn arenas(&mut self, frontier: u64) -> Result<(), Enough> {
         let offset = self.layout.owners();
         let owners = self.read(offset);
-        // No worker reclaims in the other layout.
+        // The line-isolated layout has no bitmap: workers do not reclaim in it.
         let possible = if self.layout.has_headers() { (1 << ARENAS) - 1 } else { 0 };
         if owners & !possible != 0 {
             let (wrong, expected, found) = (Wrong::Owners, owners & possible, owners);
@@ -128,7 +128,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         self.free_list(&mut slab, state_at, state)
     }
 
-    /// Looks at a slot; returns whether it is live.
+    /// Checks and counts a slot; returns whether it is live.
     fn slot(&mut self, slab: &mut Slab, number: u64) -> Result<bool, Enough> {
         let (layout, class) = (self.layout, slab.class);
         let object = layout.slot(slab.unit, class, number);
@@ -166,8 +166,8 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         Ok(true)
     }
 
-    /// Walks the list of free slots of a slab. Each step clears an entry or ends the walk. The
-    /// slots that it does not reach are in caches.
+    /// Walks the list of free slots of a slab. Each step clears an entry or ends the walk. Free
+    /// slots that the walk does not reach must be in caches.
     fn free_list(&mut self, slab: &mut Slab, state_at: u64, state: State) -> Result<(), Enough> {
         let (layout, class) = (self.layout, slab.class);
         let first = state.first.checked_sub(1);
@@ -192,7 +192,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             (at, next) = (next, self.read(next));
         }
         if next == 0 && !slab.wrong && count != state.count {
-            // The slots that the list misses are no further damage.
+            // This finding already covers the slots that the list misses.
             (self.lists_cut, self.hidden) = (true, true);
             let (wrong, offset, found) = (Wrong::State, state_at, self.read(state_at));
             let carved = if state.status == Status::Owned { 0 } else { state.carved };
@@ -253,6 +253,6 @@ struct Slab {
     class: usize,
     /// The free slots that no list has reached yet.
     free: Vec<bool>,
-    /// A slot has a wrong label, and may be one of the list.
+    /// Whether a slot has a wrong label: the list may lead to it.
     wrong: bool,
 }

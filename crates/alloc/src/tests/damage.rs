@@ -325,21 +325,26 @@ fn heap_below_minimum_is_refused() {
 #[test]
 fn damaged_heap_allocates_nothing() {
     for layout in LAYOUTS {
-        damage_pointers_to_memory(&Places::of(layout));
+        let places = Places::of(layout);
+        damage_arena(&places);
+        damage_pointers_to_memory(&places);
     }
 }
 
-fn damage_pointers_to_memory(places: &Places) {
-    let Places { layout, pages, slab, array, free_run, listed, pair, .. } = *places;
-    let damaged = |offset: u64, value| {
-        let mut heap = heap(layout);
-        heap.words[offset as usize / 8] = value;
-        heap
-    };
+/// Returns the heap with one wrong word.
+fn damaged(layout: Layout, offset: u64, value: u64) -> TestHeap {
+    let mut heap = heap(layout);
+    heap.words[offset as usize / 8] = value;
+    heap
+}
+
+/// Damages the words that lead to the next object: the arena's cache and its slab.
+fn damage_arena(places: &Places) {
+    let Places { layout, array, pair, .. } = *places;
+    let damaged = |offset, value| damaged(layout, offset, value);
     let (bytes, units) = (BYTES as usize, heap(layout).heap.units());
     let cache = Cache::decode(heap(layout).word(pair));
     let own = OwnSlab::decode(heap(layout).word(pair + 8)).unwrap();
-    // The words that lead to the next object: the arena's cache and its slab.
     for bad in [
         Cache { first: places.object(1), ..cache },
         Cache { first: places.object(2) + 16, ..cache },
@@ -351,7 +356,8 @@ fn damage_pointers_to_memory(places: &Places) {
         let mut heap = damaged(pair, bad.encode());
         assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "{bad:?}");
     }
-    // The link of the next object. The heap's end and offsets between objects are no places of one.
+    // The link of the next object. Neither the heap's end nor an offset between objects is a valid
+    // link.
     for bad in [8, 1 << 47, u64::MAX, 8 * heap(layout).words.len() as u64, 0] {
         let mut heap = damaged(places.object(2), bad);
         assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "link {bad:#x}");
@@ -364,6 +370,12 @@ fn damage_pointers_to_memory(places: &Places) {
         heap.words[pair as usize / 8] = 0;
         assert_eq!(heap.run(|tx| tx.allocate(bytes)), Err(Stop::BadPointer), "slab {bad:#x}");
     }
+}
+
+fn damage_pointers_to_memory(places: &Places) {
+    let Places { layout, pages, slab, array, free_run, listed, .. } = *places;
+    let damaged = |offset, value| damaged(layout, offset, value);
+    let units = heap(layout).heap.units();
     // The words that lead to runs: bins, their bitmap, heads, the frontier.
     let blocks = 3;
     let (bin, number) = places.bin();
@@ -432,7 +444,7 @@ fn use_it(heap: &mut TestHeap) {
     for blocks in [1, 300, 1000, 100_000] {
         let _ = heap.run(|tx| tx.reserve_blocks(blocks));
     }
-    // More than a cache keeps, so some return to their slab.
+    // The cache cannot keep all of them, so some return to their slab.
     let objects: Vec<_> = (0..100).filter_map(|_| heap.run(|tx| tx.allocate(200)).ok()).collect();
     for object in objects {
         let _ = free(heap, object, 200);

@@ -1,6 +1,6 @@
-//! Tests of the command line, in one program.
+//! Tests of the command line in one program, but for `kill` and `power`.
 //!
-//! `cargo test -p lastword-cli --test suite pool::` runs those of one file.
+//! `cargo test -p lastword-cli --test suite pool::` runs the tests of one file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

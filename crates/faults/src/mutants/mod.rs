@@ -262,9 +262,9 @@ registry! {
     RunGivenBackAtOnce 133 "run-given-back-at-once"
         "Where a design isolates objects, a freed run serves others before the body ends.",
     CachedSlotForgotten 134 "cached-slot-forgotten"
-        "A slot that a worker frees is counted in its cache, and is not on the list there.",
+        "A freed slot is counted in the worker's cache and not linked there.",
     ArenaNotListed 135 "arena-not-listed"
-        "A worker that only frees keeps slots, and the bitmap of owners does not name its arena.",
+        "The bitmap of owners misses the arena of a worker that frees and never allocates.",
 
     ; // Between threads.
     RecordPublishedRelaxed 11 "record-published-relaxed",

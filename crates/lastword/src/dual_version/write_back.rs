@@ -22,9 +22,9 @@
 //! It waits until every other transaction that began before its end is completely finished. One of
 //! those may have written in the run, or freed an object there, and may be applied later, when the
 //! memory serves other objects. This wait cannot deadlock: a transaction that frees a run keeps the
-//! page object locked until it is applied, so no transaction takes the run before. It removes the
-//! link of the page object after all others. Otherwise another transaction could take the run and
-//! commit a word where a link of this one is still to be removed, and the removal would erase it.
+//! page object locked until it is applied, so no transaction takes the run before. The write-back
+//! removes the page object's link last. Otherwise another transaction could take the run and commit
+//! a word at the place of an old link. Removing that link would then erase the word.
 
 use std::collections::VecDeque;
 
@@ -164,7 +164,7 @@ pub(crate) fn store(heap_image: &impl ObjectHeap, batch: &[u64]) {
 /// Entries kept for reuse.
 const SPARE: usize = 8;
 
-/// The word of the object that a transaction locks when it takes or frees a run.
+/// Word index of the page object, which a transaction locks to take or free a run.
 const PAGE_OBJECT: usize = (lw_alloc::PAGE_OBJECT / 8) as usize;
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     use crate::perform::Heap;
     use crate::sync::AtomicU64;
 
-    /// A heap with a power failure at one of the links that are removed.
+    /// A heap whose power fails at a chosen removal of a link.
     struct Cut {
         words: Box<Heap>,
         links: AtomicU64,

@@ -12,6 +12,9 @@ use lastword::{Design, Durability, Error, Objects, Options, Pool, Ptr, TxId, Wor
 
 use crate::{Suite, every_design};
 
+/// These tests depend on time, so their combinations run one by one.
+const ONE: usize = 1;
+
 const BEFORE: u64 = 1;
 const FORGOTTEN: u64 = 999;
 
@@ -106,7 +109,7 @@ impl Suite for WorkerGoesOn {
 
 #[test]
 fn forgotten_transaction_is_rolled_back_at_next_begin() {
-    every_design(&[WorkerGoesOn], 1);
+    every_design(&[WorkerGoesOn], ONE);
 }
 
 /// The worker is dropped with its transaction open, and the next worker gets its number.
@@ -140,7 +143,7 @@ impl Suite for WorkerIsDropped {
 
 #[test]
 fn dropped_worker_leaves_no_dirty_words() {
-    every_design(&[WorkerIsDropped], 1);
+    every_design(&[WorkerIsDropped], ONE);
 }
 
 /// Another thread reads the word before the forgotten transaction is rolled back.
@@ -176,7 +179,7 @@ fn waits_for_the_open_one<D: Design>() -> bool {
 
 #[test]
 fn forgotten_transaction_is_never_read() {
-    every_design(&[ReaderMeetsIt], 1);
+    every_design(&[ReaderMeetsIt], ONE);
 }
 
 /// The worker is forgotten too, so no call rolls the transaction back before the pool closes.
@@ -211,7 +214,7 @@ impl Suite for WorkerIsForgotten {
 
 #[test]
 fn forgotten_worker_does_not_block_close() {
-    every_design(&[WorkerIsForgotten], 1);
+    every_design(&[WorkerIsForgotten], ONE);
 }
 
 /// A thread that forgot a transaction may begin another once any thread has ended the first.
@@ -246,7 +249,7 @@ impl Suite for ThreadBeginsAgain {
 
 #[test]
 fn thread_that_forgot_a_transaction_can_begin_again() {
-    every_design(&[ThreadBeginsAgain], 1);
+    every_design(&[ThreadBeginsAgain], ONE);
 }
 
 /// The transaction and its worker are forgotten while it holds the starvation lock.
@@ -299,7 +302,7 @@ fn starvation_lock_is_held<D: Design>(options: Options) {
 
 #[test]
 fn forgotten_worker_in_starvation_lock_is_an_error() {
-    every_design(&[StarvationLockIsHeld], 1);
+    every_design(&[StarvationLockIsHeld], ONE);
 }
 
 /// The transaction and its worker are forgotten, and others need what it holds.
@@ -356,7 +359,7 @@ fn is_blocked<T>(ended: &Result<T, Error>) -> bool {
 
 #[test]
 fn word_of_forgotten_worker_is_an_error() {
-    every_design(&[RecordsStayHeld], 1);
+    every_design(&[RecordsStayHeld], ONE);
 }
 
 /// A transaction takes longer than another one waits, and ends.
@@ -394,5 +397,5 @@ impl Suite for LongBody {
 
 #[test]
 fn blocked_transaction_had_no_effect_and_may_run_again() {
-    every_design(&[LongBody], 1);
+    every_design(&[LongBody], ONE);
 }

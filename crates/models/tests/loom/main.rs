@@ -85,7 +85,7 @@ pub(crate) mod header {
     }
 }
 
-/// The heaps of the models have no runs.
+/// An offset that no object has: the models' heaps have no runs.
 pub(crate) const PAGE_OBJECT: u64 = u64::MAX;
 
 /// The limit that the slots' workers take from the file format.
