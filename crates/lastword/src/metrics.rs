@@ -1,6 +1,16 @@
 //! Counts and costs of a pool's work.
 //!
-//! Benchmarks and `lastword run` print these.
+//! Benchmarks and `lastword run` print these. The steps publish their counts in words of their own,
+//! and a reader takes no lock of a step. A step may hold its lock while a device works for seconds,
+//! and then a pool needs its metrics most.
+
+use std::collections::VecDeque;
+// The published counts are part of no protocol, so the models do not explore them.
+use std::sync::atomic::AtomicU64 as Count;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use medium::Counts;
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -41,6 +51,16 @@ pub struct Metrics {
     pub persist_barriers: u64,
     /// Number of times that a worker waited for room in its ring.
     pub ring_full_waits: u64,
+    /// Time that workers waited for room in their rings or in the log, in nanoseconds. A wait is
+    /// counted when it ends.
+    pub room_wait_ns: u64,
+    /// Bytes of the log that hold groups which are not yet in the heap image, at this moment.
+    pub log_used_bytes: u64,
+    /// Size of the log in bytes.
+    pub log_capacity_bytes: u64,
+    /// `decoupled`: time since a step saw the oldest commit that is not durable, in nanoseconds. It
+    /// is exact to a millisecond and a few percent. 0 if every commit is durable.
+    pub undurable_ns: u64,
     /// `snapshot`: grace periods that were timed, one commit in eight.
     pub grace_periods: u64,
     /// `snapshot`: duration of those, in cycles: from the end of a transaction until its worker
@@ -85,6 +105,11 @@ pub(crate) struct Meter {
     pub(crate) persist: StepTime,
     pub(crate) reproduce: StepTime,
     pub(crate) ring_full_waits: AtomicU64,
+    pub(crate) undurable: Undurable,
+    room_wait_ns: Count,
+    log_head: Count,
+    padding_bytes: Count,
+    combined_words: Count,
     payload_bytes: AtomicU64,
     combined_bytes: AtomicU64,
     stored_bytes: AtomicU64,
@@ -102,10 +127,125 @@ impl Meter {
         self.stored_bytes.fetch_add(stored, Ordering::Relaxed);
     }
 
+    /// Publishes the log's head, its padding, and the words of combined groups.
+    pub(crate) fn log_grew(&self, head: u64, padding_bytes: u64, combined_words: u64) {
+        self.log_head.store(head, Ordering::Relaxed);
+        self.padding_bytes.store(padding_bytes, Ordering::Relaxed);
+        self.combined_words.store(combined_words, Ordering::Relaxed);
+    }
+
+    /// Returns the log's head, its padding, and the words of combined groups.
+    pub(crate) fn log(&self) -> [u64; 3] {
+        let all = [&self.log_head, &self.padding_bytes, &self.combined_words];
+        all.map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Counts a worker's wait for room.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.room_wait_ns.fetch_add(nanoseconds(time), Ordering::Relaxed);
+    }
+
+    /// Returns the time that workers waited for room.
+    pub(crate) fn room_wait_ns(&self) -> u64 {
+        self.room_wait_ns.load(Ordering::Relaxed)
+    }
+
     /// Returns the bytes gathered, combined and stored.
     pub(crate) fn log_bytes(&self) -> [u64; 3] {
         let all = [&self.payload_bytes, &self.combined_bytes, &self.stored_bytes];
         all.map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The counts of a medium, published for readers without its lock.
+#[derive(Debug, Default)]
+pub(crate) struct PublishedCounts([Count; 4]);
+
+impl PublishedCounts {
+    pub(crate) fn of(counts: Counts) -> PublishedCounts {
+        let published = PublishedCounts::default();
+        published.publish(counts);
+        published
+    }
+
+    /// Publishes the counts. The caller holds the medium's lock.
+    pub(crate) fn publish(&self, counts: Counts) {
+        let Counts { bytes, device_writes, persist_barriers, emulated_delay_ns } = counts;
+        let all = [bytes, device_writes, persist_barriers, emulated_delay_ns];
+        self.0.iter().zip(all).for_each(|(to, count)| to.store(count, Ordering::Relaxed));
+    }
+
+    /// Returns the counts as last published.
+    pub(crate) fn read(&self) -> Counts {
+        let [bytes, device_writes, persist_barriers, emulated_delay_ns] =
+            self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Counts { bytes, device_writes, persist_barriers, emulated_delay_ns }
+    }
+}
+
+/// The times at which steps saw commits that are not durable. From them follows the age of the
+/// oldest such commit: a worker takes no time stamp.
+#[derive(Debug, Default)]
+pub(crate) struct Undurable {
+    /// Oldest first. The lock is held for a few instructions.
+    seen: Mutex<VecDeque<Seen>>,
+}
+
+/// The last commit at a time.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    id: u64,
+    at: Instant,
+}
+
+/// Time between two entries.
+const SEEN_EVERY: Duration = Duration::from_millis(1);
+
+/// Most entries. Beyond, every other one is dropped, so the times of old commits are further apart:
+/// an age of seconds is exact to a few percent.
+const SEEN_MAX: usize = 1024;
+
+impl Undurable {
+    /// Notes that the last commit is `id`.
+    pub(crate) fn saw(&self, id: u64) {
+        self.saw_at(id, Instant::now());
+    }
+
+    fn saw_at(&self, id: u64, at: Instant) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_next = |last: &Seen| id > last.id && at - last.at >= SEEN_EVERY;
+        if !seen.back().is_none_or(is_next) {
+            return;
+        }
+        if seen.len() == SEEN_MAX {
+            let mut number = 0;
+            seen.retain(|_| {
+                number += 1;
+                number % 2 == 1 // the oldest stays
+            });
+        }
+        seen.push_back(Seen { id, at });
+    }
+
+    /// Forgets the commits up to `id`, which are durable.
+    pub(crate) fn durable(&self, id: u64) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        while seen.pop_front_if(|first| first.id <= id).is_some() {}
+    }
+
+    /// Returns the age of the oldest commit up to `committed` that is not durable, in nanoseconds.
+    pub(crate) fn age_ns(&self, committed: u64, durable: u64) -> u64 {
+        self.durable(durable);
+        if committed <= durable {
+            return 0;
+        }
+        self.saw(committed);
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.front().map_or(0, |first| nanoseconds(first.at.elapsed()))
     }
 }
 
@@ -142,5 +282,30 @@ impl Started {
         }
         let cycles = medium::cpu::cycles().saturating_sub(self.at);
         (u128::from(cycles) * 1_000_000_000 / u128::from(medium::cpu::cycles_per_second())) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_undurable_commit_is_kept_through_thinning() {
+        let (undurable, start) = (Undurable::default(), Instant::now());
+        let at = |id: u64| start + id as u32 * SEEN_EVERY;
+        for id in 1..=5000 {
+            undurable.saw_at(id, at(id));
+        }
+        let first = |undurable: &Undurable| {
+            let seen = undurable.seen.lock().unwrap();
+            assert!(seen.len() <= SEEN_MAX && seen.back().is_some_and(|last| last.id > 4990));
+            seen.front().map(|first| (first.id, first.at))
+        };
+        assert_eq!(first(&undurable), Some((1, at(1))));
+        undurable.durable(2000);
+        let next = first(&undurable).expect("later commits are not durable");
+        assert!(next.0 > 2000 && next.0 < 2100 && next.1 == at(next.0), "{next:?}");
+        assert_eq!(undurable.age_ns(5000, 5000), 0);
+        assert!(undurable.seen.lock().unwrap().is_empty());
     }
 }

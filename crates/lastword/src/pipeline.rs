@@ -241,14 +241,14 @@ impl Pipeline {
         self.reproduce.mark_clean().map_err(|error| self.persist.progress.fail(error.into()))
     }
 
-    pub(crate) fn metrics(&self) -> Metrics {
-        let (log, padding_bytes, log_wraps, log_combined_words) = self.persist.log_counts();
+    /// Returns the counts of both steps. Takes no lock that a step holds while a device works.
+    pub(crate) fn metrics(&self, clock: &AtomicU64) -> Metrics {
+        let (log_capacity_bytes, log_used_bytes, log) = self.persist.log_use();
         let heap = self.reproduce.counts();
-        // Both calls hold a lock of a step. A thread that found it taken meanwhile sleeps until the
-        // next end.
-        self.persist.progress.step_is_over();
         let meter = &self.persist.meter;
         let [log_payload_bytes, log_combined_bytes, log_stored_bytes] = meter.log_bytes();
+        let [log_head, padding_bytes, log_combined_words] = meter.log();
+        let committed = clock.load(Ordering::Relaxed);
         Metrics {
             persist_cpu_ns: meter.persist.ns().saturating_sub(log.emulated_delay_ns),
             reproduce_cpu_ns: meter.reproduce.ns().saturating_sub(heap.emulated_delay_ns),
@@ -260,11 +260,15 @@ impl Pipeline {
             log_stored_bytes,
             log_bytes: log.bytes,
             padding_bytes,
-            log_wraps,
+            log_wraps: log_head as f64 / log_capacity_bytes as f64,
             heap_image_bytes: heap.bytes,
             device_writes: log.device_writes + heap.device_writes,
             persist_barriers: log.persist_barriers + heap.persist_barriers,
             ring_full_waits: meter.ring_full_waits.load(Ordering::Relaxed),
+            room_wait_ns: meter.room_wait_ns(),
+            log_used_bytes,
+            log_capacity_bytes,
+            undurable_ns: meter.undurable.age_ns(committed, self.persist.durable().0),
             ..Metrics::default()
         }
     }

@@ -443,9 +443,11 @@ impl<D: Design> Pool<D> {
         self.shape.heap.usage_now(|offset| self.design().peek(offset as usize / 8))
     }
 
-    /// Returns the operations and costs of the pool since it was opened.
+    /// Returns the operations and costs of the pool since it was opened. Waits for no device and
+    /// for no step.
     pub fn metrics(&self) -> Metrics {
-        self.design().metrics()
+        let log_capacity_bytes = self.shape.info.log_bytes;
+        Metrics { log_capacity_bytes, ..self.design().metrics() }
     }
 
     /// Returns whether this process is a forked child of the process that opened the pool. A child

@@ -61,7 +61,7 @@ use medium::{Counts, HeapMedium, Parts};
 use words::TxId;
 
 use crate::Error;
-use crate::metrics::StepTimer;
+use crate::metrics::{PublishedCounts, StepTimer};
 use crate::persist::{
     Event, Notifiers, Persist, Queued, RunningStep, Step, StepEnd, run_part, try_step,
 };
@@ -76,6 +76,7 @@ pub(crate) struct Reproduce {
     reproduced: CachePadded<AtomicU64>,
     /// Held by the leader: takes batches, writes the superblock, recycles.
     superblocks: Mutex<Superblocks>,
+    superblock_counts: PublishedCounts,
     shards: ShardQueue,
     /// Whether a batch is off the queue and not yet applied.
     working: AtomicBool,
@@ -86,6 +87,7 @@ impl Reproduce {
         let reproduced = superblocks.current().reproduced;
         Reproduce {
             reproduced: CachePadded::new(AtomicU64::new(reproduced)),
+            superblock_counts: PublishedCounts::of(superblocks.counts()),
             superblocks: Mutex::new(superblocks),
             shards: ShardQueue::new(heap_image),
             working: AtomicBool::new(false),
@@ -147,6 +149,7 @@ impl Reproduce {
                 notifiers.notify_parts();
             }
             let done = self.apply(superblocks, &batch, (persist, running), timer);
+            self.superblock_counts.publish(superblocks.counts());
             panic.disarm();
             self.working.store(false, Ordering::Release);
             done?;
@@ -217,13 +220,15 @@ impl Reproduce {
     /// Marks the pool as cleanly shut down, so that recovery has nothing to replay. The queue is
     /// empty.
     pub(crate) fn mark_clean(&self) -> Result<(), medium::Error> {
-        lock(&self.superblocks).update(|now| now.clean = true)
+        let mut superblocks = lock(&self.superblocks);
+        let marked = superblocks.update(|now| now.clean = true);
+        self.superblock_counts.publish(superblocks.counts());
+        marked
     }
 
-    /// Returns the counts of the heap image and the superblocks.
+    /// Returns the counts of the heap image and the superblocks, without a lock.
     pub(crate) fn counts(&self) -> medium::Counts {
-        let marks = lock(&self.superblocks).counts();
-        self.shards.counts().plus(marks)
+        self.shards.counts().plus(self.superblock_counts.read())
     }
 }
 
@@ -264,8 +269,10 @@ impl Batch {
 
 /// The parts of the heap image, and the claims on the current batch.
 pub(crate) struct ShardQueue {
-    /// A part is locked by the thread that claimed it, or to read its counts.
+    /// A part is locked by the thread that claimed it, or that syncs for all of them.
     parts: Vec<Mutex<Box<dyn HeapMedium>>>,
+    /// Per part, its counts after its last write.
+    counts: Vec<PublishedCounts>,
     round: Mutex<Round>,
     /// Notified when the last claim ends.
     through: Event,
@@ -283,8 +290,10 @@ struct Round {
 
 impl ShardQueue {
     pub(crate) fn new(heap_image: Parts) -> ShardQueue {
-        let parts = heap_image.into_parts().into_iter().map(Mutex::new).collect();
-        ShardQueue { parts, round: Mutex::default(), through: Event::default() }
+        let parts = heap_image.into_parts();
+        let counts = parts.iter().map(|part| PublishedCounts::of(part.counts())).collect();
+        let parts = parts.into_iter().map(Mutex::new).collect();
+        ShardQueue { parts, counts, round: Mutex::default(), through: Event::default() }
     }
 
     /// Number of parts: most threads that find work.
@@ -332,12 +341,15 @@ impl ShardQueue {
 
     /// Makes the writes of all parts durable.
     pub(crate) fn sync(&self) -> Result<(), medium::Error> {
-        lock(&self.parts[0]).sync()?;
+        let mut first = lock(&self.parts[0]);
+        first.sync()?;
+        self.counts[0].publish(first.counts());
         Ok(())
     }
 
+    /// Returns the counts of all parts as last published.
     pub(crate) fn counts(&self) -> Counts {
-        self.parts.iter().fold(Counts::default(), |sum, part| sum.plus(lock(part).counts()))
+        self.counts.iter().fold(Counts::default(), |sum, part| sum.plus(part.read()))
     }
 }
 
@@ -389,6 +401,7 @@ impl Claim<'_> {
             return Ok(());
         }
         heap_image.write_out()?;
+        self.shard_queue.counts[self.number].publish(heap_image.counts());
         Ok(())
     }
 

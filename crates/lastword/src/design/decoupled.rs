@@ -11,7 +11,7 @@
 
 use std::path::Path;
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use medium::Parts;
 use medium::mutants::{Mutant, injected};
@@ -511,7 +511,8 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     fn metrics(&self) -> Metrics {
         let ShadowCounts { page_ins, evictions, page_waits } = self.inner.shadow.counts();
-        Metrics { page_ins, evictions, page_waits, ..self.inner.pipeline.metrics() }
+        let Inner { pipeline, memory, .. } = &*self.inner;
+        Metrics { page_ins, evictions, page_waits, ..pipeline.metrics(memory.clock()) }
     }
 }
 
@@ -536,8 +537,9 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let pipeline = &self.inner.pipeline;
         pipeline.persist.meter.ring_full_waits.fetch_add(1, Ordering::Relaxed);
         let wanted = redo.wanted;
-        let clock = self.inner.memory.clock();
+        let (clock, begun) = (self.inner.memory.clock(), Instant::now());
         let done = pipeline.help_until(clock, TxId::NONE, || redo.has_room(wanted).then_some(()));
+        pipeline.persist.meter.waited(begun.elapsed());
         redo.wanted = 0;
         done
     }

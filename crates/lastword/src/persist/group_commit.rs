@@ -303,6 +303,15 @@ impl Persist {
         !self.grouping.compress || plain_end <= self.queue.plain_tail() + self.medium.bytes()
     }
 
+    /// Returns the size of the log, the bytes of it in use, and its medium's counts. Takes no lock
+    /// of a step.
+    pub(crate) fn log_use(&self) -> (u64, u64, medium::Counts) {
+        // The tail first: it never exceeds the head, which grows meanwhile.
+        let tail = self.queue.tail.load(Ordering::Relaxed);
+        let [head, ..] = self.meter.log();
+        (self.medium.bytes(), head.saturating_sub(tail), self.medium.counts())
+    }
+
     /// Bytes of log that wait for reproduction, or the bytes they decode to if those are more.
     pub(crate) fn queued_bytes(&self) -> u64 {
         let stored = self.queue.bytes();

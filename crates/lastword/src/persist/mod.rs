@@ -344,6 +344,7 @@ impl Persist {
         if now == sending.merged {
             return;
         }
+        self.meter.undurable.saw(now);
         let mut slots = lock(&self.slots);
         let Sending { merge, merged, pending, closed, opened, .. } = sending;
         let frontier = frontier(clock, &slots, now, &mut merge.cursors);
@@ -456,7 +457,7 @@ impl Persist {
         sending: &mut Sending,
         placed: &mut Vec<(u64, Placed)>,
     ) -> Result<Option<Step>, medium::Error> {
-        let Sending { log, packing, plain, .. } = sending;
+        let Sending { log, packing, packers, plain, .. } = sending;
         while let Some(front) = packing.ready.front() {
             let plain_end = *plain + 8 * (front.plain_words() - GROUP_HEADER_WORDS) as u64;
             let has_room =
@@ -474,6 +475,7 @@ impl Persist {
             *plain = plain_end;
             let place = log.place(&mut packed, self.queue.end());
             self.meter.placed(8 * words as u64, 8 * packed.words_used() as u64);
+            self.meter.log_grew(log.head(), log.padding_bytes(), packers.combined_words);
             let group = LogGroup { first, last, words, end: place.end };
             if injected(Mutant::AppliedBeforeLog) {
                 self.queue.push(copy_of(&packed), group);
@@ -573,15 +575,8 @@ impl Persist {
         // A device's group was acknowledged before.
         if self.is_memory() || !injected(Mutant::GroupAcknowledgedWhenSent) {
             self.progress.advance(group.last);
+            self.meter.undurable.durable(group.last);
         }
-    }
-
-    /// Returns the log medium's counts, bytes of padding, log wraps, and words of combined groups.
-    pub(crate) fn log_counts(&self) -> (medium::Counts, u64, f64, u64) {
-        let sending = lock(&self.sending);
-        let wraps = sending.log.head() as f64 / self.medium.bytes() as f64;
-        let words = sending.packers.combined_words;
-        (self.medium.counts(), sending.log.padding_bytes(), wraps, words)
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use lw_log::{Identity, REGION_WORDS, Writer};
 use medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, PoolFile, Prewrite, ReadLog};
@@ -374,6 +376,50 @@ fn panicking_step_poisons_and_prevents_clean_shutdown() {
     assert!(!Superblocks::of(&file, &copies).unwrap().current().clean);
 }
 
+/// A heap image whose barrier lasts until the test ends it.
+struct Slow {
+    entered: Sender<()>,
+    end: Receiver<()>,
+}
+
+impl HeapMedium for Slow {
+    fn write_back(&mut self, _: &[u64]) -> Result<(), medium::Error> {
+        Ok(())
+    }
+    fn barrier(&mut self) -> Result<(), medium::Error> {
+        self.entered.send(()).expect("the test waits");
+        self.end.recv_timeout(Duration::from_secs(60)).expect("metrics wait for no barrier");
+        Ok(())
+    }
+    fn counts(&self) -> Counts {
+        Counts { bytes: 4096, ..Counts::default() }
+    }
+}
+
+#[test]
+fn metrics_wait_for_no_running_step() {
+    let mut world = world(1);
+    let (_dir, superblocks) = superblocks();
+    let ((entered, begun), (ends, end)) = (channel(), channel());
+    world.pipeline.reproduce = Reproduce::new(Parts::whole(Slow { entered, end }), superblocks);
+    let id = world.commit();
+    world.pipeline.wait(&world.clock, id).unwrap();
+    let lost = world.commit();
+    let World { pipeline, clock, .. } = &world;
+    std::thread::scope(|scope| {
+        scope.spawn(|| pipeline.reproduce_step(true).unwrap());
+        begun.recv().expect("the step reaches its barrier");
+        let metrics = pipeline.metrics(clock);
+        ends.send(()).expect("the barrier waits");
+        assert_eq!((metrics.log_used_bytes, metrics.log_capacity_bytes), (128, 1 << 16));
+    });
+    assert_eq!(pipeline.metrics(clock).log_used_bytes, 0, "the barrier has ended");
+    assert!(pipeline.metrics(clock).heap_image_bytes > 4096, "the pages and the superblock");
+    assert!(pipeline.metrics(clock).undurable_ns > 0, "a commit is not durable");
+    pipeline.wait(clock, lost).unwrap();
+    assert_eq!(pipeline.metrics(clock).undurable_ns, 0);
+}
+
 #[test]
 fn groups_in_flight_are_acknowledged_in_order() {
     let mut world = world(4);
@@ -479,7 +525,7 @@ fn torn_group_in_flight_is_not_damage() {
         let random = (round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let persist = &world.pipeline.persist;
         if random % 3 > 0 && sent.len() - acknowledged < 4 {
-            let head = |persist: &Persist| (persist.log_counts().2 * 65536.0) as u64;
+            let head = |persist: &Persist| persist.meter.log()[0];
             let bytes = [72, 4000, 26 << 10][random as usize / 3 % 3];
             let id = commit(&world.clock, &world.slot, &mut world.writer, bytes);
             let before = head(persist);
