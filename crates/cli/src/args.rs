@@ -105,6 +105,10 @@ pub(crate) struct Run {
     /// `--durability sync` all are timed
     #[arg(long, value_name = "WHICH", value_enum, default_value = "some")]
     pub(crate) sample: SampleName,
+    /// Print a line a second to standard error during the measurement: transactions, use of the
+    /// log, bytes written, waits, and the age of the oldest commit that is not durable
+    #[arg(long)]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) load: Load,
 }

@@ -489,7 +489,7 @@ fn add_up<C>(
     measured
 }
 
-/// Returns the difference of two samples of a pool's metrics.
+/// Returns the difference of two samples of a pool's metrics; of a state, the later sample's.
 pub(crate) fn since(now: &Metrics, before: &Metrics) -> Metrics {
     let mut spent = *now;
     spent.persist_cpu_ns = now.persist_cpu_ns.saturating_sub(before.persist_cpu_ns);
@@ -507,6 +507,7 @@ pub(crate) fn since(now: &Metrics, before: &Metrics) -> Metrics {
     spent.device_writes -= before.device_writes;
     spent.persist_barriers -= before.persist_barriers;
     spent.ring_full_waits -= before.ring_full_waits;
+    spent.room_wait_ns -= before.room_wait_ns;
     spent.grace_periods -= before.grace_periods;
     spent.grace_cycles -= before.grace_cycles;
     spent.page_ins -= before.page_ins;

@@ -10,6 +10,7 @@ use crate::latency::Sampling;
 use crate::load::Load;
 use crate::machine;
 use crate::presence;
+use crate::report::watch::Watch;
 use crate::report::{self, Conditions, HeapUse, RunReport, json, progress, table};
 use crate::setup::{self, Place, Ready};
 
@@ -21,7 +22,7 @@ const SECONDS: f64 = 3.0;
 /// # Errors
 /// A pool cannot be created, a transaction fails, or the check cannot run.
 pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
-    let Run { workload, design, sample, load } = arguments;
+    let Run { workload, design, sample, watch, load } = arguments;
     let mut load = design.adjust(load);
     load.check_shadow(*design)?;
     if load.pool.as_ref().is_some_and(|path| path.symlink_metadata().is_ok()) {
@@ -37,7 +38,8 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
         return Err(Failure::KeepsNothing { design: design.name(), option });
     }
     let kind = Kind::by_name(&workload.name).expect("the parser knows the names");
-    let (report, unchecked) = measured(kind, *design, sample.sampling(load.durability), load)?;
+    let sampling = sample.sampling(load.durability);
+    let (report, unchecked) = measured(kind, *design, sampling, *watch, load)?;
     let text = match load.output.format {
         Format::Json => json::object(&report),
         Format::Table => table::run(&report),
@@ -52,7 +54,13 @@ pub(crate) fn run(arguments: &Run) -> Result<Verdict, Failure> {
 /// A report, and the error that kept its check from running.
 type Reported = Result<(RunReport, Option<Failure>), Failure>;
 
-fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> Reported {
+fn measured(
+    kind: Kind,
+    design: DesignName,
+    sampling: Sampling,
+    watch: bool,
+    load: &Load,
+) -> Reported {
     let ready = setup::ready(kind, design.erased(load), load, Place::of(load))?;
     let mut positions = setup::clients(&ready.workload, load, ready.run);
     let limit = match (load.transactions, load.seconds) {
@@ -65,7 +73,7 @@ fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> 
         let _spinner = load.warm_up.map(|_| progress::spinner("warming up"));
         driver::warm_up(&ready, &mut positions, load.warm_up)?;
     }
-    let measured = watched(&ready, &mut positions, limit, manner)?;
+    let measured = watched(&ready, &mut positions, limit, manner, watch)?;
     let conditions = Conditions::of(load, ready.pool.info().medium);
     // Read before the check reopens the pool, which could raise the peak.
     let peak_rss_bytes = machine::peak_rss_bytes();
@@ -79,13 +87,21 @@ fn measured(kind: Kind, design: DesignName, sampling: Sampling, load: &Load) -> 
     Ok((RunReport { heap: Some(heap), ..report }, unchecked))
 }
 
-/// Measures, and shows the progress on a terminal.
+/// Measures, and shows the progress on a terminal, or with `lines` a line a second.
 fn watched(
     ready: &Ready,
     positions: &mut Vec<Position<AnyClient>>,
     limit: Limit,
     manner: Manner,
+    lines: bool,
 ) -> Result<Measured, Failure> {
+    let state = || (ready.pool.metrics(), ready.pool.committed_id().0);
+    if lines {
+        let (before, committed) = state();
+        let mut lines = Watch::new(before, committed);
+        let mut watch = |elapsed| lines.at(elapsed, state);
+        return Ok(driver::measure_watched(ready, positions, limit, manner, &mut watch)?);
+    }
     let all = match limit {
         Limit::Seconds(seconds) => progress::Whole::Seconds(seconds),
         Limit::Transactions(transactions) | Limit::TransactionsWithin(transactions, _) => {

@@ -7,6 +7,7 @@ mod heap;
 pub(crate) mod json;
 pub(crate) mod progress;
 pub(crate) mod table;
+pub(crate) mod watch;
 
 use std::io::{self, Write};
 
