@@ -8,7 +8,8 @@
 //!
 //! `writes` writes 200 words of 64 MiB a transaction, for large write sets. `scatter` writes 4
 //! words of 432 MiB, which with headers is a heap of 512 MiB. It loads the reproduce step, as no
-//! two words of a batch are neighbours. Both sizes are multiplied by the scale; places are uniform.
+//! two words of a batch are neighbours. Both sizes are multiplied by the scale. Places are uniform,
+//! or by Zipf's law with `--zipf`: popular places are scattered all over each half.
 //!
 //! Words half the array apart are a pair, written by the same transactions. At any time both carry
 //! the stamp of the same transaction. A transaction of which only a part is present therefore
@@ -22,7 +23,8 @@ use crate::keys::{below, generator};
 use crate::root::{self, Build};
 use crate::stamp::Stamp;
 use crate::violation::Violations;
-use crate::{Options, Violation, Workload, lock, scaled, with_slack};
+use crate::zipf::Zipf;
+use crate::{Options, Supported, Violation, Workload, lock, scaled, with_slack};
 
 /// Blocks that one transaction of loading prepares: 70 KB.
 const BLOCKS: u64 = 256;
@@ -47,6 +49,8 @@ pub type Scatter = Blind<2>;
 pub struct BlindClient<const PAIRS: usize> {
     rng: Xoshiro256PlusPlus,
     stamp: Stamp,
+    /// `None`: places are uniform.
+    zipf: Option<Zipf>,
     /// The words in the first half.
     places: [u64; PAIRS],
 }
@@ -82,6 +86,7 @@ impl<const PAIRS: usize> Workload for Blind<PAIRS> {
     } else {
         "200 words all over 64 MiB: a large write set"
     };
+    const SUPPORTS: Supported = Supported { zipf: true, ..Supported::NOTHING };
     const ANNOUNCES: bool = true;
     type Client = BlindClient<PAIRS>;
 
@@ -99,13 +104,22 @@ impl<const PAIRS: usize> Workload for Blind<PAIRS> {
 
     fn client(&self, index: usize, seed: u64) -> BlindClient<PAIRS> {
         let (rng, stamp) = (generator(index, seed), Stamp::first(index, seed));
-        BlindClient { rng, stamp, places: [0; PAIRS] }
+        BlindClient { rng, stamp, zipf: None, places: [0; PAIRS] }
+    }
+
+    fn tune(&self, client: &mut BlindClient<PAIRS>, options: &Options) {
+        let exponent = options.zipf.filter(|exponent| *exponent > 0.0);
+        client.zipf = exponent.map(|exponent| Zipf::new(self.words.len() / 2, exponent));
     }
 
     #[inline]
     fn next(&self, client: &mut BlindClient<PAIRS>) {
         let half = self.words.len() / 2;
-        client.places = std::array::from_fn(|_| below(&mut client.rng, half));
+        let BlindClient { rng, zipf, places, .. } = client;
+        places.fill_with(|| match zipf {
+            Some(zipf) => zipf.scattered(rng),
+            None => below(rng, half),
+        });
         client.stamp.advance();
     }
 
