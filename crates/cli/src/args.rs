@@ -205,7 +205,7 @@ pub(crate) struct PoolCreate {
     /// Heap size in bytes, as in 1.5G
     #[arg(long, value_name = "N", value_parser = size, default_value = "8M")]
     pub(crate) bytes: u64,
-    /// Log size in bytes [default: a quarter of the heap, 4M to 64M]
+    /// Log size in bytes [default: a quarter of the heap, 4M to 1G; to 64M on mapped media]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) log_bytes: Option<u64>,
     /// Layout name [default: none]

@@ -31,7 +31,8 @@ pub(crate) struct Load {
     /// Heap size of a new pool, as in 1.5G [default: enough for the workload]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) bytes: Option<u64>,
-    /// Log size of a new pool [default: 64M]
+    /// Log size of a new pool [default: 64M; decoupled on a file: a quarter of a heap above 256M,
+    /// at most 1G]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) log_bytes: Option<u64>,
     /// Workers, one thread each

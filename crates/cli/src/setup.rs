@@ -13,6 +13,9 @@ use crate::media::MediumName;
 use crate::report::progress;
 use crate::temporary::Temporary;
 
+/// The log of a pool whose heap is not much larger, unless `--log-bytes` is given.
+const LOG_BYTES: u64 = 64 << 20;
+
 /// Where a pool is.
 #[derive(Debug)]
 pub(crate) enum Place {
@@ -164,9 +167,15 @@ fn varied(load: &Load) -> Options {
 /// Returns the options of a new pool.
 fn options_for(kind: Kind, load: &Load) -> Options {
     let bytes = load.bytes.unwrap_or_else(|| kind.heap_bytes(&load.workload_options()));
-    let options = varied(load)
-        .bytes(bytes)
-        .log_bytes(load.log_bytes.unwrap_or(64 << 20))
+    // The pool's own default log grows with the heap. A small heap gets the largest log that all
+    // designs have by default, so that measurements of small heaps compare.
+    let least = (bytes <= 4 * LOG_BYTES).then_some(LOG_BYTES);
+    let options = varied(load).bytes(bytes);
+    let options = match load.log_bytes.or(least) {
+        Some(log_bytes) => options.log_bytes(log_bytes),
+        None => options,
+    };
+    let options = options
         .medium(load.medium.unwrap_or(MediumName::DEFAULT).medium(load.costs()))
         .durability(load.durability.into())
         .reproduce_threads(load.reproduce_threads)

@@ -9,6 +9,8 @@
 mod heaps;
 #[path = "mutants/hostile.rs"]
 mod hostile;
+#[path = "mutants/paced.rs"]
+mod paced;
 #[path = "mutants/parts.rs"]
 mod parts;
 #[path = "mutants/snapshots.rs"]
@@ -31,7 +33,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 19] = [
+const PARTS: [(&str, Part); 21] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -42,6 +44,8 @@ const PARTS: [(&str, Part); 19] = [
     ("a payload that explodes", parts::a_payload_that_explodes),
     ("a page between parts", parts::a_page_between_parts),
     ("a run across parts", parts::a_run_across_parts),
+    ("a page with hot words", paced::a_page_with_hot_words),
+    ("pages that wait", paced::pages_that_wait),
     ("a reader that stays", snapshots::a_reader_that_stays),
     ("a forked child", hostile::a_forked_child),
     ("a removed pool", hostile::a_removed_pool),

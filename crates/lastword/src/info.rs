@@ -68,7 +68,7 @@ pub struct Info {
 
 /// Memory of an open `decoupled` pool, part by part. The remaining parts are small:
 /// - a group of 256 KiB;
-/// - on a file, 4 bytes for each page of 4 KiB and each reproduce thread;
+/// - on a file, 8 bytes for each page of 4 KiB and each reproduce thread;
 /// - with combination, 16 MiB of writes for each persist thread, and up to five times as much while
 ///   it combines them;
 /// - with several reproduce threads, for each the words of its pages in its largest batch.
@@ -103,7 +103,7 @@ pub struct MemoryUse {
     /// Writes in the log that are not yet in the heap image: at most the size of the log. A
     /// compressed group counts with its decompressed size.
     pub queue_bytes_max: u64,
-    /// Pages gathered for the heap image: at most the heap, up to a bound.
+    /// Words gathered for the heap image: at most the heap, up to the size of the log or 256 MiB.
     pub gathered_bytes_max: u64,
     /// The pool's files, where the file system is in memory.
     pub file_bytes: u64,
@@ -152,7 +152,7 @@ impl Info {
             ring_bytes: crate::persist::rings::bytes_max(self.ring_bytes),
             queue_bytes_max: self.log_bytes,
             gathered_bytes_max: match gathers {
-                true => self.heap_bytes.min(FileHeap::GATHER_BYTES),
+                true => self.heap_bytes.min(FileHeap::GATHER_BYTES.max(self.log_bytes)),
                 false => 0,
             },
             file_bytes,

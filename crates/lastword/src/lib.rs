@@ -76,6 +76,7 @@ mod dual_version;
 mod pipeline_tests;
 mod poison;
 mod pool;
+mod rate_limit;
 mod reason;
 mod recover;
 mod registry;
@@ -88,6 +89,7 @@ mod sync;
 mod ticket;
 mod tx;
 mod worker;
+mod write_pace;
 
 pub use any::{AnyBody, AnyDesign, AnyPool, AnyWorker, Erase, ToAnyPool};
 pub use design::Design;

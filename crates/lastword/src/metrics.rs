@@ -51,8 +51,8 @@ pub struct Metrics {
     pub persist_barriers: u64,
     /// Number of times that a worker waited for room in its ring.
     pub ring_full_waits: u64,
-    /// Time that workers waited for room in their rings or in the log, in nanoseconds. A wait is
-    /// counted when it ends.
+    /// Time that workers waited for room in their rings or in the log, or were slowed to leave room
+    /// there, in nanoseconds. A wait is counted when it ends.
     pub room_wait_ns: u64,
     /// Bytes of the log that hold groups which are not yet in the heap image, at this moment.
     pub log_used_bytes: u64,

@@ -134,6 +134,11 @@ const HEAP_BYTES: u64 = 8 << 20;
 /// every pool. Rates by size: docs/operating/sizing.md, "Log".
 const LOG_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
 
+/// Upper bound of the default log where pages of the heap image are written in the background. Each
+/// is written once in a part of the log, so a log that grows with the heap bounds the bytes written
+/// for a transaction.
+const LOG_BYTES_PAGED: u64 = 1 << 30;
+
 /// How long a combined group waits for more transactions, unless a thread waits for it.
 const GROUP_TIME: Duration = Duration::from_millis(1);
 
@@ -198,7 +203,8 @@ impl Options {
     }
 
     /// Sets the size of the log in bytes, at creation. Rounded up to 4 KiB, at least 128 KiB.
-    /// Default: a quarter of the [heap](Options::bytes), at least 4 MiB and at most 64 MiB.
+    /// Default: a quarter of the [heap](Options::bytes), 4 to 64 MiB; for `decoupled` on
+    /// [`Medium::File`] up to 1 GiB.
     ///
     /// A larger log lets more writes to one page be combined before the page is written to the heap
     /// image. Up to the log's size in memory may be in use meanwhile. The log also bounds a
@@ -530,9 +536,11 @@ impl Options {
         rounded("bytes", self.heap_bytes, lw_alloc::HEAP_BYTES_MIN, lw_alloc::CHUNK_BYTES)
     }
 
-    /// Returns the size of the log, checked and rounded.
-    pub(crate) fn log_rounded(&self) -> Result<u64, Error> {
-        let by_heap = (self.heap_bytes / 4).clamp(*LOG_BYTES.start(), *LOG_BYTES.end());
+    /// Returns the size of the log, checked and rounded. `is_paged`: pages of the heap image are
+    /// written in the background.
+    pub(crate) fn log_rounded(&self, is_paged: bool) -> Result<u64, Error> {
+        let most = if is_paged { LOG_BYTES_PAGED } else { *LOG_BYTES.end() };
+        let by_heap = (self.heap_bytes / 4).clamp(*LOG_BYTES.start(), most);
         rounded("log_bytes", self.log_bytes.unwrap_or(by_heap), 128 << 10, 4096)
     }
 
@@ -569,7 +577,7 @@ mod tests {
     fn sizes_are_rounded_up_and_checked() {
         let options = Options::new().bytes((1 << 20) + 1).log_bytes(1).ring_entries(3000);
         assert_eq!(options.heap_rounded().unwrap(), (1 << 20) + (64 << 10));
-        assert!(options.log_rounded().is_err());
+        assert!(options.log_rounded(false).is_err());
         assert_eq!(options.ring_words(), 8192);
         assert!(Options::new().bytes(u64::MAX).heap_rounded().is_err());
     }
@@ -578,8 +586,8 @@ mod tests {
     fn default_log_is_a_quarter_of_the_heap_within_bounds() {
         for (heap, log) in [(1, 4), (8, 4), (16, 4), (64, 16), (256, 64), (4096, 64)] {
             let options = Options::new().bytes(heap << 20);
-            assert_eq!(options.log_rounded().unwrap(), log << 20, "a heap of {heap} MiB");
-            assert_eq!(options.log_bytes(1 << 20).log_rounded().unwrap(), 1 << 20);
+            assert_eq!(options.log_rounded(false).unwrap(), log << 20, "a heap of {heap} MiB");
+            assert_eq!(options.log_bytes(1 << 20).log_rounded(false).unwrap(), 1 << 20);
         }
     }
 

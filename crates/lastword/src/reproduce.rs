@@ -1,9 +1,23 @@
 //! Reproduce: applies durable groups to the heap image, advances the reproduced ID, recycles the
 //! log.
 //!
-//! [`Reproduce::step`] takes a batch of durable groups from memory (never from the medium), applies
-//! their words in transaction ID order, and recycles their log space. Any thread may call it; one
-//! at a time is in it.
+//! [`Reproduce::step`] takes a batch of durable groups from memory (never from the medium) and
+//! gives their words to the heap image in transaction ID order. Any thread may call it; one at a
+//! time is in it.
+//!
+//! The heap image of a large heap on a disk gathers the words by page. So *taking groups in* is
+//! apart from *writing pages*: a step takes in all groups that wait, and writes a slice of the
+//! pages, in sweeps over all that have words. Commits go on beside it. Elsewhere a step writes all
+//! words that it takes in.
+//!
+//! ```text
+//!   log          | pages written | their oldest words wait |  taken in  | queued |  free
+//!                tail            reached                   taken               end
+//! ```
+//!
+//! The log is recycled up to *reached*: the end of the last batch such that no page waits with a
+//! word of it or of an earlier one. A page is written with the last values of its words, which may
+//! be of later groups. Those are durable in the log and stay there.
 //!
 //! The order of recycling; each arrow is a persist barrier:
 //!
@@ -55,9 +69,12 @@
 //!
 //! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
 
+use std::collections::VecDeque;
+use std::time::Instant;
+
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected, relax};
-use medium::{Counts, HeapMedium, Parts};
+use medium::{Counts, HeapMedium, Parts, Unwritten};
 use words::TxId;
 
 use crate::Error;
@@ -65,33 +82,87 @@ use crate::metrics::{PublishedCounts, StepTimer};
 use crate::persist::{
     Event, Notifiers, Persist, Queued, RunningStep, Step, StepEnd, run_part, try_step,
 };
-use crate::superblock::Superblocks;
+use crate::superblock::{Superblock, Superblocks};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock, try_lock};
+use crate::write_pace::WritePace;
 
 /// Bytes of writes worth waking other threads for. The leader applies all parts of a smaller batch.
 const SHARED_BYTES: u64 = 16 << 10;
+
+/// Bytes of a page.
+const PAGE_BYTES: u64 = 4096;
+
+/// How much one step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Takes in at least one group if any is queued, up to so many bytes of the log. Writes at most
+    /// so many pages, however little of the log is in use.
+    All { log_bytes: u64, pages: usize },
+    /// Takes in as much, and writes the pages that are due by then.
+    Paced { log_bytes: u64 },
+}
 
 /// The reproduce step of one pool.
 pub(crate) struct Reproduce {
     reproduced: CachePadded<AtomicU64>,
     /// Held by the leader: takes batches, writes the superblock, recycles.
-    superblocks: Mutex<Superblocks>,
+    state: Mutex<State>,
     superblock_counts: PublishedCounts,
     shards: ShardQueue,
     /// Whether a batch is off the queue and not yet applied.
     working: AtomicBool,
+    /// Whether groups are taken in that are not yet reproduced.
+    gathered: AtomicBool,
+    /// Whether workers are slowed while much log is in use.
+    limits: bool,
+}
+
+/// The state of the thread that reproduces.
+struct State {
+    superblocks: Superblocks,
+    /// The batches taken in and not yet reproduced, oldest first.
+    taken: VecDeque<Taken>,
+    /// The last transaction and the log sequence taken in.
+    last: u64,
+    end: u64,
+    pace: WritePace,
+    /// The words that wait after the last step.
+    unwritten: Unwritten,
+}
+
+/// A batch that was taken in.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// The last transaction.
+    last: u64,
+    /// The log sequence after it.
+    end: u64,
+    /// Words of the groups.
+    words: u64,
 }
 
 impl Reproduce {
     pub(crate) fn new(heap_image: Parts, superblocks: Superblocks) -> Reproduce {
-        let reproduced = superblocks.current().reproduced;
+        let Superblock { reproduced, log_bytes, .. } = *superblocks.current();
+        let superblock_counts = PublishedCounts::of(superblocks.counts());
+        let pace = WritePace::new(log_bytes);
+        // A generation begins with an empty log.
+        let (taken, last, end) = (VecDeque::new(), reproduced, 0);
+        let unwritten = Unwritten::default();
         Reproduce {
             reproduced: CachePadded::new(AtomicU64::new(reproduced)),
-            superblock_counts: PublishedCounts::of(superblocks.counts()),
-            superblocks: Mutex::new(superblocks),
+            state: Mutex::new(State { superblocks, taken, last, end, pace, unwritten }),
+            superblock_counts,
             shards: ShardQueue::new(heap_image),
             working: AtomicBool::new(false),
+            gathered: AtomicBool::new(false),
+            limits: false,
         }
+    }
+
+    /// Slows workers while much log is in use. For pools with paced steps in a thread of their own.
+    pub(crate) fn with_limits(self, limits: bool) -> Reproduce {
+        Reproduce { limits, ..self }
     }
 
     /// Returns the last transaction that is durable in the heap image.
@@ -100,14 +171,19 @@ impl Reproduce {
         TxId(self.reproduced.load(relax(Ordering::Acquire, Mutant::ReproducedReadRelaxed)))
     }
 
+    /// Returns the size of the heap.
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        lock(&self.state).superblocks.current().heap_bytes
+    }
+
     /// Threads that may reproduce at the same time.
     pub(crate) fn threads(&self) -> usize {
         self.shards.parts()
     }
 
-    /// Reproduces durable groups: at least one if any is queued, up to `log_bytes` of the log. The
-    /// persist barriers are one for the heap image (on memory one for each part) and two for the
-    /// superblock, however many transactions.
+    /// Takes durable groups in and writes pages. If it writes, the persist barriers are one for the
+    /// heap image (on memory one for each part) and two for the superblock, however many
+    /// transactions.
     ///
     /// # Errors
     /// The medium's; the pool is poisoned then.
@@ -115,52 +191,82 @@ impl Reproduce {
         &self,
         persist: &Persist,
         notifiers: &Notifiers,
-        log_bytes: u64,
+        work: Work,
         timer: StepTimer,
     ) -> Result<Step, Error> {
         persist.progress.check()?;
         // Return without a notification. A thread that polls while groups in flight fill the log
         // would otherwise wake others to do the same.
-        if persist.queue.is_empty() {
+        if persist.queue.is_empty() && !self.is_gathered(work) {
             // Acquire: pairs with the Release below. A thread that sees the flag sleeps until the
             // running step ends. The flag is cleared before that step notifies.
             let working = self.working.load(Ordering::Acquire);
             return Ok(if working { Step::Busy } else { Step::Nothing });
         }
+        let (Work::All { log_bytes, .. } | Work::Paced { log_bytes }) = work;
         // The lock before the queue: otherwise two threads could take batches and apply them out of
         // order.
         let early = injected(Mutant::BatchTakenBeforeLock).then(|| {
             let batch = persist.queue.take(log_bytes);
-            drop(try_lock(&self.superblocks)); // another thread may come first
+            drop(try_lock(&self.state)); // another thread may come first
             batch
         });
-        try_step(&self.superblocks, &persist.progress, StepEnd::Awaited, |superblocks, running| {
+        try_step(&self.state, &persist.progress, StepEnd::Awaited, |state, running| {
             self.working.store(true, Ordering::Release);
-            let batch = early.unwrap_or_else(|| persist.queue.take(log_bytes));
-            if batch.is_empty() {
+            let groups = early.unwrap_or_else(|| persist.queue.take(log_bytes));
+            let batch = state.take_in(groups, work, persist.queued_bytes());
+            if batch.groups.is_empty() && batch.pages == 0 {
                 self.working.store(false, Ordering::Release);
                 return Ok(Step::Nothing);
             }
             let panic = running.on_panic("reproduce");
-            let batch = Batch::new(batch, self.reproduced.load(Ordering::Relaxed));
-            self.shards.post(Arc::clone(&batch.groups));
-            // An unpaused thread reproduces small batches, not worth waking others for.
-            if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
-                notifiers.notify_parts();
-            }
-            let done = self.apply(superblocks, &batch, (persist, running), timer);
-            self.superblock_counts.publish(superblocks.counts());
+            let done = self.run(state, Arc::new(batch), (persist, notifiers, running), timer);
+            self.superblock_counts.publish(state.superblocks.counts());
             panic.disarm();
             self.working.store(false, Ordering::Release);
-            done?;
+            done.map(|()| Step::Done)
+        })
+    }
+
+    /// Whether pages wait that this work would write, whatever is queued.
+    fn is_gathered(&self, work: Work) -> bool {
+        // Relaxed: set and cleared by the holder of the step. A thread that reads an old value
+        // either tries the step in vain, or sees it running: see `working`.
+        matches!(work, Work::All { .. }) && self.gathered.load(Ordering::Relaxed)
+    }
+
+    /// Applies a batch. If that advances the reproduced ID, recycles the log up to there.
+    fn run(
+        &self,
+        state: &mut State,
+        batch: Arc<Batch>,
+        (persist, notifiers, running): (&Persist, &Notifiers, &RunningStep<'_>),
+        timer: StepTimer,
+    ) -> Result<(), Error> {
+        self.shards.post(Arc::clone(&batch));
+        // An unpaused thread reproduces small batches, not worth waking others for.
+        if self.threads() > 1 && !(persist.is_unpaused() && batch.bytes() < SHARED_BYTES) {
+            notifiers.notify_parts();
+        }
+        let begun = Instant::now();
+        let (reached, written) = self.apply(state, batch.pages > 0, (persist, running), timer)?;
+        if batch.pages > 0 {
+            state.pace.wrote(written, begun.elapsed());
+        }
+        if let Some(reached) = reached {
             // Release: a thread that sees the reproduced ID may read the heap image.
             self.reproduced
-                .store(batch.last, relax(Ordering::Release, Mutant::ReproducedStoredRelaxed));
-            // Last, because the log space of the batch is reused from here on.
-            let groups = Arc::into_inner(batch.groups).expect("every claim has dropped the batch");
-            persist.queue.recycle(groups, batch.end);
-            Ok(Step::Done)
-        })
+                .store(reached.last, relax(Ordering::Release, Mutant::ReproducedStoredRelaxed));
+            // Last, because the log space is reused from here on.
+            persist.queue.recycle(reached.end, 8 * reached.words);
+        }
+        if self.limits {
+            persist.limit_log(state.pace.rate_max(persist.queue.end(), &state.unwritten));
+        }
+        self.gathered.store(!state.taken.is_empty(), Ordering::Relaxed);
+        let batch = Arc::into_inner(batch).expect("every claim has dropped the batch");
+        persist.queue.keep(batch.groups.into_iter().map(Queued::into_memory));
+        Ok(())
     }
 
     /// Applies one part of a batch that another thread leads, if one is left.
@@ -179,15 +285,18 @@ impl Reproduce {
         })
     }
 
+    /// Applies the posted batch. If pages are written, makes them durable and marks the batches
+    /// whose words are all in the heap image. Returns these, as one, and the pages written.
     fn apply(
         &self,
-        superblocks: &mut Superblocks,
-        batch: &Batch,
+        state: &mut State,
+        writes: bool,
         (persist, running): (&Persist, &RunningStep<'_>),
         timer: StepTimer,
-    ) -> Result<(), Error> {
+    ) -> Result<(Option<Taken>, u64), Error> {
+        let before = self.shards.counts().bytes;
         if injected(Mutant::HeadBeforeHeap) {
-            batch.mark(superblocks)?;
+            state.mark_all()?;
         }
         while let Some(claim) = self.shards.claim() {
             let (started, is_first) = (timer.start(), claim.is_first());
@@ -195,32 +304,39 @@ impl Reproduce {
             let _ = claim.apply(running);
             persist.meter.reproduce.add(&started);
             if is_first && injected(Mutant::MarkedAtFirstPart) {
-                batch.mark(superblocks)?;
+                state.mark_all()?;
             }
             if is_first && injected(Mutant::SyncedAtFirstPart) {
                 self.shards.sync()?;
             }
         }
-        if !self.shards.wait() {
+        let Some(unwritten) = self.shards.wait() else {
             let failure = persist.progress.check();
             return Err(failure.expect_err("a part that fails poisons the pool"));
+        };
+        let written = (self.shards.counts().bytes - before) / PAGE_BYTES;
+        state.unwritten = unwritten;
+        if !writes {
+            return Ok((None, written));
         }
         // One sync for all parts, and the superblock last. Its log sequence permits workers to
-        // overwrite this batch's log, and only the heap image has the writes then.
+        // overwrite the log up to there, and only the heap image has the writes then.
         let started = timer.start();
         let synced = match injected(Mutant::SyncedAtFirstPart) {
             true => Ok(()),
             false => self.shards.sync(),
         };
-        let done = synced.and_then(|()| batch.mark(superblocks));
+        let reached = state.reach(unwritten.oldest);
+        let done = synced.and_then(|()| reached.map_or(Ok(()), |reached| state.mark(reached)));
         persist.meter.reproduce.add(&started);
-        done.map_err(|error| running.fail(error.into()))
+        done.map_err(|error| running.fail(error.into()))?;
+        Ok((reached, written))
     }
 
     /// Marks the pool as cleanly shut down, so that recovery has nothing to replay. The queue is
     /// empty.
     pub(crate) fn mark_clean(&self) -> Result<(), medium::Error> {
-        let mut superblocks = lock(&self.superblocks);
+        let superblocks = &mut lock(&self.state).superblocks;
         let marked = superblocks.update(|now| now.clean = true);
         self.superblock_counts.publish(superblocks.counts());
         marked
@@ -232,38 +348,71 @@ impl Reproduce {
     }
 }
 
-/// The groups that one step applies.
-struct Batch {
-    groups: Arc<Vec<Queued>>,
-    /// The last transaction.
-    last: u64,
-    /// The log sequence after it.
-    end: u64,
+impl State {
+    /// Takes groups in, and decides how many pages the step writes. `used`: the bytes of log in
+    /// use, or of the words in it.
+    fn take_in(&mut self, groups: Vec<Queued>, work: Work, used: u64) -> Batch {
+        let (start, mut words) = (self.end, 0);
+        for queued in &groups {
+            let group = queued.group;
+            assert_eq!(group.first, self.last + 1, "transactions are reproduced in ID order");
+            (self.last, self.end) = (group.last, group.end);
+            words += queued.writes().len() as u64;
+        }
+        if !groups.is_empty() {
+            self.taken.push_back(Taken { last: self.last, end: self.end, words });
+        }
+        let pages = match work {
+            Work::All { .. } if self.taken.is_empty() => 0,
+            Work::All { pages, .. } => pages,
+            // A compressed group counts with the memory that its words take.
+            Work::Paced { .. } => {
+                self.pace.pages((self.end - start).max(8 * words), used, self.unwritten.pages)
+            }
+        };
+        Batch { groups, start, pages }
+    }
+
+    /// Takes off the batches before the oldest word that is not written. Returns them as one.
+    fn reach(&mut self, oldest: Option<u64>) -> Option<Taken> {
+        let oldest = oldest.filter(|_| !injected(Mutant::UnwrittenPagesIgnored));
+        let (mut reached, mut words) = (None, 0);
+        let is_written = |taken: &mut Taken| oldest.is_none_or(|oldest| taken.end <= oldest);
+        while let Some(taken) = self.taken.pop_front_if(is_written) {
+            words += taken.words;
+            reached = Some(Taken { words, ..taken });
+        }
+        reached
+    }
+
+    /// Records durably in the superblock that the heap image has these batches.
+    fn mark(&mut self, reached: Taken) -> Result<(), medium::Error> {
+        self.superblocks.update(|now| {
+            now.reproduced = reached.last;
+            now.log_sequence = reached.end;
+        })
+    }
+
+    /// Marks all that was taken in. For mutants.
+    fn mark_all(&mut self) -> Result<(), medium::Error> {
+        self.mark(Taken { last: self.last, end: self.end, words: 0 })
+    }
+}
+
+/// The durable groups that one step takes in, and the pages that it writes.
+pub(crate) struct Batch {
+    pub(crate) groups: Vec<Queued>,
+    /// The log sequence before the groups.
+    pub(crate) start: u64,
+    /// Most pages to write; 0: the groups are only taken in. On memory, which has no pages to wait
+    /// with, every other number stands for all.
+    pub(crate) pages: usize,
 }
 
 impl Batch {
-    /// Creates a batch of the groups that follow the reproduced ID.
-    fn new(groups: Vec<Queued>, reproduced: u64) -> Batch {
-        let (mut last, mut end) = (reproduced, 0);
-        for queued in &groups {
-            let group = queued.group;
-            assert_eq!(group.first, last + 1, "transactions are reproduced in ID order");
-            (last, end) = (group.last, group.end);
-        }
-        Batch { groups: Arc::new(groups), last, end }
-    }
-
     /// Returns the bytes of its writes.
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.groups.iter().map(|queued| 8 * queued.writes().len() as u64).sum()
-    }
-
-    /// Records durably in the superblock that the batch is applied.
-    fn mark(&self, superblocks: &mut Superblocks) -> Result<(), medium::Error> {
-        superblocks.update(|now| {
-            now.reproduced = self.last;
-            now.log_sequence = self.end;
-        })
     }
 }
 
@@ -282,10 +431,12 @@ pub(crate) struct ShardQueue {
 #[derive(Default)]
 struct Round {
     /// `None` when no more parts may be claimed.
-    batch: Option<Arc<Vec<Queued>>>,
+    batch: Option<Arc<Batch>>,
     claimed: usize,
     at_work: usize,
     failed: bool,
+    /// Writes that the parts whose claims have ended keep in memory.
+    unwritten: Unwritten,
 }
 
 impl ShardQueue {
@@ -302,7 +453,7 @@ impl ShardQueue {
     }
 
     /// Offers a batch. The one before must be complete.
-    pub(crate) fn post(&self, batch: Arc<Vec<Queued>>) {
+    pub(crate) fn post(&self, batch: Arc<Batch>) {
         *lock(&self.round) = Round { batch: Some(batch), ..Round::default() };
     }
 
@@ -324,15 +475,15 @@ impl ShardQueue {
         injected(Mutant::LastPartLeftOut) && self.parts.len() > 1
     }
 
-    /// Waits until no part is at work, after all have been claimed. Returns whether all of them
-    /// succeeded.
-    pub(crate) fn wait(&self) -> bool {
+    /// Waits until no part is at work, after all have been claimed. Returns the writes that they
+    /// keep in memory, or `None` if a part failed.
+    pub(crate) fn wait(&self) -> Option<Unwritten> {
         loop {
             let epoch = self.through.epoch();
             let round = lock(&self.round);
             let claimed = injected(Mutant::PartsAtWorkNotAwaited) && round.claimed > 0;
             if round.at_work == 0 || claimed {
-                return !round.failed;
+                return (!round.failed).then_some(round.unwritten);
             }
             drop(round);
             self.through.wait(epoch, None);
@@ -358,7 +509,7 @@ pub(crate) struct Claim<'b> {
     shard_queue: &'b ShardQueue,
     number: usize,
     /// `None` after the claim has ended.
-    batch: Option<Arc<Vec<Queued>>>,
+    batch: Option<Arc<Batch>>,
 }
 
 impl Claim<'_> {
@@ -384,33 +535,39 @@ impl Claim<'_> {
         }
         panic.disarm();
         if injected(Mutant::FailedPartPoisonsLast) {
-            self.end(done.is_err());
-            return done.map_err(|error| running.fail(error.into()));
+            self.end(done.as_ref().ok().copied());
+            return done.map(drop).map_err(|error| running.fail(error.into()));
         }
         let done = done.map_err(|error| running.fail(error.into()));
-        self.end(done.is_err());
-        done
+        self.end(done.as_ref().ok().copied());
+        done.map(drop)
     }
 
-    fn write_out(&self) -> Result<(), medium::Error> {
+    /// Returns the writes that the part keeps in memory.
+    fn write_out(&self) -> Result<Unwritten, medium::Error> {
         let mut heap_image = lock(&self.shard_queue.parts[self.number]);
         let batch = self.batch.as_ref().expect("the claim is open");
-        batch.iter().try_for_each(|queued| heap_image.write_back(queued.writes()))?;
+        heap_image.starts_at(batch.start);
+        batch.groups.iter().try_for_each(|queued| heap_image.write_back(queued.writes()))?;
         let is_last = self.number + 1 == self.shard_queue.parts.len();
         if is_last && !self.is_first() && injected(Mutant::LastPartNotWrittenOut) {
-            return Ok(());
+            return Ok(Unwritten::default());
         }
-        heap_image.write_out()?;
+        if batch.pages > 0 {
+            heap_image.write_next(batch.pages.div_ceil(self.shard_queue.parts.len()))?;
+        }
         self.shard_queue.counts[self.number].publish(heap_image.counts());
-        Ok(())
+        Ok(heap_image.unwritten())
     }
 
-    fn end(&mut self, failed: bool) {
+    /// Ends the claim; `None`: the part has failed.
+    fn end(&mut self, unwritten: Option<Unwritten>) {
         self.batch = None;
         let mut round = lock(&self.shard_queue.round);
         round.at_work -= 1;
-        if failed {
-            (round.failed, round.batch) = (!injected(Mutant::FailedPartCountsAsDone), None);
+        match unwritten {
+            Some(unwritten) => round.unwritten = round.unwritten.plus(unwritten),
+            None => (round.failed, round.batch) = (!injected(Mutant::FailedPartCountsAsDone), None),
         }
         let through = round.at_work == 0 && round.batch.is_none();
         drop(round);
@@ -425,7 +582,7 @@ impl Drop for Claim<'_> {
     /// Ends the claim of a thread that panics, as failed.
     fn drop(&mut self) {
         if self.batch.is_some() {
-            self.end(true);
+            self.end(None);
         }
     }
 }

@@ -451,6 +451,12 @@ impl Writer {
         self.written - self.taken
     }
 
+    /// Returns the cursor at the end of the last record.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Begins a record whose words [`has_room`](Writer::has_room) has confirmed.
     #[inline]
     pub fn record<'r, S: RingMemory>(&'r mut self, ring: &'r Ring<S>) -> Record<'r, S> {

@@ -16,7 +16,7 @@
 //! - A piece is many pages, so that neighbours are still written together.
 
 use crate::error::Error;
-use crate::traits::{Counts, HeapMedium};
+use crate::traits::{Counts, HeapMedium, Unwritten};
 use crate::writes::{self, Piece, Pieces};
 use system::mutants::{Mutant, injected};
 
@@ -82,6 +82,19 @@ impl HeapMedium for Parts {
     fn barrier(&mut self) -> Result<(), Error> {
         self.write_out()?;
         self.sync()
+    }
+
+    fn starts_at(&mut self, sequence: u64) {
+        self.0.iter_mut().for_each(|part| part.starts_at(sequence));
+    }
+
+    fn unwritten(&self) -> Unwritten {
+        self.0.iter().fold(Unwritten::default(), |sum, part| sum.plus(part.unwritten()))
+    }
+
+    fn write_next(&mut self, pages: usize) -> Result<(), Error> {
+        let each = pages.div_ceil(self.0.len().max(1));
+        self.0.iter_mut().try_for_each(|part| part.write_next(each))
     }
 
     fn counts(&self) -> Counts {

@@ -36,6 +36,29 @@ pub trait HeapMedium: Send {
         self.barrier()
     }
 
+    /// Notes that the writes given from here on are of log groups after this sequence.
+    fn starts_at(&mut self, sequence: u64) {
+        let _ = sequence;
+    }
+
+    /// Returns the writes that are gathered and not yet written out. Memory gathers none that a
+    /// caller could wait with.
+    fn unwritten(&self) -> Unwritten {
+        Unwritten::default()
+    }
+
+    /// Writes out the next `pages` pages of a *sweep* over the gathered writes. A sweep begins with
+    /// all pages that have such writes; pages that get writes after they were written out wait for
+    /// the next one. Later writes to a page are written out with it. On memory it is the whole
+    /// barrier.
+    ///
+    /// # Errors
+    /// As [`barrier`](HeapMedium::barrier).
+    fn write_next(&mut self, pages: usize) -> Result<(), Error> {
+        let _ = pages;
+        self.write_out()
+    }
+
     /// Second half of a barrier: makes durable the writes that every part has written out before.
     /// One call covers all parts, so a file is synced once.
     ///
@@ -47,6 +70,33 @@ pub trait HeapMedium: Send {
 
     /// Returns the operations since the medium was opened.
     fn counts(&self) -> Counts;
+}
+
+/// Gathered writes of a heap image that are not yet written out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Pages with such writes.
+    pub pages: usize,
+    /// The log sequence after which the oldest of them was logged; `None` without such writes.
+    pub oldest: Option<u64>,
+    /// Pages that are left of the sweep.
+    pub sweep_pages: usize,
+    /// As `oldest`, of the pages that wait for the next sweep.
+    pub next_oldest: Option<u64>,
+}
+
+impl Unwritten {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Unwritten) -> Unwritten {
+        let min = |one: Option<u64>, two| one.into_iter().chain(two).min();
+        Unwritten {
+            pages: self.pages + other.pages,
+            oldest: min(self.oldest, other.oldest),
+            sweep_pages: self.sweep_pages + other.sweep_pages,
+            next_oldest: min(self.next_oldest, other.next_oldest),
+        }
+    }
 }
 
 /// Log area that can be read back, by recovery or by inspection tools.

@@ -83,6 +83,8 @@ pub enum Mutant {
     SyncedAtFirstPart,
     LastPartNotWrittenOut,
     LastPartLeftOut,
+    OldestWordOfPageWins,
+    UnwrittenPagesIgnored,
     HeadLeft,
     StampTooEarly,
     FrontierOfNow,

@@ -266,6 +266,8 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::LastPartNotWrittenOut, FEW_PARTS_FILE, C),
     case(Mutant::LastPartLeftOut, PARTS_CACHE, C),
     case(Mutant::LastPartLeftOut, FEW_PARTS_FILE, C),
+    part(Mutant::OldestWordOfPageWins, "a page with hot words"),
+    part(Mutant::UnwrittenPagesIgnored, "pages that wait"),
     case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
     case(Mutant::InPlaceFirst, UNDO_FILE, C),
     case(Mutant::EntriesDroppedFirst, UNDO_MEMORY, C),

@@ -193,6 +193,10 @@ registry! {
         "The last part of the heap image keeps its gathered writes.",
     LastPartLeftOut 75 "last-part-left-out"
         "A batch counts as done before its last part was claimed.",
+    OldestWordOfPageWins 76 "oldest-word-of-page-wins"
+        "A page is written with the first value of a word since its last write.",
+    UnwrittenPagesIgnored 77 "unwritten-pages-ignored"
+        "The log is recycled up to the groups taken in, with pages that wait to be written.",
     HeadLeft 90 "head-left"
         "The head of a slot is not made durable.",
     StampTooEarly 91 "stamp-too-early"

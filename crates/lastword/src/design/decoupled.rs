@@ -141,6 +141,16 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         Ok(Steps::reproduce_step(&*self.inner)? != Step::Nothing)
     }
 
+    /// Runs one reproduce step at the pace of the commits, as a background thread would, for tests
+    /// without such threads: takes groups in, and writes the pages that are due. Returns whether it
+    /// did anything.
+    ///
+    /// # Errors
+    /// An error of the medium.
+    pub fn paced_step(&self) -> Result<bool, Error> {
+        Ok(self.inner.pipeline.paced_step(false)? != Step::Nothing)
+    }
+
     /// Runs one part of a reproduce step that another thread leads, as a background thread would,
     /// for tests and measurements without such threads. Returns whether it did anything.
     ///
@@ -191,7 +201,7 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
     }
 
     fn reproduce_if_due(&self) -> Result<Step, Error> {
-        if self.pipeline.is_due() { Steps::reproduce_step(self) } else { Ok(Step::Nothing) }
+        self.pipeline.reproduce_if_due(false)
     }
 
     fn reproduce_step(&self) -> Result<Step, Error> {
@@ -313,6 +323,11 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     fn begin(&self, local: &mut Local<T, S>, read_only: bool) -> Result<(), Error> {
         // A failed pool returns its error here, and not only when the ring is full.
         self.check()?;
+        // Before any wait for room: here the worker holds nothing that another one waits for.
+        match self.inner.pipeline.persist.limit.is_set() {
+            false => local.redo.paid(),
+            true => self.pay(&mut local.redo),
+        }
         // Always reserve room for a no-op record: an attempt that rolls back may need one, and must
         // not wait.
         let wanted = std::mem::take(&mut local.redo.wanted);
@@ -530,6 +545,18 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         }
         // The error is sticky: the next transaction returns it at its begin.
         let _ = self.inner.pipeline.persist_step(self.inner.memory.clock(), true, false);
+    }
+
+    /// Pays for recorded words, and sleeps if the workers are ahead of the log's reproduction.
+    #[cold]
+    fn pay(&self, redo: &mut RingRedo) {
+        let persist = &self.inner.pipeline.persist;
+        let Some(words) = redo.due_words() else { return };
+        redo.paid();
+        if let Some(time) = persist.limit.pay(8 * words) {
+            std::thread::sleep(time);
+            persist.meter.waited(time);
+        }
     }
 
     #[cold]

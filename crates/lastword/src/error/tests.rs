@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn default_transaction_limit_is_the_log() {
     let options = crate::Options::new();
-    let log = options.log_rounded().unwrap();
+    let log = options.log_rounded(false).unwrap();
     assert_eq!(Limit::of(log, 8 * options.ring_words() as u64), Limit::Log);
     let bytes = 8 * Limit::words_max(log, options.ring_words()) as u64;
     assert!((1 << 20) - bytes <= 4096, "{bytes}");

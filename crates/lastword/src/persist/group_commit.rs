@@ -303,6 +303,15 @@ impl Persist {
         !self.grouping.compress || plain_end <= self.queue.plain_tail() + self.medium.bytes()
     }
 
+    /// Limits the workers to records for so many bytes of log a second, or lifts the limit.
+    pub(crate) fn limit_log(&self, bytes_per_second: Option<f64>) {
+        // Workers pay for their records. Padding makes more log of them, compression less.
+        let [records, ..] = self.meter.log_bytes();
+        let [log, ..] = self.meter.log();
+        let share = records.max(1) as f64 / log.max(1) as f64;
+        self.limit.set(bytes_per_second.map(|rate| rate * share));
+    }
+
     /// Returns the size of the log, the bytes of it in use, and its medium's counts. Takes no lock
     /// of a step.
     pub(crate) fn log_use(&self) -> (u64, u64, medium::Counts) {

@@ -56,6 +56,7 @@ use words::TxId;
 
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
+use crate::rate_limit::RateLimit;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers};
@@ -103,6 +104,7 @@ pub(crate) struct Persist {
     /// Notifies the other persist threads of a group to pack.
     pub(crate) more: Event,
     pub(crate) meter: Meter,
+    pub(crate) limit: RateLimit,
 }
 
 /// The state of the thread that sends.
@@ -185,6 +187,7 @@ impl Persist {
             requested: AtomicU64::new(0),
             more: Event::default(),
             meter: Meter::default(),
+            limit: RateLimit::new(),
         }
     }
 

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! - Groups enter in ID order, after they are durable.
-//! - `tail <= end`: between them lie the groups that are queued or being reproduced. The same holds
-//!   for `plain_tail` and `plain_end`, which count decoded bytes.
+//! - `tail <= taken <= end`: between tail and end lie the groups that are not yet reproduced, and
+//!   those after `taken` are in the queue. `plain_tail <= plain_end` count decoded bytes likewise.
 
 use std::collections::VecDeque;
 
@@ -41,11 +41,16 @@ impl Queued {
     pub(crate) fn writes(&self) -> &[u64] {
         &self.buffer.words()[GROUP_HEADER_WORDS..self.group.words]
     }
+
+    /// Returns the memory.
+    pub(crate) fn into_memory(self) -> Buffer {
+        self.buffer
+    }
 }
 
 /// The groups that wait for reproduction.
 pub(crate) struct Queue {
-    groups: Mutex<VecDeque<Queued>>,
+    waiting: Mutex<Waiting>,
     /// The log sequence after the last group that was queued.
     end: AtomicU64,
     /// The sequence up to which the log is recycled.
@@ -62,6 +67,14 @@ pub(crate) struct Queue {
     group_words: usize,
 }
 
+/// The groups that were not taken off.
+#[derive(Default)]
+struct Waiting {
+    groups: VecDeque<Queued>,
+    /// The log sequence after the last group that was taken off.
+    taken: u64,
+}
+
 /// Free memory.
 #[derive(Debug, Default)]
 struct Spare {
@@ -73,7 +86,7 @@ impl Queue {
     /// Creates a queue for groups of `group_words` that keeps spare memory for `spare_max` of them.
     pub(crate) fn new(group_words: usize, spare_max: usize) -> Queue {
         Queue {
-            groups: Mutex::default(),
+            waiting: Mutex::default(),
             end: AtomicU64::new(0),
             tail: AtomicU64::new(0),
             plain_end: AtomicU64::new(0),
@@ -89,6 +102,12 @@ impl Queue {
         // The tail first: it never exceeds the end, and a group queued in between only adds.
         let tail = self.tail.load(Ordering::Relaxed);
         self.end().saturating_sub(tail)
+    }
+
+    /// Bytes of log whose groups were not taken off the queue.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        let waiting = lock(&self.waiting);
+        self.end().saturating_sub(waiting.taken)
     }
 
     /// Bytes of memory of the queued writes: more than of log where groups are compressed.
@@ -126,7 +145,8 @@ impl Queue {
     /// Adds a durable group. A small one shares memory with the one before it: when a thread waits
     /// for every commit, thousands of groups hold a log block and a few words of writes each.
     pub(crate) fn push(&self, buffer: Buffer, group: LogGroup) {
-        let mut groups = lock(&self.groups);
+        let mut waiting = lock(&self.waiting);
+        let groups = &mut waiting.groups;
         self.end.store(group.end, Ordering::Relaxed);
         let payload = GROUP_HEADER_WORDS..group.words;
         self.plain_end.fetch_add(8 * payload.len() as u64, Ordering::Relaxed);
@@ -137,7 +157,7 @@ impl Queue {
             let more = all.words..all.words + payload.len();
             memory.words_mut()[more.clone()].copy_from_slice(&buffer.words()[payload]);
             *all = LogGroup { first: all.first, words: more.end, ..group };
-            drop(groups);
+            drop(waiting);
             return self.keep([buffer]);
         }
         groups.push_back(Queued { buffer, group });
@@ -145,27 +165,30 @@ impl Queue {
 
     /// Whether the queue is empty; a batch that is being reproduced is not in it.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.groups).is_empty()
+        lock(&self.waiting).groups.is_empty()
     }
 
     /// Takes groups off the queue, oldest first, up to `bytes` of log (at least one group).
     pub(crate) fn take(&self, bytes: u64) -> Vec<Queued> {
-        let mut groups = lock(&self.groups);
-        // Relaxed: the thread that takes groups also recycles them, one thread at a time.
-        let limit = self.tail.load(Ordering::Relaxed) + bytes;
+        let mut waiting = lock(&self.waiting);
+        let limit = waiting.taken.saturating_add(bytes);
+        let groups = &mut waiting.groups;
         let count = groups.iter().take_while(|queued| queued.group.end <= limit).count();
         let count = count.max(1).min(groups.len());
-        groups.drain(..count).collect()
+        let taken: Vec<Queued> = groups.drain(..count).collect();
+        if let Some(last) = taken.last() {
+            waiting.taken = last.group.end;
+        }
+        taken
     }
 
-    /// Recycles reproduced groups: the log may be overwritten up to `end`.
-    pub(crate) fn recycle(&self, groups: Vec<Queued>, end: u64) {
+    /// Recycles reproduced groups: the log may be overwritten up to `end`. `plain`: the bytes of
+    /// their writes.
+    pub(crate) fn recycle(&self, end: u64, plain: u64) {
         // Release: the sender overwrites the log up to here once it sees this. All that made that
         // safe comes before. Pairs with the Acquire in `CircularLog::has_room`.
         self.tail.store(end, relax(Ordering::Release, Mutant::TailStoredRelaxed));
-        let words: usize = groups.iter().map(|queued| queued.writes().len()).sum();
-        self.plain_tail.fetch_add(8 * words as u64, Ordering::Relaxed);
-        self.keep(groups.into_iter().map(|queued| queued.buffer));
+        self.plain_tail.fetch_add(plain, Ordering::Relaxed);
     }
 
     /// Keeps free memory for reuse.
@@ -205,7 +228,10 @@ mod tests {
         let ids: Vec<_> = taken.iter().map(|q| (q.group.first, q.group.last)).collect();
         assert_eq!(ids, [(1, 5), (6, 10)]);
         let end = taken[1].group.end;
-        queue.recycle(taken, end);
+        assert_eq!((queue.bytes(), queue.waiting_bytes()), (queue.end(), queue.end() - end));
+        queue.keep(taken.into_iter().map(Queued::into_memory));
+        queue.recycle(end, 8 * 100);
+        assert_eq!(queue.bytes(), queue.waiting_bytes());
         // At least one, however few bytes are requested; and all that are queued.
         assert_eq!(queue.take(1).len(), 1);
         assert_eq!(queue.take(u64::MAX / 2).len(), 1);

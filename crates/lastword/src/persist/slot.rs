@@ -126,6 +126,10 @@ pub(crate) fn frontier<S: RingMemory>(
     now.min(oldest.unwrap_or(IDLE))
 }
 
+/// Words for which a worker pays at a time, to the [`RateLimit`](crate::rate_limit::RateLimit):
+/// a payment takes as long as a short transaction.
+const PAID_WORDS: u64 = 512;
+
 /// The redo log of one worker.
 pub(crate) struct RingRedo<S> {
     pub(crate) slot: Arc<Slot<S>>,
@@ -134,12 +138,27 @@ pub(crate) struct RingRedo<S> {
     pub(crate) wanted: usize,
     /// Words in the ring from which the worker checks whether it should help.
     late_at: u64,
+    /// The ring's cursor up to which the worker has paid.
+    paid: u64,
 }
 
 impl<S: RingMemory> RingRedo<S> {
     pub(crate) fn new(slot: Arc<Slot<S>>) -> RingRedo<S> {
         let writer = Writer::new(&slot.ring);
-        RingRedo { slot, writer, wanted: 0, late_at: 0 }
+        RingRedo { slot, writer, wanted: 0, late_at: 0, paid: 0 }
+    }
+
+    /// Returns the words recorded since the worker paid, if they are worth a payment.
+    #[inline]
+    pub(crate) fn due_words(&self) -> Option<u64> {
+        let words = self.writer.written() - self.paid;
+        (words >= PAID_WORDS).then_some(words)
+    }
+
+    /// Marks all recorded words as paid.
+    #[inline]
+    pub(crate) fn paid(&mut self) {
+        self.paid = self.writer.written();
     }
 
     /// Whether the worker should run the persist step itself, because more than the usual words

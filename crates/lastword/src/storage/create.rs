@@ -13,6 +13,7 @@ use words::{Addr, Stop, Words};
 use super::open::check_memory;
 use super::survey::has_records;
 use super::{AREA_ALIGN, LOG_SUFFIX, MemoryDemand, Storage, log_path};
+use crate::registry::DesignInfo;
 use crate::superblock::{
     COPIES_BYTES, FORMAT_VERSION, LogHead, PairedBlock, Superblock, Superblocks, padded,
 };
@@ -49,8 +50,8 @@ impl Storage {
         let suffix = if first.log_inside { "" } else { LOG_SUFFIX };
         PoolFile::check_name(system, path, suffix)?;
         // The heap's blocks are only reserved: pages are written in large pieces with one sync,
-        // which amortizes the file system's metadata. The log is rewritten all the time, so its
-        // blocks are prewritten.
+        // which amortizes the file system's metadata. The log is rewritten all the time, so the
+        // blocks of a small one are prewritten.
         let file = PoolFile::create_on(system, path, end, Prewrite::No);
         let option = if first.log_inside { "`bytes` or `log_bytes`" } else { "`bytes`" };
         let file = Arc::new(file.map_err(|error| error.sized_by(option))?);
@@ -62,7 +63,7 @@ impl Storage {
             false => {
                 let bytes = first.log_offset + first.log_bytes;
                 let log = log_path(path);
-                let file = PoolFile::create_on(system, &log, bytes, Prewrite::Zeros);
+                let file = PoolFile::create_on(system, &log, bytes, super::prewrite(bytes));
                 let is_log = || PoolFile::open_on(system, &log).is_ok_and(|it| has_records(&it));
                 let file = Arc::new(file.map_err(|error| match error {
                     medium::Error::AlreadyExists { .. } if is_log() => {
@@ -213,7 +214,9 @@ const FIRST_GENERATION: u64 = 1;
 
 /// The superblock of a new pool.
 pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Superblock, Error> {
-    let (heap_bytes, log_bytes) = (options.heap_rounded()?, options.log_rounded()?);
+    let by_records = DesignInfo::by_name(design).is_some_and(DesignInfo::writes_records);
+    let is_paged = medium == Medium::File && !by_records;
+    let (heap_bytes, log_bytes) = (options.heap_rounded()?, options.log_rounded(is_paged)?);
     let log_inside = medium.log_inside();
     let (log_offset, heap_offset) = if log_inside {
         (AREA_ALIGN, AREA_ALIGN + log_bytes.next_multiple_of(AREA_ALIGN))

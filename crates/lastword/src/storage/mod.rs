@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use medium::sync::Arc;
 use medium::{
     Domain, Emulation, FileHeap, FileLog, LogMedium, LogPath, MappedHeap, MappedLog, Parts,
-    PoolFile,
+    PoolFile, Prewrite,
 };
 
 use crate::superblock::{LogHead, PairedBlock, Superblock, Superblocks};
@@ -61,6 +61,15 @@ pub(crate) fn log_path(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Largest log file that is written once when it is created. A larger one would take seconds.
+const PREWRITTEN_MAX: u64 = 128 << 20;
+
+/// Returns whether a log file of this size is written before its first group. In a larger file the
+/// first wrap writes reserved blocks, and its barriers write the file system's metadata too.
+fn prewrite(log_file_bytes: u64) -> Prewrite {
+    if log_file_bytes <= PREWRITTEN_MAX { Prewrite::Zeros } else { Prewrite::No }
+}
+
 impl Storage {
     /// Returns the unit to which a medium pads groups, for code that only reads the log.
     pub(crate) fn block_bytes(medium: Medium) -> usize {
@@ -83,6 +92,8 @@ impl Storage {
         let log_place = Arc::clone(log_file.as_ref().unwrap_or(&file));
         if medium == Medium::File {
             let heap_image = FileHeap::new(Arc::clone(&file), heap_offset, heap_bytes)?;
+            let gathers = FileHeap::GATHER_BYTES.max(log_bytes);
+            let heap_image = heap_image.with_gather_bytes_max(gathers);
             let heap_image = heap_image.in_parts(options.reproduce_threads);
             let log = FileLog::new(log_place, log_offset, log_bytes)?;
             let written = Some(log.path());

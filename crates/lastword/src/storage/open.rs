@@ -86,7 +86,7 @@ impl Opened {
         // As at creation, blocks are written once, so that later group writes need no metadata.
         // After the renewal, since a lost log needs no blocks.
         if let Some(log_file) = &log_file {
-            allocate(log_file, Prewrite::Zeros, medium)?;
+            allocate(log_file, super::prewrite(log_file.len()), medium)?;
         }
         let storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
         Ok(Opened { storage, log_head, action })

@@ -25,8 +25,8 @@
 
 use std::path::{Path, PathBuf};
 
+use medium::PoolFile;
 use medium::sync::Arc;
-use medium::{PoolFile, Prewrite};
 
 use super::{Found, log_path};
 use crate::Error;
@@ -52,7 +52,7 @@ pub(crate) fn if_lost(found: Found) -> Result<Found, Error> {
     let Superblock { pool, generation, log_offset, log_bytes, .. } = superblock;
     let head = LogHead { edition: 0, pool, generation, entered: true };
     let bytes = log_offset + log_bytes;
-    let new = PoolFile::create_beside(&system, &path, bytes, Prewrite::Zeros)?;
+    let new = PoolFile::create_beside(&system, &path, bytes, super::prewrite(bytes))?;
     head.write(&new, 0)?;
     new.sync()?;
     if let Some(old) = old {

@@ -1,18 +1,17 @@
-//! Heap image in a file: writes are gathered by page; the barrier builds and writes the pages.
+//! Heap image in a file: words are gathered by page, and each page is built and written once.
 //!
 //! ```text
-//!   write_back   run -> page number -> slot -> page buffer and mask of the words that are in it
-//!   barrier      dirty pages in order of their numbers, neighbours together:
-//!                  one run of words    written as it is
-//!                  else                read, the words laid over, written
-//!                one fdatasync
+//!   write_back      run -> its pages' words          memory alone: see `page_index`
+//!   write_next      the next pages of a sweep in order of their numbers, neighbours together:
+//!                     one run of words    written as it is
+//!                     else                read, the words laid over, written
+//!   sync            one fdatasync
 //! ```
 //!
+//! A barrier writes all pages and syncs.
+//!
 //! Invariants:
-//! - `slots[page]` is 0, or 1 + the index in `dirty` that holds `page`. `dirty` and `masks` are as
-//!   long as the page buffers in use.
-//! - Where its mask has a bit, a page buffer holds the last value of that word written since the
-//!   page was last written. Other words of the buffer are undefined.
+//! - The last value of each word written back is in the page index or in the file.
 //! - After a failure in any part, no part writes again. A failed sync may have dropped pages that
 //!   the kernel then treats as clean, so the next sync would succeed without making them durable.
 //!
@@ -33,17 +32,16 @@
 //! 32 by io_uring take as long for reads. For writes they take more than twice as long, because
 //! io_uring passes them to kernel workers. Reading sparse neighbours together does not pay either.
 //!
-//! When memory runs short, pages may be written before the barrier. Their words are already durable
-//! in the log and stay there until the barrier, and then the reproduced ID, are durable. Replay
-//! writes these words again whatever the page holds. The page's other words are written with their
-//! old values, so even a torn page loses nothing (assuming that a torn sector mixes only old and
-//! new bytes).
+//! A page may be written long before the sync, and with words of later groups than the oldest. All
+//! these words are already durable in the log. They stay there until the sync, and then the
+//! reproduced ID, are durable. Replay writes them again whatever the page holds. The page's other
+//! words are written with their old values, so even a torn page loses nothing (assuming that a torn
+//! sector mixes only old and new bytes).
 //!
 //! A shared mapping with `msync` is not used: the page cache works in folios of up to 1 MiB, and
 //! one dirty byte in a mapping writes the whole folio.
 
 use std::io::IoSlice;
-use std::ops::Range;
 
 use rustix::io::ReadWriteFlags;
 use zerocopy::IntoBytes;
@@ -51,21 +49,20 @@ use zerocopy::IntoBytes;
 use crate::area::{Area, PAGE_BYTES};
 use crate::buffer::Buffer;
 use crate::error::Error;
+use crate::file::page_index::{Dense, Mask, PAGE_WORDS, PageIndex};
 use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
 use crate::pool_file::write_all;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::traits::{Counts, HeapMedium};
+use crate::traits::{Counts, HeapMedium, Unwritten};
 use crate::writes::{self, Piece, Pieces};
 use system::mutants::{Mutant, injected};
-
-const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 
 /// Pages in one write, which are built in 128 KiB of memory that stays in the processor's cache.
 const WRITE_PAGES: usize = 32;
 
-/// Pages in one piece of buffer memory.
-const PIECE_PAGES: usize = 16;
+/// The share of the pages that is written when memory runs short. The rest may gather more words.
+const SHORT_SHARE: usize = 8;
 
 /// The heap in a file. A barrier costs one `fdatasync`, and none when nothing was written.
 ///
@@ -88,15 +85,14 @@ pub struct FileHeap {
     area: Area,
     /// Subset of each batch that this part writes; `None`: all of it.
     share: Option<Share>,
-    /// Per page of the heap, 0 or 1 + its slot.
-    slots: Vec<u32>,
-    /// Per slot in use, the page.
-    dirty: Vec<u32>,
-    /// Per slot in use, which words of its buffer are to be written.
-    masks: Vec<Mask>,
-    /// The page buffers, slot by slot; pieces are allocated when first used and kept.
-    pieces: Vec<Buffer>,
-    dirty_max: usize,
+    /// The words that are not yet written.
+    index: PageIndex,
+    /// Most memory of the index.
+    bytes_max: u64,
+    /// The pages that are being written.
+    writing: Vec<u32>,
+    /// The words of neighbouring pages that are being written.
+    built: Vec<Dense>,
     /// Buffer for pages that are read before they are written.
     scratch: Buffer,
     state: Arc<State>,
@@ -113,10 +109,10 @@ struct State {
 }
 
 impl FileHeap {
-    /// Default memory for gathered pages. A batch that touches more pages than fit writes some of
-    /// them many times. Measured with `lastword run hashtable` (uniform writes to 68 MiB, a log of
-    /// 64 MiB): 1 540 bytes a transaction written to the heap image with 64 MiB of memory, 71 with
-    /// enough.
+    /// Default memory for gathered words. With less memory than the words of a batch take, a page
+    /// may be written several times in the batch. Measured with `lastword run hashtable` (uniform
+    /// writes to 68 MiB, a log of 64 MiB): 1 540 bytes a transaction written to the heap image with
+    /// a quarter of the memory that the pages take, 71 with enough.
     pub const GATHER_BYTES: u64 = 256 << 20;
 
     /// The heap of `bytes` bytes at `offset` in the file; both in whole pages of 4 KiB.
@@ -130,19 +126,23 @@ impl FileHeap {
             let (path, file_bytes) = (area.file().path().to_path_buf(), area.file().len());
             return Err(Error::BadArea { path, offset, bytes, unit: PAGE_BYTES, file_bytes });
         }
-        let dirty_max = (FileHeap::GATHER_BYTES / PAGE_BYTES) as usize;
-        Ok(FileHeap::part(&area, None, dirty_max, &Arc::default()))
+        let all_dense = bytes <= FileHeap::GATHER_BYTES;
+        Ok(FileHeap::part(&area, None, (FileHeap::GATHER_BYTES, all_dense), &Arc::default()))
     }
 
-    fn part(area: &Area, share: Option<Share>, dirty_max: usize, state: &Arc<State>) -> FileHeap {
+    fn part(
+        area: &Area,
+        share: Option<Share>,
+        (bytes_max, all_dense): (u64, bool),
+        state: &Arc<State>,
+    ) -> FileHeap {
         FileHeap {
-            slots: vec![0; (area.bytes() / PAGE_BYTES) as usize],
+            index: PageIndex::new((area.bytes() / PAGE_BYTES) as usize, all_dense),
             area: area.clone(),
             share,
-            dirty: Vec::new(),
-            masks: Vec::new(),
-            pieces: Vec::new(),
-            dirty_max,
+            bytes_max,
+            writing: Vec::new(),
+            built: vec![Dense::default(); WRITE_PAGES],
             scratch: Buffer::new(WRITE_PAGES * PAGE_WORDS),
             state: Arc::clone(state),
             counts: Counts::default(),
@@ -150,19 +150,19 @@ impl FileHeap {
     }
 
     /// Splits this heap image into parts, one for each thread, that share its memory for gathered
-    /// pages. Nothing may have been written to it yet.
+    /// words. Nothing may have been written to it yet.
     pub fn in_parts(self, parts: usize) -> Parts {
-        let dirty_max = (self.dirty_max / parts.max(1)).max(1);
-        let part = |share| FileHeap::part(&self.area, share, dirty_max, &self.state);
+        let memory = (self.bytes_max / parts.max(1) as u64, self.bytes_max >= self.area.bytes());
+        let part = |share| FileHeap::part(&self.area, share, memory, &self.state);
         Share::all(parts, self.area.bytes() / 8).map(part).collect()
     }
 
-    /// Bounds the memory for gathered pages (default 256 MiB, at least one page). When it is used
-    /// up, pages are written before the barrier; their sync still waits for it.
-    pub fn with_gather_bytes_max(mut self, bytes: u64) -> FileHeap {
-        let pages = (bytes / PAGE_BYTES).clamp(1, u64::from(u32::MAX) - 1);
-        self.dirty_max = pages as usize;
-        self
+    /// Bounds the memory for gathered words (default 256 MiB). When it is used up, some
+    /// pages are written before the barrier; their sync still waits for it. Nothing may have been
+    /// written yet.
+    pub fn with_gather_bytes_max(self, bytes: u64) -> FileHeap {
+        let memory = (bytes, bytes >= self.area.bytes());
+        FileHeap::part(&self.area, self.share, memory, &self.state)
     }
 
     /// Runs a step that must not fail; when it does, nothing runs ever after.
@@ -187,53 +187,42 @@ impl FileHeap {
             while !words.is_empty() {
                 let (page, first) = (index / PAGE_WORDS, index % PAGE_WORDS);
                 let here = words.len().min(PAGE_WORDS - first);
-                let slot = match self.slots[page] {
-                    0 => self.take_slot(page)?,
-                    slot => slot as usize - 1,
-                };
                 let (these, rest) = words.split_at(here);
-                page_mut(&mut self.pieces, slot)[first..first + here].copy_from_slice(these);
-                self.masks[slot].set(first, here);
+                if self.index.bytes() >= self.bytes_max {
+                    self.write_pages(self.index.len().div_ceil(SHORT_SHARE))?;
+                }
+                self.index.insert(page, first, these);
                 (index, words) = (index + here, rest);
             }
         }
         Ok(())
     }
 
-    /// A page buffer for a page that has none.
-    #[cold]
-    fn take_slot(&mut self, page: usize) -> Result<usize, Error> {
-        if self.dirty.len() >= self.dirty_max {
-            self.write_pages()?;
-        }
-        let slot = self.dirty.len();
-        if slot == self.pieces.len() * PIECE_PAGES {
-            self.pieces.push(Buffer::new(PIECE_PAGES * PAGE_WORDS));
-        }
-        self.dirty.push(page as u32);
-        self.masks.push(Mask::default());
-        self.slots[page] = slot as u32 + 1;
-        Ok(slot)
-    }
-
-    /// Writes every dirty page, without syncing; then none is dirty.
-    fn write_pages(&mut self) -> Result<(), Error> {
-        if self.dirty.is_empty() {
+    /// Writes the next pages of the sweep, at most so many, without syncing.
+    fn write_pages(&mut self, pages: usize) -> Result<(), Error> {
+        if self.index.len() == 0 || pages == 0 {
             return Ok(());
         }
         self.check_length()?;
         self.state.unsynced.store(true, Ordering::Relaxed);
-        self.dirty.sort_unstable();
-        let dirty = std::mem::take(&mut self.dirty);
-        let neighbours = dirty.chunk_by(|page, next| page + 1 == *next);
+        let mut writing = std::mem::take(&mut self.writing);
+        self.index.take_swept(pages, &mut writing);
+        // In order of their numbers: reads and writes of neighbours are cheaper.
+        writing.sort_unstable();
+        let neighbours = writing.chunk_by(|page, next| page + 1 == *next);
         let mut groups = neighbours.flat_map(|pages| pages.chunks(WRITE_PAGES));
         groups.try_for_each(|pages| self.write_neighbours(pages))?;
-        for &page in &dirty {
-            self.slots[page as usize] = 0;
-        }
-        self.dirty = dirty;
-        self.dirty.clear();
-        self.masks.clear();
+        writing.clear();
+        self.writing = writing;
+        self.index.release_unused();
+        Ok(())
+    }
+
+    /// Drops the pages instead of writing them. For a mutant.
+    fn forget_pages(&mut self, pages: usize) -> Result<(), Error> {
+        let mut forgotten = Vec::new();
+        self.index.take_swept(pages, &mut forgotten);
+        forgotten.iter().for_each(|page| self.index.take(*page as usize, &mut self.built[0]));
         Ok(())
     }
 
@@ -260,24 +249,24 @@ impl FileHeap {
 
     /// Writes neighbouring pages.
     fn write_neighbours(&mut self, pages: &[u32]) -> Result<(), Error> {
-        let slot = |page: &u32| self.slots[*page as usize] as usize - 1;
-        let masks = || pages.iter().map(|page| &self.masks[slot(page)]);
+        for (page, built) in pages.iter().zip(&mut self.built) {
+            self.index.take(*page as usize, built);
+        }
+        let built = &self.built[..pages.len()];
         let mut slices = [IoSlice::new(&[]); WRITE_PAGES];
         let mut first = 0;
-        let slices = if let Some(start) = one_run(masks()) {
+        let slices = if let Some(start) = one_run(built.iter().map(|page| &page.mask)) {
             first = start;
-            for (slice, page) in slices.iter_mut().zip(pages) {
-                let words = self.masks[slot(page)].span();
-                *slice = IoSlice::new(self::page(&self.pieces, slot(page))[words].as_bytes());
+            for (slice, page) in slices.iter_mut().zip(built) {
+                *slice = IoSlice::new(page.words[page.mask.span()].as_bytes());
             }
             &mut slices[..pages.len()]
         } else {
             let scratch = &mut self.scratch.words_mut()[..pages.len() * PAGE_WORDS];
             let at = u64::from(pages[0]) * PAGE_BYTES;
             self.area.file().read_at(self.area.offset(at), scratch)?;
-            for (out, page) in scratch.chunks_exact_mut(PAGE_WORDS).zip(pages) {
-                let slot = self.slots[*page as usize] as usize - 1;
-                self.masks[slot].lay_over(self::page(&self.pieces, slot), out);
+            for (out, page) in scratch.chunks_exact_mut(PAGE_WORDS).zip(built) {
+                page.mask.lay_over(&page.words, out);
             }
             slices[0] = IoSlice::new(scratch.as_bytes());
             &mut slices[..1]
@@ -310,9 +299,26 @@ impl HeapMedium for FileHeap {
     }
 
     fn write_out(&mut self) -> Result<(), Error> {
+        self.write_next(usize::MAX)
+    }
+
+    fn starts_at(&mut self, sequence: u64) {
+        self.index.starts_at(sequence);
+    }
+
+    fn unwritten(&self) -> Unwritten {
+        Unwritten {
+            pages: self.index.len(),
+            oldest: self.index.oldest(),
+            sweep_pages: self.index.sweep_len(),
+            next_oldest: self.index.next_oldest(),
+        }
+    }
+
+    fn write_next(&mut self, pages: usize) -> Result<(), Error> {
         self.or_poison(|heap_image| match injected(Mutant::HeapPagesForgotten) {
-            true => Ok(()),
-            false => heap_image.write_pages(),
+            true => heap_image.forget_pages(pages),
+            false => heap_image.write_pages(pages),
         })
     }
 
@@ -330,51 +336,6 @@ impl HeapMedium for FileHeap {
 
     fn counts(&self) -> Counts {
         self.counts
-    }
-}
-
-/// Which words of a page are to be written, a bit each.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mask([u64; PAGE_WORDS / 64]);
-
-impl Mask {
-    #[inline]
-    fn set(&mut self, mut first: usize, mut count: usize) {
-        while count > 0 {
-            let here = count.min(64 - first % 64);
-            self.0[first / 64] |= (u64::MAX >> (64 - here)) << (first % 64);
-            (first, count) = (first + here, count - here);
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
-    }
-
-    /// From the first word to the last.
-    fn span(&self) -> Range<usize> {
-        let some = |bits: &u64| *bits != 0;
-        let Some(first) = self.0.iter().position(some) else { return 0..0 };
-        let last = self.0.iter().rposition(some).unwrap_or(first);
-        let start = first * 64 + self.0[first].trailing_zeros() as usize;
-        start..last * 64 + 64 - self.0[last].leading_zeros() as usize
-    }
-
-    /// Copies these words.
-    fn lay_over(&self, from: &[u64], to: &mut [u64]) {
-        let parts = from.chunks_exact(64).zip(to.chunks_exact_mut(64));
-        for (&bits, (from, to)) in self.0.iter().zip(parts) {
-            if bits == u64::MAX {
-                to.copy_from_slice(from);
-                continue;
-            }
-            let mut rest = bits;
-            while rest != 0 {
-                let word = rest.trailing_zeros() as usize;
-                to[word] = from[word];
-                rest &= rest - 1;
-            }
-        }
     }
 }
 
@@ -403,15 +364,6 @@ fn write(area: &Area, at: u64, slices: &mut [IoSlice<'_>]) -> Result<u64, Error>
         .map_err(area.transfer("writing", at, bytes))
 }
 
-fn page(pieces: &[Buffer], slot: usize) -> &[u64] {
-    &pieces[slot / PIECE_PAGES].words()[slot % PIECE_PAGES * PAGE_WORDS..][..PAGE_WORDS]
-}
-
-fn page_mut(pieces: &mut [Buffer], slot: usize) -> &mut [u64] {
-    let first = slot % PIECE_PAGES * PAGE_WORDS;
-    &mut pieces[slot / PIECE_PAGES].words_mut()[first..first + PAGE_WORDS]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,8 +371,7 @@ mod tests {
     use crate::writes::run;
 
     fn small(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileHeap, Error> {
-        FileHeap::new(file, offset, bytes)
-            .map(|heap_image| heap_image.with_gather_bytes_max(3 * PAGE_BYTES))
+        FileHeap::new(file, offset, bytes).map(|heap_image| heap_image.with_gather_bytes_max(96))
     }
 
     #[test]
@@ -498,19 +449,49 @@ mod tests {
     #[test]
     fn gather_memory_exhausted_writes_early_syncs_at_barrier() {
         let (_dir, file) = suite::pool();
+        // Memory for three words in pages of their own.
         let mut heap_image = small(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
         for page in 0..7 {
             heap_image.write_back(&[run(2 * page * PAGE_WORDS as u64, 1), 1]).unwrap();
         }
-        assert_eq!(
-            (heap_image.counts().device_writes, heap_image.counts().persist_barriers),
-            (6, 0)
-        );
+        let counts = heap_image.counts();
+        assert_eq!((counts.device_writes, counts.persist_barriers), (4, 0));
+        assert_eq!(heap_image.unwritten().pages, 3);
         heap_image.barrier().unwrap();
-        assert_eq!(
-            (heap_image.counts().device_writes, heap_image.counts().persist_barriers),
-            (7, 1)
-        );
+        let counts = heap_image.counts();
+        assert_eq!((counts.device_writes, counts.persist_barriers), (7, 1));
+    }
+
+    #[test]
+    fn swept_pages_are_written_with_their_last_words() {
+        let (_dir, file) = suite::pool();
+        let mut heap_image = FileHeap::new(Arc::clone(&file), HEAP_OFFSET, HEAP_BYTES).unwrap();
+        let put = |heap_image: &mut FileHeap, sequence, page: u64| {
+            heap_image.starts_at(sequence);
+            heap_image.write_back(&[run(page * PAGE_WORDS as u64, 1), sequence + 1]).unwrap();
+        };
+        for (sequence, page) in [(0, 9), (4096, 2), (8192, 9), (8192, 5)] {
+            put(&mut heap_image, sequence, page);
+        }
+        let word = |page: u64| {
+            let mut word = [0];
+            file.read_at(HEAP_OFFSET + page * PAGE_BYTES, &mut word).unwrap();
+            word[0]
+        };
+        let waits = |heap_image: &FileHeap| {
+            let Unwritten { pages, oldest, sweep_pages, next_oldest } = heap_image.unwritten();
+            (pages, oldest, sweep_pages, next_oldest)
+        };
+        heap_image.write_next(1).unwrap();
+        assert_eq!(waits(&heap_image), (2, Some(0), 2, None));
+        assert_eq!([2, 5, 9].map(word), [4097, 0, 0]);
+        put(&mut heap_image, 12288, 2);
+        heap_image.write_next(2).unwrap();
+        assert_eq!(waits(&heap_image), (1, Some(12288), 0, Some(12288)));
+        assert_eq!([2, 5, 9].map(word), [4097, 8193, 8193]);
+        heap_image.barrier().unwrap();
+        assert_eq!(heap_image.unwritten(), Unwritten::default());
+        assert_eq!([2, 5, 9].map(word), [12289, 8193, 8193]);
     }
 
     #[test]

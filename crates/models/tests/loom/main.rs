@@ -53,6 +53,8 @@ mod pipeline;
 #[path = "../../../lastword/src/poison.rs"]
 mod poison;
 mod publication;
+#[path = "../../../lastword/src/rate_limit.rs"]
+mod rate_limit;
 mod recycling;
 #[path = "../../../lastword/src/reproduce.rs"]
 mod reproduce;
@@ -68,6 +70,8 @@ mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]
 mod workers;
 mod wraps;
+#[path = "../../../lastword/src/write_pace.rs"]
+mod write_pace;
 
 /// The place of a word, as transactions name it.
 mod design {
@@ -96,7 +100,9 @@ mod format {
 use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
-use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
+use real_medium::{
+    Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, Unwritten, mutants, writes,
+};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::collections::HashMap as FxHashMap;
 use std::process::ExitCode;

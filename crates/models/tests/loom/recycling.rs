@@ -2,7 +2,7 @@
 //! relaxed, so only the steps can order them.
 
 use super::persist::{Grouping, Notifiers, Persist, Slot, Step};
-use super::reproduce::Reproduce;
+use super::reproduce::{Reproduce, Work};
 use crate::around::superblock::{Superblock, Superblocks};
 use crate::explore::explore;
 use crate::metrics::StepTimer;
@@ -150,7 +150,8 @@ impl Pool {
     }
 
     fn reproduce_step(&self) -> Step {
-        let step = self.reproduce.step(&self.persist, &self.notifiers, LOG_BYTES, TIMER);
+        let work = Work::All { log_bytes: LOG_BYTES, pages: usize::MAX };
+        let step = self.reproduce.step(&self.persist, &self.notifiers, work, TIMER);
         step.expect("nothing fails")
     }
 
@@ -250,7 +251,8 @@ pub(crate) fn failed_part_fails_the_leader() {
         let pool = Pool::in_parts(1, 2, Some(1));
         let theirs = Arc::clone(&pool);
         let other = thread::spawn(move || theirs.reproduce_part());
-        let led = pool.reproduce.step(&pool.persist, &pool.notifiers, LOG_BYTES, TIMER);
+        let work = Work::All { log_bytes: LOG_BYTES, pages: usize::MAX };
+        let led = pool.reproduce.step(&pool.persist, &pool.notifiers, work, TIMER);
         assert!(matches!(led, Err(crate::Error::Poisoned { .. })), "reproduced, and it failed");
         assert_eq!(pool.reproduce.reproduced(), TxId(0), "reproduced, and it failed");
         seen.saw(u64::from(other.join().expect("it ends").is_err()));

@@ -37,6 +37,8 @@ mod pipeline;
 #[path = "../../../lastword/src/poison.rs"]
 mod poison;
 mod pool;
+#[path = "../../../lastword/src/rate_limit.rs"]
+mod rate_limit;
 #[path = "../../../lastword/src/recover/mod.rs"]
 mod recover;
 mod regions;
@@ -52,6 +54,8 @@ mod ticket;
 #[path = "../../../lastword/src/error/transaction_limit.rs"]
 mod transaction_limit;
 mod trials;
+#[path = "../../../lastword/src/write_pace.rs"]
+mod write_pace;
 
 use options as ideal;
 use options as mvcc;
@@ -66,7 +70,9 @@ use pool::Pool;
 use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
 };
-use real_medium::{Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, mutants, writes};
+use real_medium::{
+    Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, Unwritten, mutants, writes,
+};
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::process::ExitCode;
 use transaction_limit::Limit;

@@ -1,0 +1,537 @@
+//! Words that wait to be written to the heap image, by page. Pages leave in sweeps.
+//!
+//! A log holds many more words than pages in memory could take: 32 MiB of it may write 700 000
+//! pages. So the words of a page are few, and kept as a chain of small blocks. Each page is written
+//! once, whatever the order in which its words came.
+//!
+//! ```text
+//!   pages[page] --> block --> block --> block         sparse: newest block first
+//!               --> words and mask                    dense: more than 192 words
+//!   sweep       page, page, page, ...                 by page number: written next
+//!   order       page, page, page, ...                 pages that got words since, oldest first
+//!
+//!   a block: | 0 | place of word 3, 2, 1 (9 bits each) | next + 1 (32 bits) |  3 values  |
+//! ```
+//!
+//! A page whose words are written again and again would have a long chain. After as many words as
+//! it had different ones (48 at least) its chain is rebuilt from the last value of each word.
+//!
+//! A *sweep* begins with all pages that have words, and takes them in the order of their numbers.
+//! So neighbours are written together, however few pages leave at a time. A page that gets words
+//! after it has left waits for the next sweep. When a sweep ends, all words from before it are
+//! written.
+//!
+//! Invariants:
+//! - `sweep` and `order` together have exactly the pages with words. `order` is in the order in
+//!   which each got its first word, so the starts in it do not decrease.
+//! - A page's chain has `count` words. All blocks but the first are full. A later word is before an
+//!   earlier one on the way through the chain, so the first value found is the last one written.
+//! - A block is in one chain or in the free list.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use system::mutants::{Mutant, injected};
+
+/// Words of a page.
+pub(super) const PAGE_WORDS: usize = 512;
+
+/// Words of a block of a chain. Half a cache line: the word with the places has room for three.
+const BLOCK_VALUES: usize = 3;
+
+type Block = [u64; 1 + BLOCK_VALUES];
+
+/// Blocks that are allocated together: 1 MiB.
+const CHUNK_BLOCKS: usize = 1 << 15;
+
+/// Least words of a chain after which it is rebuilt.
+const CHAIN_WORDS: u16 = 48;
+
+/// Different words above which a page is dense: its chain would take half as much as the page.
+const SPARSE_WORDS: usize = 192;
+
+/// Words of a run that makes its page dense at once.
+const DENSE_RUN: usize = 256;
+
+/// The limit of a dense page.
+const DENSE: u16 = u16::MAX;
+
+/// Memory that is kept while no page has words.
+const KEPT_CHUNKS: usize = 16;
+const KEPT_PIECES: usize = 256;
+
+/// Dense pages whose words are allocated together.
+const PIECE_PAGES: usize = 16;
+
+/// The words of a heap's pages that are not yet written.
+#[derive(Debug)]
+pub(super) struct PageIndex {
+    pages: Vec<PageEntry>,
+    /// The pages of the sweep that have not left, by descending number.
+    sweep: Vec<u32>,
+    /// The log sequence before the oldest word of the sweep.
+    sweep_start: u64,
+    /// The other pages with words, each with the log sequence before its first word.
+    order: VecDeque<(u32, u64)>,
+    /// The log sequence before the words that are added next.
+    start: u64,
+    blocks: Blocks,
+    dense: DensePages,
+    /// The words of a chain that is rebuilt; `None` meanwhile.
+    rebuilt: Option<Box<Dense>>,
+    /// Whether every page is dense.
+    all_dense: bool,
+}
+
+/// The words of one page.
+#[derive(Clone, Copy, Debug, Default)]
+struct PageEntry {
+    /// The first block of the chain, plus 1, or the number of the dense page.
+    place: u32,
+    /// Words in the chain; 0: the page has no words. For a dense page 1.
+    count: u16,
+    /// Words after which the chain is rebuilt, or `DENSE`.
+    limit: u16,
+}
+
+/// All words of a page, of which a mask selects some. The others are undefined.
+#[derive(Clone, Debug)]
+pub(super) struct Dense {
+    pub(super) mask: Mask,
+    pub(super) words: [u64; PAGE_WORDS],
+}
+
+impl Default for Dense {
+    fn default() -> Dense {
+        Dense { mask: Mask::default(), words: [0; PAGE_WORDS] }
+    }
+}
+
+impl PageIndex {
+    /// An index for a heap of so many pages, without words. With `all_dense` it has memory for all
+    /// of them, and no page is sparse: dense pages take less time.
+    pub(super) fn new(pages: usize, all_dense: bool) -> PageIndex {
+        PageIndex {
+            pages: vec![PageEntry::default(); pages],
+            sweep: Vec::new(),
+            sweep_start: 0,
+            order: VecDeque::new(),
+            start: 0,
+            blocks: Blocks::default(),
+            dense: DensePages::default(),
+            rebuilt: None,
+            all_dense,
+        }
+    }
+
+    /// Number of pages with words.
+    pub(super) fn len(&self) -> usize {
+        self.sweep.len() + self.order.len()
+    }
+
+    /// Number of pages of the sweep that have not left.
+    pub(super) fn sweep_len(&self) -> usize {
+        self.sweep.len()
+    }
+
+    /// The log sequence before the oldest word, if there is one.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        if self.sweep.is_empty() { self.next_oldest() } else { Some(self.sweep_start) }
+    }
+
+    /// The log sequence before the oldest word of the pages that are in no sweep.
+    pub(super) fn next_oldest(&self) -> Option<u64> {
+        self.order.front().map(|(_, start)| *start)
+    }
+
+    /// Notes that the words from here on are of log groups after this sequence.
+    pub(super) fn starts_at(&mut self, sequence: u64) {
+        debug_assert!(sequence >= self.start, "words come in the order of the log");
+        self.start = sequence;
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn bytes(&self) -> u64 {
+        let dense = self.dense.masks.len() - self.dense.free.len();
+        (self.blocks.used * size_of::<Block>() + dense * size_of::<Dense>()) as u64
+    }
+
+    /// Adds words of a page, from word `first` on. They replace earlier ones.
+    pub(super) fn insert(&mut self, page: usize, first: usize, words: &[u64]) {
+        let mut entry = self.pages[page];
+        if entry.count == 0 {
+            self.order.push_back((page as u32, self.start));
+            entry = PageEntry { place: 0, count: 0, limit: CHAIN_WORDS };
+        }
+        if entry.limit != DENSE && (self.all_dense || words.len() >= DENSE_RUN) {
+            entry = self.rebuild(entry, 0);
+        }
+        if entry.limit == DENSE {
+            self.dense.words_mut(entry.place)[first..first + words.len()].copy_from_slice(words);
+            self.dense.masks[entry.place as usize].set(first, words.len());
+        } else {
+            for (place, &value) in (first..).zip(words) {
+                self.append(&mut entry, place, value);
+                if entry.count >= entry.limit {
+                    entry = self.rebuild(entry, SPARSE_WORDS);
+                    if entry.limit == DENSE {
+                        self.pages[page] = entry;
+                        return self.insert(page, place + 1, &words[place + 1 - first..]);
+                    }
+                }
+            }
+        }
+        self.pages[page] = entry;
+    }
+
+    #[inline]
+    fn append(&mut self, entry: &mut PageEntry, place: usize, value: u64) {
+        let at = usize::from(entry.count) % BLOCK_VALUES;
+        if at == 0 {
+            entry.place = 1 + self.blocks.take(entry.place);
+        }
+        let block = self.blocks.get_mut(entry.place - 1);
+        block[0] |= (place as u64) << (32 + 9 * at);
+        block[1 + at] = value;
+        entry.count += 1;
+    }
+
+    /// Rebuilds a chain from its different words, or makes it a dense page if these are more than
+    /// `sparse_max`.
+    #[cold]
+    fn rebuild(&mut self, entry: PageEntry, sparse_max: usize) -> PageEntry {
+        if entry.count == 0 {
+            return PageEntry { place: self.dense.take(), count: 1, limit: DENSE };
+        }
+        let mut rebuilt = self.rebuilt.take().unwrap_or_default();
+        rebuilt.mask = Mask::default();
+        self.drain(entry, &mut rebuilt);
+        let count = rebuilt.mask.count();
+        let next = if count > sparse_max || sparse_max == 0 {
+            let place = self.dense.take();
+            self.dense.masks[place as usize] = rebuilt.mask;
+            rebuilt.mask.lay_over(&rebuilt.words, self.dense.words_mut(place));
+            PageEntry { place, count: 1, limit: DENSE }
+        } else {
+            let limit = CHAIN_WORDS.max(2 * count as u16);
+            let mut sparse = PageEntry { place: 0, count: 0, limit };
+            rebuilt.mask.for_each(|place| self.append(&mut sparse, place, rebuilt.words[place]));
+            sparse
+        };
+        self.rebuilt = Some(rebuilt);
+        next
+    }
+
+    /// Moves the words of a chain to `out`, whose mask is empty, and frees its blocks.
+    fn drain(&mut self, entry: PageEntry, out: &mut Dense) {
+        let (mut next, mut left) = (entry.place, usize::from(entry.count));
+        while left > 0 {
+            let number = next - 1;
+            let block = *self.blocks.get_mut(number);
+            let here = (left - 1) % BLOCK_VALUES + 1;
+            for at in (0..here).rev() {
+                let place = (block[0] >> (32 + 9 * at)) as usize % PAGE_WORDS;
+                if !out.mask.has(place) || injected(Mutant::OldestWordOfPageWins) {
+                    out.mask.set(place, 1);
+                    out.words[place] = block[1 + at];
+                }
+            }
+            (next, left) = (block[0] as u32, left - here);
+            self.blocks.give_back(number);
+        }
+    }
+
+    /// Takes the next pages of the sweep, at most so many, and adds them to `out`. Begins a sweep
+    /// when the last one is over. Each page must be [taken](PageIndex::take) next.
+    pub(super) fn take_swept(&mut self, pages: usize, out: &mut Vec<u32>) {
+        let mut left = pages;
+        while left > 0 && self.len() > 0 {
+            if self.sweep.is_empty() {
+                self.sweep_start = self.next_oldest().unwrap_or(self.start);
+                self.sweep.extend(self.order.drain(..).map(|(page, _)| page));
+                self.sweep.sort_unstable_by(|one, other| other.cmp(one));
+            }
+            let count = left.min(self.sweep.len());
+            out.extend(self.sweep.drain(self.sweep.len() - count..).rev());
+            left -= count;
+        }
+    }
+
+    /// Takes the words of a page that has left.
+    pub(super) fn take(&mut self, page: usize, out: &mut Dense) {
+        let entry = std::mem::take(&mut self.pages[page]);
+        if entry.limit == DENSE {
+            out.mask = self.dense.masks[entry.place as usize];
+            out.mask.lay_over(self.dense.words_mut(entry.place), &mut out.words);
+            self.dense.free.push(entry.place);
+            return;
+        }
+        out.mask = Mask::default();
+        self.drain(entry, out);
+    }
+
+    /// Releases memory, if no page has words. The next batch would fault the memory of dense pages
+    /// in again, so an index for them keeps it.
+    pub(super) fn release_unused(&mut self) {
+        if self.len() > 0 || self.all_dense {
+            return;
+        }
+        self.blocks.reset();
+        self.dense.reset();
+    }
+}
+
+/// The dense pages. Masks are apart from words: they are few enough to stay in the cache.
+#[derive(Debug, Default)]
+struct DensePages {
+    masks: Vec<Mask>,
+    pieces: Vec<Box<[u64]>>,
+    free: Vec<u32>,
+}
+
+impl DensePages {
+    #[inline]
+    fn words_mut(&mut self, number: u32) -> &mut [u64] {
+        let (piece, page) = (number as usize / PIECE_PAGES, number as usize % PIECE_PAGES);
+        &mut self.pieces[piece][page * PAGE_WORDS..][..PAGE_WORDS]
+    }
+
+    /// Takes a page without words.
+    fn take(&mut self) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.masks[number as usize] = Mask::default();
+            return number;
+        }
+        if self.masks.len() == self.pieces.len() * PIECE_PAGES {
+            self.pieces.push(vec![0; PIECE_PAGES * PAGE_WORDS].into_boxed_slice());
+        }
+        self.masks.push(Mask::default());
+        self.masks.len() as u32 - 1
+    }
+
+    /// Frees all pages.
+    fn reset(&mut self) {
+        self.pieces.truncate(KEPT_PIECES);
+        self.masks.clear();
+        self.free.clear();
+    }
+}
+
+/// The blocks of all chains.
+#[derive(Debug, Default)]
+struct Blocks {
+    chunks: Vec<Box<[Block]>>,
+    /// The first free block, plus 1. Each names the next one.
+    free: u32,
+    /// Blocks that were taken once.
+    touched: u32,
+    /// Blocks in chains.
+    used: usize,
+}
+
+impl Blocks {
+    #[inline]
+    fn get_mut(&mut self, number: u32) -> &mut Block {
+        &mut self.chunks[number as usize / CHUNK_BLOCKS][number as usize % CHUNK_BLOCKS]
+    }
+
+    /// Takes a block before the block `next`.
+    #[inline]
+    fn take(&mut self, next: u32) -> u32 {
+        self.used += 1;
+        let number = match self.free {
+            0 => self.touch(),
+            free => free - 1,
+        };
+        if self.free != 0 {
+            self.free = self.get_mut(number)[0] as u32;
+        }
+        self.get_mut(number)[0] = u64::from(next);
+        number
+    }
+
+    /// Takes a block that was in no chain yet: neighbours in memory are taken one after another.
+    fn touch(&mut self) -> u32 {
+        if self.touched as usize == self.chunks.len() * CHUNK_BLOCKS {
+            self.chunks.push(vec![Block::default(); CHUNK_BLOCKS].into_boxed_slice());
+        }
+        self.touched += 1;
+        self.touched - 1
+    }
+
+    #[inline]
+    fn give_back(&mut self, number: u32) {
+        self.used -= 1;
+        let free = self.free;
+        self.get_mut(number)[0] = u64::from(free);
+        self.free = number + 1;
+    }
+
+    /// Frees all blocks.
+    fn reset(&mut self) {
+        debug_assert_eq!(self.used, 0, "no page has words");
+        self.chunks.truncate(KEPT_CHUNKS);
+        (self.free, self.touched) = (0, 0);
+    }
+}
+
+/// Which words of a page are to be written, a bit each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mask([u64; PAGE_WORDS / 64]);
+
+impl Mask {
+    #[inline]
+    pub(super) fn set(&mut self, mut first: usize, mut count: usize) {
+        while count > 0 {
+            let here = count.min(64 - first % 64);
+            self.0[first / 64] |= (u64::MAX >> (64 - here)) << (first % 64);
+            (first, count) = (first + here, count - here);
+        }
+    }
+
+    #[inline]
+    fn has(&self, word: usize) -> bool {
+        self.0[word / 64] & 1 << (word % 64) != 0
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// From the first word to the last.
+    pub(super) fn span(&self) -> Range<usize> {
+        let some = |bits: &u64| *bits != 0;
+        let Some(first) = self.0.iter().position(some) else { return 0..0 };
+        let last = self.0.iter().rposition(some).unwrap_or(first);
+        let start = first * 64 + self.0[first].trailing_zeros() as usize;
+        start..last * 64 + 64 - self.0[last].leading_zeros() as usize
+    }
+
+    /// Calls `each` with every word, in order.
+    fn for_each(&self, mut each: impl FnMut(usize)) {
+        for (part, &bits) in self.0.iter().enumerate() {
+            let mut rest = bits;
+            while rest != 0 {
+                each(64 * part + rest.trailing_zeros() as usize);
+                rest &= rest - 1;
+            }
+        }
+    }
+
+    /// Copies these words.
+    pub(super) fn lay_over(&self, from: &[u64], to: &mut [u64]) {
+        let parts = from.chunks_exact(64).zip(to.chunks_exact_mut(64));
+        for (&bits, (from, to)) in self.0.iter().zip(parts) {
+            if bits == u64::MAX {
+                to.copy_from_slice(from);
+                continue;
+            }
+            let mut rest = bits;
+            while rest != 0 {
+                let word = rest.trailing_zeros() as usize;
+                to[word] = from[word];
+                rest &= rest - 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    /// The words of a page, by place.
+    fn words(dense: &Dense) -> HashMap<usize, u64> {
+        let mut words = HashMap::new();
+        dense.mask.for_each(|place| words.extend([(place, dense.words[place])]));
+        words
+    }
+
+    /// Takes the oldest pages and returns each with its words.
+    fn taken(index: &mut PageIndex, pages: usize) -> Vec<(u32, HashMap<usize, u64>)> {
+        let (mut numbers, mut out) = (Vec::new(), Dense::default());
+        index.take_swept(pages, &mut numbers);
+        let mut take = |page| {
+            index.take(page as usize, &mut out);
+            (page, words(&out))
+        };
+        numbers.into_iter().map(&mut take).collect()
+    }
+
+    #[test]
+    fn last_value_of_each_word_is_taken() {
+        [false, true].into_iter().for_each(last_values);
+    }
+
+    fn last_values(all_dense: bool) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+        let mut index = PageIndex::new(64, all_dense);
+        let mut model: HashMap<u32, HashMap<usize, u64>> = HashMap::new();
+        let (mut sparse, mut dense) = (0, 0);
+        for step in 0..20_000_u64 {
+            // Few pages with hot words, others with all kinds of runs.
+            let page = random.random_range(0..64_usize);
+            let length = [1, 1, 2, 7, 40, 300, 512][random.random_range(0..7_usize).min(page / 8)];
+            let places = if page < 8 { 4 } else { PAGE_WORDS - length + 1 };
+            let first = random.random_range(0..places);
+            let run: Vec<u64> = (0..length as u64).map(|word| 1000 * step + word).collect();
+            index.insert(page, first, &run);
+            model.entry(page as u32).or_default().extend((first..).zip(run));
+            if random.random_range(0..40) == 0 {
+                let count = random.random_range(0..10);
+                for (page, found) in taken(&mut index, count) {
+                    let expected = model.remove(&page).expect("a page with words");
+                    assert_eq!(found, expected, "page {page}");
+                    if found.len() > SPARSE_WORDS { dense += 1 } else { sparse += 1 }
+                }
+            }
+            assert_eq!(index.len(), model.len());
+        }
+        assert!(sparse > 100 && dense > 100, "{sparse} sparse, {dense} dense");
+        let rest = taken(&mut index, usize::MAX);
+        assert!(rest.into_iter().all(|(page, found)| model.remove(&page) == Some(found)));
+        assert_eq!((model.len(), index.bytes(), index.oldest()), (0, 0, None));
+        index.release_unused();
+        index.insert(5, 511, &[9]);
+        assert_eq!(taken(&mut index, 1), [(5, HashMap::from([(511, 9)]))]);
+    }
+
+    #[test]
+    fn sweep_takes_pages_by_number_and_keeps_its_start() {
+        let mut index = PageIndex::new(10, false);
+        for (sequence, page) in [(0, 7), (100, 2), (100, 7), (200, 3), (300, 2)] {
+            index.starts_at(sequence);
+            index.insert(page, 0, &[sequence + 1]);
+        }
+        assert_eq!((index.len(), index.sweep_len(), index.oldest()), (3, 0, Some(0)));
+        let newest = |value| HashMap::from([(0, value)]);
+        assert_eq!(taken(&mut index, 1), [(2, newest(301))]);
+        // A page that has left waits for the next sweep. A page of the sweep keeps its place.
+        index.starts_at(400);
+        index.insert(2, 0, &[5]);
+        index.insert(7, 0, &[6]);
+        assert_eq!(
+            (index.sweep_len(), index.oldest(), index.next_oldest()),
+            (2, Some(0), Some(400))
+        );
+        assert_eq!(taken(&mut index, 2), [(3, newest(201)), (7, newest(6))]);
+        assert_eq!((index.len(), index.oldest()), (1, Some(400)));
+        index.insert(1, 0, &[7]);
+        assert_eq!(taken(&mut index, 9), [(1, newest(7)), (2, newest(5))]);
+        assert_eq!((index.len(), index.oldest()), (0, None));
+    }
+
+    #[test]
+    fn hot_words_take_constant_memory() {
+        let mut index = PageIndex::new(2, false);
+        for value in 0..1_000_000_u64 {
+            index.insert(1, value as usize % 20, &[value]);
+        }
+        assert!(index.bytes() <= 17 * size_of::<Block>() as u64, "{} bytes", index.bytes());
+    }
+}
