@@ -133,7 +133,7 @@ typedef struct lw_options {
     uint32_t durability;     /* LW_ASYNC */
     uint32_t threads;        /* reproduce threads; 1. 0: none, and threads that wait do the work */
     uint64_t bytes;          /* of a new pool's heap; 8 MiB. All disk space is allocated at once */
-    uint64_t log_bytes;      /* of a new pool's log; 0: bytes/4, 4 MiB to 1 GiB. Bounds transactions */
+    uint64_t log_bytes;      /* of a new log; 0: bytes/4, 4 MiB to 1 GiB. Bounds transactions */
     const char *layout;      /* name of the data's layout, at most 32 bytes; "". Name and */
     uint64_t layout_version; /* version (0) must be equal at every opening */
     char *message;           /* NULL, or buffer for the error of create, open and check, or "" */
