@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use lastword::{
     Decoupled, Design, Medium, Objects, Options, Pool, Ptr, Redo, Snapshot, Undo, Volatile,
@@ -26,9 +25,7 @@ type Object = [u64; 128];
 
 fn options() -> Options {
     let medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
-    let options = Options::new().bytes(4 << 20).log_bytes(16 << 20).ring_entries(1 << 14);
-    // On a busy machine a slow body may take longer than the default patience.
-    options.medium(medium).patience(Duration::from_secs(300))
+    Options::new().bytes(4 << 20).log_bytes(16 << 20).ring_entries(1 << 14).medium(medium)
 }
 
 fn objects<D: Design>(pool: &Pool<D>) -> Vec<Ptr<Object>> {

@@ -27,10 +27,9 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash: Unfounded":
         ReadAcknowledgedTooEarly;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "crash":
-        HeadBeforeHeap, RecycledFirst;
+        GroupAcknowledgedWhenSent, HeadBeforeHeap, RecycledFirst;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "":
-        GroupAcknowledgedWhenSent, PartsAtWorkNotAwaited, BatchTakenBeforeLock,
-        RegisterWithoutLook;
+        PartsAtWorkNotAwaited, BatchTakenBeforeLock, RegisterWithoutLook;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "deadlock":
         TaskNotRegistered, PollLooksOnce;
     lists::every_crash_leaves_a_prefix_of_a_serial_history, "exceeded max_steps":
