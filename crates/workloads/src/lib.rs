@@ -140,6 +140,7 @@ pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash, TpccRows};
 pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
 pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
+pub use zipf::Zipf;
 
 /// Number of clients whose values are distinguishable; an index is below this.
 pub const CLIENTS_MAX: usize = 256;

@@ -28,7 +28,7 @@ const SINGLE: u64 = 256;
 
 /// A sampler of ranks under Zipf's law; a clone is cheap.
 #[derive(Clone, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     tables: Arc<Tables>,
 }
 
@@ -53,8 +53,8 @@ struct Slot {
 const WHOLE: f64 = (1_u64 << 32) as f64;
 
 impl Zipf {
-    /// Makes the law over so many ranks, at least one, with this exponent above 0.
-    pub(crate) fn new(ranks: u64, exponent: f64) -> Zipf {
+    /// Returns the sampler over so many ranks, at least one, with this exponent above 0.
+    pub fn new(ranks: u64, exponent: f64) -> Zipf {
         let buckets = buckets(ranks.max(1));
         let mut shares: Vec<f64> = buckets
             .iter()
@@ -72,7 +72,7 @@ impl Zipf {
 
     /// Draws a rank; 0 is the hottest.
     #[inline]
-    pub(crate) fn rank(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
+    pub fn rank(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
         let tables = &*self.tables;
         let random = rng.next_u64();
         let own = random >> (64 - BUCKETS_LOG2);
@@ -87,7 +87,7 @@ impl Zipf {
     /// Draws a number below the number of ranks. Hot numbers are not neighbours: each rank maps to
     /// one number, far from those of the ranks beside it.
     #[inline]
-    pub(crate) fn scattered(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
+    pub fn scattered(&self, rng: &mut Xoshiro256PlusPlus) -> u64 {
         scatter(self.rank(rng), self.tables.factor, self.tables.ranks)
     }
 }
