@@ -24,32 +24,46 @@ pub(crate) enum Commit {
     Synced,
 }
 
+/// The database of an environment: record numbers or keys as native integers.
+pub(crate) type Records = Database<U64<NativeEndian>, Bytes, IntegerComparator>;
+
+/// Opens an environment in a directory and its database, and makes those that are missing. The map
+/// has this size, a multiple of the page's.
+pub(crate) fn open(
+    dir: &Path,
+    commit: Commit,
+    map_bytes: usize,
+) -> Result<(Env, Records), Failure> {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(map_bytes);
+    if commit == Commit::Unsynced {
+        // SAFETY: the flags risk the file after a crash of the machine; the store is made for one
+        // run and removed, and no second process has it open.
+        unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
+    }
+    // SAFETY: the directory was made for this store: nothing else maps or changes its files.
+    let env = unsafe { options.open(dir)? };
+    let mut tx = env.write_txn()?;
+    let records = env
+        .database_options()
+        .types::<U64<NativeEndian>, Bytes>()
+        .key_comparator::<IntegerComparator>()
+        .create(&mut tx)?;
+    tx.commit()?;
+    Ok((env, records))
+}
+
 /// One store.
 #[derive(Debug)]
 pub(crate) struct Lmdb {
     env: Env,
-    records: Database<U64<NativeEndian>, Bytes, IntegerComparator>,
+    records: Records,
 }
 
 impl Lmdb {
     /// Makes one in an empty directory.
     pub(crate) fn create(dir: &Path, commit: Commit) -> Result<Lmdb, Failure> {
-        let mut options = EnvOpenOptions::new();
-        options.map_size(MAP_BYTES);
-        if commit == Commit::Unsynced {
-            // SAFETY: the flags risk the file after a crash of the machine; the store is made for
-            // one slice and removed, and no second process knows it.
-            unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
-        }
-        // SAFETY: the directory was made for this store: nothing else maps or changes its files.
-        let env = unsafe { options.open(dir)? };
-        let mut tx = env.write_txn()?;
-        let records = env
-            .database_options()
-            .types::<U64<NativeEndian>, Bytes>()
-            .key_comparator::<IntegerComparator>()
-            .create(&mut tx)?;
-        tx.commit()?;
+        let (env, records) = open(dir, commit, MAP_BYTES)?;
         Ok(Lmdb { env, records })
     }
 }
