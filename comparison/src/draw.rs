@@ -13,6 +13,12 @@ impl Draw {
         Draw(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
+    /// Returns the generator, for distributions of other crates.
+    #[inline]
+    pub(crate) fn generator(&mut self) -> &mut Xoshiro256PlusPlus {
+        &mut self.0
+    }
+
     /// Any number.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {

@@ -1,6 +1,7 @@
 //! Errors that prevent a comparison.
 
 use std::io;
+use std::path::PathBuf;
 
 /// Why there are no figures, or none to be believed.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,24 @@ pub(crate) enum Failure {
     /// LMDB refused.
     #[error("LMDB: {0}")]
     Lmdb(#[from] heed::Error),
+    /// SQLite refused.
+    #[error("SQLite: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// The file system has no room for a store.
+    #[error(
+        "cannot load {gib} GiB of records in {}: {free_mib} MiB are free, a run needs {needed_mib} \
+         MiB; free some space, or give a smaller --gib or another --dir", dir.display()
+    )]
+    NoRoom {
+        /// The directory of the stores.
+        dir: PathBuf,
+        /// Size of the records.
+        gib: f64,
+        /// Free space that a run needs.
+        needed_mib: u64,
+        /// Free space.
+        free_mib: u64,
+    },
     /// The C side has no memory.
     #[error("no memory for the structures of the C side")]
     NoMemory,

@@ -6,17 +6,19 @@
 //!   durable      `undo`, `redo`, `decoupled` in memory, against libpmemobj  durable/
 //!   disk         `decoupled`, asynchronous, against LMDB unsynced           disk/
 //!   disk --sync  durable on return, against LMDB and the disk itself        disk/sync.rs
+//!   heap         a heap larger than its log, against LMDB and SQLite       heap/
 //! ```
 //!
 //! Every slice of a round creates a structure or store, loads it in the same way, and checks its
-//! contents at the end. Unsafe code is in `stm/foreign.rs` (the C side) and `disk/lmdb.rs` (opening
-//! LMDB), each block with its reason.
+//! contents at the end. Unsafe code is in `stm/foreign.rs` and `durable/pmem.rs` (the C side)
+//! and in `disk/lmdb.rs` (opening LMDB), each block with its reason.
 
 mod disk;
 mod draw;
 #[cfg(pmemobj)]
 mod durable;
 mod failure;
+mod heap;
 mod report;
 mod stm;
 
@@ -41,6 +43,8 @@ enum Command {
     Durable(durable::Options),
     /// A store on an ordinary file, against LMDB.
     Disk(disk::Options),
+    /// Random writes to a heap larger than its log on a disk, against LMDB and SQLite.
+    Heap(heap::Options),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Command::Durable(options) => durable::run(&options),
         Command::Disk(options) if options.sync => disk::sync::run(&options),
         Command::Disk(options) => disk::run(&options),
+        Command::Heap(options) => heap::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

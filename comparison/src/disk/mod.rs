@@ -15,8 +15,8 @@
 //! Bytes written are those that the kernel sent to the device, from the whole machine; Lastword's
 //! own count is shown beside it. A slice ends with every record read and compared.
 
-mod device;
-mod lmdb;
+pub(crate) mod device;
+pub(crate) mod lmdb;
 mod ours;
 mod records;
 mod stalls;
@@ -264,7 +264,7 @@ fn check<S: Store>(store: &mut S, stamps: &[u64]) -> Result<(), Failure> {
 }
 
 /// CPU time of all threads of this process.
-fn cpu_ns() -> u64 {
+pub(crate) fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
