@@ -44,6 +44,14 @@ fn main() {
     } else {
         println!("cargo::warning=no libpmemobj.h: `comparison durable` is left out");
     }
+    println!("cargo::rustc-check-cfg=cfg(rocksdb)");
+    if has_header("rocksdb/c.h") {
+        compile("c/rocksdb.c", "comparison_rocksdb", &[]);
+        println!("cargo::rustc-link-lib=rocksdb");
+        println!("cargo::rustc-cfg=rocksdb");
+    } else {
+        println!("cargo::warning=no rocksdb/c.h: RocksDB is left out of `comparison heap`");
+    }
     let compiler = cc::Build::new().get_compiler();
     let cc = output(&compiler.path().to_string_lossy(), &["--version"]).unwrap_or_default();
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());

@@ -12,9 +12,22 @@ pub(crate) enum Failure {
     /// LMDB refused.
     #[error("LMDB: {0}")]
     Lmdb(#[from] heed::Error),
+    /// RocksDB refused.
+    #[error("RocksDB: {text}")]
+    #[cfg_attr(not(rocksdb), allow(dead_code, reason = "a build without RocksDB"))]
+    Rocksdb {
+        /// Its message.
+        text: String,
+    },
     /// SQLite refused.
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// A system that this program was built without.
+    #[error("cannot run {system}: built without its header; install its library and build again")]
+    NotBuilt {
+        /// Its name.
+        system: &'static str,
+    },
     /// The file system has no room for a store.
     #[error(
         "cannot load {gib} GiB of records in {}: {free_mib} MiB are free, a run needs {needed_mib} \

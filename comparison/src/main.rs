@@ -6,12 +6,12 @@
 //!   durable      `undo`, `redo`, `decoupled` in memory, against libpmemobj  durable/
 //!   disk         `decoupled`, asynchronous, against LMDB unsynced           disk/
 //!   disk --sync  durable on return, against LMDB and the disk itself        disk/sync.rs
-//!   heap         a heap larger than its log, against LMDB and SQLite       heap/
+//!   heap         a heap larger than its log, against LMDB, RocksDB, SQLite  heap/
 //! ```
 //!
 //! Every slice of a round creates a structure or store, loads it in the same way, and checks its
-//! contents at the end. Unsafe code is in `stm/foreign.rs` and `durable/pmem.rs` (the C side)
-//! and in `disk/lmdb.rs` (opening LMDB), each block with its reason.
+//! contents at the end. Unsafe code is in `stm/foreign.rs`, `durable/pmem.rs` and `heap/rocksdb.rs`
+//! (the C side) and in `disk/lmdb.rs` (opening LMDB), each block with its reason.
 
 mod disk;
 mod draw;
@@ -43,7 +43,7 @@ enum Command {
     Durable(durable::Options),
     /// A store on an ordinary file, against LMDB.
     Disk(disk::Options),
-    /// Random writes to a heap larger than its log on a disk, against LMDB and SQLite.
+    /// Random writes to a heap larger than its log on a disk, against LMDB, RocksDB and SQLite.
     Heap(heap::Options),
 }
 

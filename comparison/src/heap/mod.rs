@@ -15,11 +15,11 @@
 //!
 //! Bytes written are those that the kernel sent to the device, from the whole machine. They are
 //! divided by the bytes of the replaced records. During the timed part a system may owe writes:
-//! LMDB leaves all of them to the kernel, and Lastword has a log. The second figure therefore
-//! includes the close and a sync of the file system.
+//! LMDB leaves all of them to the kernel, and Lastword and RocksDB have a log. The second figure
+//! therefore includes the close and a sync of the file system. RocksDB then still owes compactions.
 //!
-//! A close makes every commit durable: LMDB syncs its file, and SQLite runs a checkpoint. Each run
-//! ends with a check of records in the store, opened again.
+//! A close makes every commit durable: LMDB syncs its file, RocksDB its log, and SQLite runs a
+//! checkpoint. Each run ends with a check of records in the store, opened again.
 
 mod lmdb;
 mod ours;
@@ -27,6 +27,8 @@ mod progress;
 mod rates;
 mod record;
 mod report;
+#[cfg(rocksdb)]
+mod rocksdb;
 mod run;
 mod script;
 mod sqlite;
@@ -46,7 +48,7 @@ use script::WRITES;
 use store::{System, with_store};
 
 /// Free space that a run needs, as a multiple of its records. The stores themselves take up to
-/// twice the records' bytes, with their logs.
+/// twice the records' bytes, with their logs and with tables that a compaction replaces.
 const ROOM: u64 = 3;
 
 /// Options of `comparison heap`.
@@ -67,7 +69,7 @@ pub(crate) struct Options {
     workers: Vec<u64>,
     /// Systems to compare.
     #[arg(long, value_enum, value_delimiter = ',',
-          default_values_t = [System::Lastword, System::Lmdb, System::Sqlite])]
+          default_values_t = [System::Lastword, System::Lmdb, System::Rocksdb, System::Sqlite])]
     systems: Vec<System>,
     /// Bytes of a record: a power of two, 8 to 4096.
     #[arg(long, default_value_t = 64, value_parser = record_bytes)]
@@ -161,6 +163,11 @@ struct Slice {
 
 /// Makes the comparison and prints the report.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let (systems, left_out) = options.systems.iter().partition(|system| system.is_built());
+    let (systems, left_out): (Vec<System>, Vec<System>) = (systems, left_out);
+    if systems.is_empty() {
+        return Err(Failure::NotBuilt { system: System::Rocksdb.name() });
+    }
     for &gib in &options.gib {
         check_room(&options.dir, gib)?;
     }
@@ -170,7 +177,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         for &zipf in &options.zipf {
             for &workers in &options.workers {
                 let setup = Setup::new(options, gib, zipf, workers as usize);
-                rows.extend(compare(options, &setup, rates.as_mut())?);
+                rows.extend(compare(options, &systems, &setup, rates.as_mut())?);
             }
         }
     }
@@ -178,6 +185,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         conditions: Conditions::new(options.rounds as usize, options.seed),
         record_bytes: options.record_bytes,
         seconds: options.seconds,
+        left_out,
         rows,
     }
     .print(options.format)
@@ -186,10 +194,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 /// Runs all systems in interleaved rounds. Returns a row for each.
 fn compare(
     options: &Options,
+    systems: &[System],
     setup: &Setup,
     mut rates: Option<&mut RatesFile>,
 ) -> Result<Vec<Row>, Failure> {
-    let systems = &options.systems;
     let mut slices = vec![Vec::new(); systems.len()];
     for round in 0..options.rounds as usize {
         let setup = Setup { round, ..setup.clone() };
@@ -312,6 +320,12 @@ mod tests {
     #[test]
     fn lmdb_runs_and_passes_the_check() {
         runs(System::Lmdb);
+    }
+
+    #[cfg(rocksdb)]
+    #[test]
+    fn rocksdb_runs_and_passes_the_check() {
+        runs(System::Rocksdb);
     }
 
     #[test]

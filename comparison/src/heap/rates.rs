@@ -62,9 +62,9 @@ mod tests {
     fn rows_name_run_and_second() {
         let setup = Setup { gib: 0.25, zipf: 0.99, workers: 2, round: 1, ..Setup::for_tests() };
         let mut rates = Rates::new(Vec::new()).unwrap();
-        rates.add(System::Sqlite, &setup, &[7, 5]).unwrap();
+        rates.add(System::Rocksdb, &setup, &[7, 5]).unwrap();
         let text = String::from_utf8(rates.out).unwrap();
-        let rows = "sqlite,0.25,0.99,2,0,7,1\nsqlite,0.25,0.99,2,1,5,1\n";
+        let rows = "rocksdb,0.25,0.99,2,0,7,1\nrocksdb,0.25,0.99,2,1,5,1\n";
         assert_eq!(text, format!("{HEADER}\n{rows}"));
     }
 }

@@ -113,6 +113,8 @@ pub(crate) struct Report {
     pub(crate) record_bytes: u64,
     /// Length of the timed part.
     pub(crate) seconds: f64,
+    /// Systems that this program was built without.
+    pub(crate) left_out: Vec<System>,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -142,12 +144,18 @@ impl Report {
         let rows = self.rows.iter().map(Row::cells).collect();
         let table = report::table(&header, 4, rows);
         let Report { conditions, record_bytes, seconds, .. } = self;
+        let left_out: Vec<String> = self.left_out.iter().map(left_out).collect();
         format!(
             "{}\n{seconds} s a run; a transaction replaces 4 records of {record_bytes} bytes; \
-             device, closed, own: bytes written by bytes changed\n{table}",
-            conditions.text()
+             device, closed, own: bytes written by bytes changed\n{}{table}",
+            conditions.text(),
+            left_out.concat()
         )
     }
+}
+
+fn left_out(system: &System) -> String {
+    format!("left out: {}, since this program was built without its header\n", system.name())
 }
 
 #[cfg(test)]

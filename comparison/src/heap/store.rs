@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `lastword` | `decoupled` on a file, defaults | soon, in order; its ticket reports it |
 //! | `lmdb` | `MDB_NOSYNC`, `MDB_WRITEMAP` | when the kernel writes its pages, in any order |
+//! | `rocksdb` | defaults, log unsynced | when the kernel writes the log, in order |
 //! | `sqlite` | WAL mode, `synchronous=NORMAL` | at the next checkpoint, which syncs |
 //!
 //! LMDB and SQLite have one writer at a time, for which two workers contend. A store is used in
@@ -29,6 +30,8 @@ pub(crate) enum System {
     Lastword,
     /// LMDB with `NOSYNC` and `WRITEMAP`.
     Lmdb,
+    /// RocksDB with default options, its log unsynced.
+    Rocksdb,
     /// SQLite in WAL mode, synced at checkpoints.
     Sqlite,
 }
@@ -39,8 +42,14 @@ impl System {
         match self {
             System::Lastword => "lastword",
             System::Lmdb => "lmdb",
+            System::Rocksdb => "rocksdb",
             System::Sqlite => "sqlite",
         }
+    }
+
+    /// Returns whether this program was built with the system.
+    pub(crate) fn is_built(self) -> bool {
+        self != System::Rocksdb || cfg!(rocksdb)
     }
 }
 
@@ -117,6 +126,13 @@ macro_rules! with_store {
                 type $store = $crate::heap::lmdb::Lmdb;
                 $result
             }
+            #[cfg(rocksdb)]
+            System::Rocksdb => {
+                type $store = $crate::heap::rocksdb::Rocksdb;
+                $result
+            }
+            #[cfg(not(rocksdb))]
+            System::Rocksdb => Err(Failure::NotBuilt { system: "rocksdb" }),
             System::Sqlite => {
                 type $store = $crate::heap::sqlite::Sqlite;
                 $result
