@@ -43,6 +43,12 @@ pub(crate) enum Failure {
         /// Free space.
         free_mib: u64,
     },
+    /// A run in a child process failed.
+    #[error("the child process of a run failed: {what}")]
+    Child {
+        /// The error.
+        what: String,
+    },
     /// The C side has no memory.
     #[error("no memory for the structures of the C side")]
     NoMemory,

@@ -45,6 +45,9 @@ enum Command {
     Disk(disk::Options),
     /// Random writes to a heap larger than its log on a disk, against LMDB, RocksDB and SQLite.
     Heap(heap::Options),
+    /// A run of `heap --kill`, in a process that its parent kills.
+    #[command(hide = true)]
+    HeapChild(heap::ChildOptions),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Disk(options) if options.sync => disk::sync::run(&options),
         Command::Disk(options) => disk::run(&options),
         Command::Heap(options) => heap::run(&options),
+        Command::HeapChild(options) => heap::child(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,6 +21,7 @@
 //! A close makes every commit durable: LMDB syncs its file, RocksDB its log, and SQLite runs a
 //! checkpoint. Each run ends with a check of records in the store, opened again.
 
+mod kill;
 mod lmdb;
 mod ours;
 mod progress;
@@ -39,6 +40,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, value_parser};
 use rustix::fs::statvfs;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use kill::{ChildOptions, child};
 
 use crate::failure::Failure;
 use crate::report::{Conditions, Format, short};
@@ -89,10 +93,13 @@ pub(crate) struct Options {
     /// CSV file for the transactions of each second.
     #[arg(long, value_name = "PATH")]
     rates: Option<PathBuf>,
+    /// Kill each run's process (SIGKILL) instead of closing the store, and measure its recovery.
+    #[arg(long)]
+    kill: bool,
 }
 
 /// The arguments of one run, equal for all systems.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     gib: f64,
     zipf: f64,
@@ -156,8 +163,9 @@ impl Setup {
 #[derive(Clone, Debug)]
 struct Slice {
     timed: run::Timed,
-    closed: run::Closed,
-    /// Seconds until the first record was read, after the close.
+    /// `None`: the process was killed.
+    closed: Option<run::Closed>,
+    /// Seconds until the first record was read, after the close or the kill.
     open_seconds: f64,
 }
 
@@ -185,6 +193,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         conditions: Conditions::new(options.rounds as usize, options.seed),
         record_bytes: options.record_bytes,
         seconds: options.seconds,
+        is_killed: options.kill,
         left_out,
         rows,
     }
@@ -223,7 +232,12 @@ fn slice(options: &Options, system: System, setup: &Setup) -> Result<Slice, Fail
     let place = tempfile::Builder::new().prefix("comparison-").tempdir_in(&options.dir);
     let place = place.map_err(Failure::io("making a directory for a store"))?;
     let dir = place.path();
-    let (timed, closed) = with_store!(system, S => run::closed::<S>(dir, setup))?;
+    let (timed, closed) = if options.kill {
+        (kill::killed(system, dir, setup)?, None)
+    } else {
+        let (timed, closed) = with_store!(system, S => run::closed::<S>(dir, setup))?;
+        (timed, Some(closed))
+    };
     let open_seconds = with_store!(system, S => run::reopened::<S>(dir, setup, &timed))?;
     eprintln!("  {} tx/s; opened again in {open_seconds:.2} s", short(timed.rate));
     Ok(Slice { timed, closed, open_seconds })

@@ -37,8 +37,8 @@ pub(crate) struct Row {
     own_heap_amplification: Option<Figure>,
     /// CPU time of the process for a transaction, in microseconds.
     cpu_us: Figure,
-    close_seconds: Figure,
-    /// Seconds until the first record was read, after the close.
+    close_seconds: Option<Figure>,
+    /// Seconds until the first record was read: after a close, or with `--kill` after the kill.
     open_seconds: Figure,
 }
 
@@ -63,11 +63,11 @@ impl Row {
             longest_call_ms: figure(|slice| slice.timed.longest_ms).max,
             durable_p999_ms: option(|slice| slice.timed.durable_ms),
             device_amplification: option(|slice| slice.timed.device),
-            closed_amplification: option(|slice| slice.closed.device),
+            closed_amplification: option(|slice| slice.closed?.device),
             own_log_amplification: option(|slice| slice.timed.own_log),
             own_heap_amplification: option(|slice| slice.timed.own_heap),
             cpu_us: figure(|slice| slice.timed.cpu_us),
-            close_seconds: figure(|slice| slice.closed.seconds),
+            close_seconds: option(|slice| slice.closed.map(|closed| closed.seconds)),
             open_seconds: figure(|slice| slice.open_seconds),
         }
     }
@@ -95,7 +95,7 @@ impl Row {
             option(self.own_log_amplification),
             option(self.own_heap_amplification),
             text(self.cpu_us, |us| format!("{us:.2}")),
-            text(self.close_seconds, |seconds| format!("{seconds:.2}")),
+            option(self.close_seconds),
             text(self.open_seconds, |seconds| format!("{seconds:.2}")),
         ]
     }
@@ -113,6 +113,8 @@ pub(crate) struct Report {
     pub(crate) record_bytes: u64,
     /// Length of the timed part.
     pub(crate) seconds: f64,
+    /// Whether the processes were killed instead of closing their stores.
+    pub(crate) is_killed: bool,
     /// Systems that this program was built without.
     pub(crate) left_out: Vec<System>,
     pub(crate) rows: Vec<Row>,
@@ -139,7 +141,7 @@ impl Report {
             "own heap",
             "CPU us",
             "close s",
-            "open s",
+            if self.is_killed { "recovery s" } else { "open s" },
         ];
         let rows = self.rows.iter().map(Row::cells).collect();
         let table = report::table(&header, 4, rows);
@@ -168,7 +170,7 @@ mod tests {
         let seconds = by_second.len() as f64;
         let mut timed = Timed::for_tests(transactions, seconds, by_second);
         timed.longest_ms = longest_ms;
-        let closed = Closed { seconds: close_seconds, device: None };
+        let closed = Some(Closed { seconds: close_seconds, device: None });
         Slice { timed, closed, open_seconds: 1.0 }
     }
 
@@ -181,7 +183,7 @@ mod tests {
         let row = Row::new(System::Lmdb, &Setup::for_tests(), &[even, uneven]);
         assert_eq!(row.least_second, Some(0.5));
         assert_eq!(row.longest_call_ms, 30.0);
-        assert_eq!(row.close_seconds.median, 2.0);
+        assert_eq!(row.close_seconds.map(|figure| figure.median), Some(2.0));
         assert_eq!(row.closed_amplification, None);
         assert_eq!(row.cells()[7], "not reported");
         assert_eq!(row.cells()[5], "50 %");

@@ -3,17 +3,21 @@
 //! ```text
 //!   load, sync | workers run for so many seconds        | close | open, check, close
 //!              | device, own counts, CPU, tally, samples| clock | clock
+//!
+//!   with --kill:                                        | workers go on, SIGKILL | open, check ...
 //! ```
 //!
 //! Every worker reads the clock once a transaction, for every system. Once a millisecond it offers
 //! its last transaction as a sample of the time to durability, which only Lastword reports.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::syncfs;
+use serde::{Deserialize, Serialize};
 
 use super::Setup;
 use super::progress::Progress;
@@ -36,7 +40,7 @@ const CHECKED_RECORDS: u64 = 10_000;
 const CHECKED_TRANSACTIONS: u64 = 2500;
 
 /// Results of the timed part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Timed {
     /// Transactions of all workers.
     pub(crate) transactions: u64,
@@ -94,7 +98,7 @@ pub(crate) struct Closed {
 /// Loads a store, runs the workers, and closes it.
 pub(crate) fn closed<S: Store>(dir: &Path, setup: &Setup) -> Result<(Timed, Closed), Failure> {
     let store = loaded::<S>(dir, setup)?;
-    let mut timed = measured(&store, dir, setup)?;
+    let (mut timed, _) = measured(&store, dir, setup)?;
     let start = Instant::now();
     // Within the clock: it waits for the last commits, as the close would.
     timed.durable_ms = durable_ms(&store)?;
@@ -104,6 +108,21 @@ pub(crate) fn closed<S: Store>(dir: &Path, setup: &Setup) -> Result<(Timed, Clos
     let written = Counter::of(dir).bytes_written();
     let device = setup.by_changed(timed.device_before, written, timed.transactions);
     Ok((timed, Closed { seconds, device }))
+}
+
+/// Loads a store and runs the workers. Passes the results on and lets the workers run until the
+/// process is killed.
+pub(crate) fn endless<S: Store>(
+    dir: &Path,
+    setup: &Setup,
+    report: impl FnOnce(&Timed) -> Result<(), Failure>,
+) -> Result<Infallible, Failure> {
+    let store = loaded::<S>(dir, setup)?;
+    let (mut timed, scripts) = measured(&store, dir, setup)?;
+    timed.durable_ms = durable_ms(&store)?;
+    report(&timed)?;
+    let (_, _) = workers(&store, scripts, None)?;
+    Err(Failure::Child { what: "the workers ended by themselves".into() })
 }
 
 /// Opens a store again and checks it. Returns the seconds until its first record was read.
@@ -129,18 +148,22 @@ fn loaded<S: Store>(dir: &Path, setup: &Setup) -> Result<S, Failure> {
     Ok(store)
 }
 
-/// Runs the workers for the time of the setup.
-fn measured<S: Store>(store: &S, dir: &Path, setup: &Setup) -> Result<Timed, Failure> {
+/// Runs the workers for the time of the setup. Returns their scripts to go on from.
+fn measured<S: Store>(
+    store: &S,
+    dir: &Path,
+    setup: &Setup,
+) -> Result<(Timed, Vec<Script>), Failure> {
     let scripts = (0..setup.workers).map(|worker| Script::new(setup, worker)).collect();
     let (counter, own_before) = (Counter::of(dir), store.own_bytes());
     let (device_before, cpu_before) = (counter.bytes_written(), cpu_ns());
-    let tallies = workers(store, scripts, setup.seconds)?;
+    let (tallies, scripts) = workers(store, scripts, Some(setup.seconds))?;
     let (cpu, device_after) = (cpu_ns() - cpu_before, counter.bytes_written());
     let (own_after, total) = (store.own_bytes(), Total::of(&tallies, setup.seconds));
     let own = |of: fn(super::store::OwnBytes) -> u64| {
         setup.by_changed(own_before.map(of), own_after.map(of), total.transactions)
     };
-    Ok(Timed {
+    let timed = Timed {
         transactions: total.transactions,
         by_worker: tallies.iter().map(Tally::count).collect(),
         rate: total.transactions as f64 / total.seconds,
@@ -152,7 +175,8 @@ fn measured<S: Store>(store: &S, dir: &Path, setup: &Setup) -> Result<Timed, Fai
         own_heap: own(|bytes| bytes.heap),
         by_second: total.by_second,
         device_before,
-    })
+    };
+    Ok((timed, scripts))
 }
 
 fn durable_ms<S: Store>(store: &S) -> Result<Option<f64>, Failure> {
@@ -165,21 +189,26 @@ fn sync(dir: &Path) -> Result<(), Failure> {
     synced.map_err(Failure::io("syncing the file system"))
 }
 
-/// Runs one worker for each script, for so many seconds.
-fn workers<S: Store>(store: &S, scripts: Vec<Script>, seconds: f64) -> Result<Vec<Tally>, Failure> {
+/// Runs one worker for each script, for so many seconds or without an end.
+fn workers<S: Store>(
+    store: &S,
+    scripts: Vec<Script>,
+    seconds: Option<f64>,
+) -> Result<(Vec<Tally>, Vec<Script>), Failure> {
     let (barrier, start) = (Barrier::new(scripts.len()), OnceLock::new());
-    let worker = |mut script: Script| -> Result<Tally, Failure> {
+    let worker = |mut script: Script| -> Result<(Tally, Script), Failure> {
         let session = store.session();
         barrier.wait();
         let start = *start.get_or_init(Instant::now);
-        let end = start + Duration::from_secs_f64(seconds);
-        work(&mut session?, &mut script, start, end)
+        let end = seconds.map(|seconds| start + Duration::from_secs_f64(seconds));
+        let tally = work(&mut session?, &mut script, start, end)?;
+        Ok((tally, script))
     };
     std::thread::scope(|scope| {
         let worker = &worker;
         let spawn = |script| scope.spawn(move || worker(script));
         let threads: Vec<_> = scripts.into_iter().map(spawn).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Tally, Failure>>| {
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<(Tally, Script), Failure>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         threads.into_iter().map(join).collect()
@@ -191,7 +220,7 @@ fn work<S: Session>(
     session: &mut S,
     script: &mut Script,
     start: Instant,
-    end: Instant,
+    end: Option<Instant>,
 ) -> Result<Tally, Failure> {
     let mut tally = Tally::new(start, Instant::now());
     let mut sampled = start;
@@ -203,14 +232,15 @@ fn work<S: Session>(
             sampled = now;
             session.sample(now)?;
         }
-        if now >= end {
+        if end.is_some_and(|end| now >= end) {
             return Ok(tally);
         }
     }
 }
 
 /// Checks records at random, and those of each worker's first transactions: all are whole, and no
-/// commit is lost.
+/// commit is lost. The timed part ended with all of its commits durable, or in the page cache,
+/// which outlives the process.
 fn check<S: Store>(
     session: &mut S::Session<'_>,
     setup: &Setup,

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Setup;
 use super::progress::Progress;
@@ -22,7 +22,7 @@ use super::script::Writes;
 use crate::failure::Failure;
 
 /// A system of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 pub(crate) enum System {
@@ -75,7 +75,7 @@ pub(crate) trait Store: Sync + Sized {
     /// Makes an empty store in a new directory.
     fn create(dir: &Path, setup: &Setup) -> Result<Self, Failure>;
 
-    /// Opens a store that was closed.
+    /// Opens a store that was closed or killed.
     fn open(dir: &Path, setup: &Setup) -> Result<Self, Failure>;
 
     /// Writes all records with the stamp of loading. On return they are in place.
