@@ -130,7 +130,8 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn heap_words(&self) -> Vec<u64> {
         let design = self.design();
-        let mut words: Vec<u64> = (0..design.words()).map(|index| design.observe(index)).collect();
+        let mut words = vec![0; design.words()];
+        design.observe(0, &mut words);
         for link in 0..words.len().saturating_sub(2) {
             let is_link = || {
                 let object = 8 * (link as u64 + 2);

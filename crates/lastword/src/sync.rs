@@ -1,5 +1,6 @@
 //! Synchronization primitives, replaced by those of model checkers in tests; see `medium::sync`.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use medium::mutants::{Mutant, injected};
@@ -11,6 +12,13 @@ pub(crate) use medium::sync::{
 /// Whether a model checker runs this code. It explores all executions, so sizes are then as small
 /// as the protocol allows.
 pub(crate) const MODELED: bool = false;
+
+/// Returns the number of cores that this process may use, as found at the first call: the system
+/// reads several files to find it.
+pub(crate) fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
 
 /// A fence, which this bug removes.
 #[inline(always)]

@@ -195,7 +195,11 @@ impl<D: Design> Boot<'_, D> {
 /// Returns the lists in the heap, which no transaction can read after the power failure.
 fn lists<D: Design, S: Appends>(pool: &Pool<D>, root: u64) -> Lists {
     let in_heap = (1 << words::ADDRESS_BITS) - 1;
-    let word = |at: u64| pool.design().observe((at & in_heap) as usize / 8);
+    let word = |at: u64| {
+        let mut word = [0];
+        pool.design().observe((at & in_heap) as usize / 8, &mut word);
+        word[0]
+    };
     let list = |key: u64| {
         let (mut values, mut at) = (Vec::new(), word(S::head(root, key as usize, word)));
         while at != 0 {

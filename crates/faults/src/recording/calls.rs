@@ -221,7 +221,9 @@ impl Handle for RecordedFile {
         if !self.can_write {
             return Err(Errno::BADF);
         }
-        let mut bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        // By slices: byte by byte this copy took half of the time of a crash test of creation.
+        let mut bytes = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
+        slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
         self.boot.with(|machine| -> std::result::Result<usize, Halt> {
             let durable = flags.contains(ReadWriteFlags::DSYNC);
             if let Some(errno) = self.refusal(&machine.model, durable) {

@@ -109,9 +109,10 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// later.
     fn peek(&self, index: usize) -> u64;
 
-    /// Reads a word without isolation and without side effects, for observing a test.
-    fn observe(&self, index: usize) -> u64 {
-        self.peek(index)
+    /// Reads words from `first` on without isolation and without side effects, for observing a
+    /// test.
+    fn observe(&self, first: usize, out: &mut [u64]) {
+        out.iter_mut().zip(first..).for_each(|(out, index)| *out = self.peek(index));
     }
 
     /// Writes a word without isolation or log: a bug that crash tests inject.

@@ -12,7 +12,7 @@ use super::end::{self, when};
 use super::link::Links;
 use super::owned::Owned;
 use super::transaction_table::{IDLE, TransactionTable, WorkerState};
-use super::write_back::Waiting;
+use super::write_back::{Waiting, lay_over};
 use super::{ObjectHeap, link_of};
 use crate::Error;
 use crate::perform::{Obstacle, StarvationLock};
@@ -417,13 +417,15 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         state.publish_waiting(queue.start());
     }
 
-    /// Returns a word as the next transaction would read it, for observers in tests.
-    pub(crate) fn observe(&self, heap_image: &impl ObjectHeap, index: usize) -> u64 {
-        let waits = |state: &WorkerState<M>| match state.is_empty() {
-            true => None,
-            false => lock(&state.queue).will_be(index),
-        };
-        let newest = self.table.used().filter_map(waits).max_by_key(|(end, _)| *end);
-        newest.map_or_else(|| heap_image.words()[index].load(Ordering::Relaxed), |(_, word)| word)
+    /// Reads words from `first` on as the next transaction would, for observers in tests.
+    pub(crate) fn observe(&self, heap_image: &impl ObjectHeap, first: usize, out: &mut [u64]) {
+        let words = &heap_image.words()[first..];
+        out.iter_mut().zip(words).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
+        let mut waiting = Vec::new();
+        for state in self.table.used().filter(|state| !state.is_empty()) {
+            lock(&state.queue).batches(|end, batch| waiting.push((end, batch.to_vec())));
+        }
+        waiting.sort_by_key(|(end, _)| *end);
+        waiting.iter().for_each(|(_, batch)| lay_over(batch, first, out));
     }
 }

@@ -234,16 +234,21 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.table.durable(&self.clock)
     }
 
-    /// Returns the value of a word that a group has written, if the group has not ended.
-    pub(crate) fn written(&self, owned: &Owned, index: usize) -> Option<u64> {
+    /// Copies those words that a group has written and that are in `out`, which begins with the word
+    /// `first`, if the group has not ended.
+    pub(crate) fn written(&self, owned: &Owned, first: usize, out: &mut [u64]) {
         if self.end_of(owned) != RUNNING {
-            return None; // unwound after its end: the queue or the heap has it
+            return; // unwound after its end: the queue or the heap has it
         }
         let memory = self.memory(owned.number);
-        owned.entries.iter().find_map(|entry| {
-            let word = index.checked_sub(super::header_of(entry.object))?;
-            let is_written = word < entry.words && entry.mask[word / 64] >> (word % 64) & 1 > 0;
-            is_written.then(|| memory[entry.at + word].load(Ordering::Relaxed))
-        })
+        for entry in &owned.entries {
+            let is_written = |word: &usize| entry.mask[word / 64] >> (word % 64) & 1 > 0;
+            for word in (0..entry.words).filter(is_written) {
+                let index = super::header_of(entry.object) + word;
+                if let Some(out) = index.checked_sub(first).and_then(|at| out.get_mut(at)) {
+                    *out = memory[entry.at + word].load(Ordering::Relaxed);
+                }
+            }
+        }
     }
 }

@@ -133,20 +133,21 @@ impl Waiting {
         }
     }
 
-    /// Returns the value that a word gets from this queue, and its timestamp, if the queue changes
-    /// it.
-    pub(super) fn will_be(&self, index: usize) -> Option<(u64, u64)> {
-        let word = |done: &Done| {
-            Pieces::new(&done.batch)
-                .filter_map(|piece| match piece {
-                    Piece::Run(first, words) => {
-                        words.get(index.checked_sub(first as usize)?).copied()
-                    }
-                    Piece::Mark(_) => None,
-                })
-                .last()
-        };
-        self.queue.iter().rev().find_map(|done| Some((done.end, word(done)?)))
+    /// Calls `each` with the timestamp and the words of every waiting transaction, in order.
+    pub(super) fn batches(&self, mut each: impl FnMut(u64, &[u64])) {
+        self.queue.iter().for_each(|done| each(done.end, &done.batch));
+    }
+}
+
+/// Copies those words of a batch that are in `out`, which begins with the word `first`.
+pub(super) fn lay_over(batch: &[u64], first: usize, out: &mut [u64]) {
+    for piece in Pieces::new(batch) {
+        let Piece::Run(index, words) = piece else { continue };
+        for (&value, index) in words.iter().zip(index as usize..) {
+            if let Some(out) = index.checked_sub(first).and_then(|at| out.get_mut(at)) {
+                *out = value;
+            }
+        }
     }
 }
 
@@ -234,10 +235,15 @@ mod tests {
             objects: vec![4, 8],
             ..Done::default()
         });
-        assert_eq!(waiting.will_be(4), Some((1, 7)));
+        let word = |waiting: &Waiting| {
+            let mut words = [0; 2];
+            waiting.batches(|_, batch| lay_over(batch, 3, &mut words));
+            words
+        };
+        assert_eq!(word(&waiting), [0, 7]);
         let cut = AssertUnwindSafe(|| waiting.write_back(&heap_image, 1, || 1));
         catch_unwind(cut).expect_err("the injected failure panics");
         assert_eq!(heap_image.words[4].load(Ordering::Relaxed), 7);
-        assert_eq!(waiting.will_be(4), None);
+        assert_eq!(word(&waiting), [0, 0]);
     }
 }

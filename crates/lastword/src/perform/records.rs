@@ -12,7 +12,7 @@ use medium::Memory;
 
 use super::write_set::STRIPE_WORDS;
 use crate::Error;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, cores};
 
 /// Most records for each core by default, with the cores rounded up to a power of two.
 const RECORDS_PER_CORE: usize = 1 << 18;
@@ -75,10 +75,6 @@ pub(crate) fn check_records(records: u64) -> Result<(), Error> {
 /// a number for the heap and the machine. Never more than the heap has stripes.
 pub(crate) fn records_of(heap_words: usize, wanted: u64) -> u64 {
     count(heap_words, wanted, cores()) as u64
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn count(heap_words: usize, wanted: u64, cores: usize) -> usize {

@@ -57,7 +57,7 @@ use words::TxId;
 use crate::Error;
 use crate::metrics::{Meter, StepTimer};
 use crate::rate_limit::RateLimit;
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, cores, lock};
 pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
@@ -174,7 +174,7 @@ impl Persist {
             progress: Progress::new(durable.0),
             slots: Mutex::default(),
             workers: AtomicUsize::new(0),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(),
             medium,
             sending: Mutex::new(sending),
             in_flight: InFlight::default(),

@@ -14,7 +14,7 @@ use std::cell::Cell;
 
 use super::Pool;
 use crate::design::Design;
-use crate::sync::{Condvar, Mutex, lock};
+use crate::sync::{Condvar, Mutex, cores, lock};
 use crate::worker::WorkerState;
 use crate::{Error, Worker};
 
@@ -51,9 +51,8 @@ pub(super) struct Lent<'p, D: Design> {
 
 impl<D: Design> Kept<D> {
     pub(super) fn new() -> Kept<D> {
-        let most = std::thread::available_parallelism().map_or(1, usize::from);
         let state = State { idle: Vec::new(), lent: 0, returns: 0, waiting: 0 };
-        Kept { state: Mutex::new(state), returned: Condvar::new(), most }
+        Kept { state: Mutex::new(state), returned: Condvar::new(), most: cores() }
     }
 
     /// Takes an idle worker out of the pool.

@@ -110,9 +110,9 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     /// Returns a word without isolation. An unreadable word is 0, and the pool is poisoned.
     fn peek(&self, index: usize, pipeline: PipelineView<'_>) -> u64;
 
-    /// Returns a word without paging, for tests that observe the pool.
-    fn observe(&self, index: usize, pipeline: PipelineView<'_>) -> u64 {
-        self.peek(index, pipeline)
+    /// Reads words from `first` on without paging, for tests that observe the pool.
+    fn observe(&self, first: usize, out: &mut [u64], pipeline: PipelineView<'_>) {
+        out.iter_mut().zip(first..).for_each(|(out, index)| *out = self.peek(index, pipeline));
     }
 
     /// Changes a word without isolation or logging.
@@ -215,6 +215,11 @@ impl ShadowMemory for ShadowHeap {
     #[inline]
     fn peek(&self, index: usize, _pipeline: PipelineView<'_>) -> u64 {
         self.heap()[index].load(Ordering::Relaxed)
+    }
+
+    fn observe(&self, first: usize, out: &mut [u64], _pipeline: PipelineView<'_>) {
+        let words = &self.heap()[first..];
+        out.iter_mut().zip(words).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
     }
 
     fn poke(&self, index: usize, value: u64, _pipeline: PipelineView<'_>) {

@@ -155,8 +155,7 @@ impl ShadowMemory for Software {
     }
 
     fn peek(&self, index: usize, pipeline: PipelineView<'_>) -> u64 {
-        let value =
-            self.look(index, Some(pipeline), |moving| self.read_in(index, moving, pipeline));
+        let value = self.look(index, pipeline, |moving| self.read_in(index, moving, pipeline));
         // Outside of `look`, so that the page is free again: a callback notified of the failure may
         // read it.
         value.unwrap_or_else(|error| {
@@ -165,13 +164,19 @@ impl ShadowMemory for Software {
         })
     }
 
-    fn observe(&self, index: usize, pipeline: PipelineView<'_>) -> u64 {
-        match &self.image {
-            Some(image) => {
-                let word = |_: &Moving<'_>| Ok(image.words()[index].load(Ordering::Relaxed));
-                self.look(index, None, word).unwrap_or(0)
-            }
-            None => self.peek(index, pipeline),
+    fn observe(&self, first: usize, out: &mut [u64], pipeline: PipelineView<'_>) {
+        let Some(image) = &self.image else {
+            return out
+                .iter_mut()
+                .zip(first..)
+                .for_each(|(out, at)| *out = self.peek(at, pipeline));
+        };
+        let (mut first, mut rest) = (first, out);
+        while !rest.is_empty() {
+            let here = rest.len().min(PAGE_WORDS - first % PAGE_WORDS);
+            let (these, later) = rest.split_at_mut(here);
+            self.observe_page(image, first, these);
+            (first, rest) = (first + here, later);
         }
     }
 
@@ -225,7 +230,7 @@ impl Software {
     fn look(
         &self,
         index: usize,
-        pipeline: Option<PipelineView<'_>>,
+        pipeline: PipelineView<'_>,
         absent: impl FnOnce(&Moving<'_>) -> Result<u64, Error>,
     ) -> Result<u64, Error> {
         let page = index / PAGE_WORDS;
@@ -243,12 +248,29 @@ impl Software {
             {
                 return absent(&moving);
             }
-            match pipeline.map(|pipeline| self.wait_for_mover(page, pipeline)) {
-                None => thread::yield_now(),
-                Some(Ok(())) => (),
-                // The pool is poisoned.
-                Some(Err(_)) => return Ok(0),
+            if self.wait_for_mover(page, pipeline).is_err() {
+                return Ok(0); // the pool is poisoned
             }
+        }
+    }
+
+    /// Copies words of one page, from memory or from the copy of the heap image.
+    fn observe_page(&self, image: &Memory, first: usize, out: &mut [u64]) {
+        let page = first / PAGE_WORDS;
+        let copy = |from: &[AtomicU64], out: &mut [u64]| {
+            out.iter_mut().zip(from).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
+        };
+        loop {
+            if let Some(frame) = self.table.pin(page) {
+                copy(&self.frame(frame)[first % PAGE_WORDS..], out);
+                return self.table.unpin(page);
+            }
+            if let Some(_moving) = self.table.begin_move(page)
+                && self.table.place(page).frame().is_none()
+            {
+                return copy(&image.words()[first..], out);
+            }
+            thread::yield_now();
         }
     }
 

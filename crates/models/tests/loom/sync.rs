@@ -22,6 +22,11 @@ pub(crate) use std::sync::Arc;
 /// Sizes are small.
 pub(crate) const MODELED: bool = true;
 
+/// Returns the number of cores of the modeled machine.
+pub(crate) fn cores() -> usize {
+    2
+}
+
 /// A fence, which this bug removes.
 pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
     if !injected(mutant) {

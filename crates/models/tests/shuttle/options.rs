@@ -193,7 +193,7 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     fn hints(&self) -> &Heap;
     fn end(&self, part: &mut Self::Part);
     fn peek(&self, index: usize, behind: impl Sized) -> u64;
-    fn observe(&self, index: usize, behind: impl Sized) -> u64;
+    fn observe(&self, first: usize, out: &mut [u64], behind: impl Sized);
     fn poke(&self, index: usize, value: u64, behind: impl Sized);
     fn too_large(&self, part: &Self::Part) -> Option<Error>;
     fn counts(&self) -> ShadowCounts;
@@ -248,8 +248,8 @@ impl ShadowMemory for ShadowHeap {
         self.0[index].load(Ordering::Relaxed)
     }
 
-    fn observe(&self, index: usize, behind: impl Sized) -> u64 {
-        self.peek(index, behind)
+    fn observe(&self, first: usize, out: &mut [u64], _: impl Sized) {
+        out.iter_mut().zip(first..).for_each(|(out, index)| *out = self.peek(index, ()));
     }
 
     fn poke(&self, index: usize, value: u64, _: impl Sized) {

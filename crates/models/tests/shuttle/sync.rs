@@ -10,6 +10,11 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Order
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub(crate) use shuttle::thread;
 
+/// Returns the number of cores of the modeled machine.
+pub(crate) fn cores() -> usize {
+    2
+}
+
 /// A fence, which this bug removes.
 pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
     if !injected(mutant) {

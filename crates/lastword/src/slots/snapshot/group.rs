@@ -138,10 +138,13 @@ impl Groups {
         Ok(())
     }
 
-    /// Returns the value of a word after its pending group ends, if one in a place has written it.
-    pub(super) fn written(&self, core: &Core, index: usize) -> Option<u64> {
-        let places = self.places.iter();
-        places.rev().find_map(|place| core.versions.written(lock(place).group.as_ref()?, index))
+    /// Copies the values that words from `first` on get when the pending groups end.
+    pub(super) fn written(&self, core: &Core, first: usize, out: &mut [u64]) {
+        for place in &self.places {
+            if let Some(group) = &lock(place).group {
+                core.versions.written(group, first, out);
+            }
+        }
     }
 }
 

@@ -203,10 +203,12 @@ impl Design for Snapshot {
         self.core.store.heap()[index].load(Ordering::Relaxed)
     }
 
-    fn observe(&self, index: usize) -> u64 {
+    fn observe(&self, first: usize, out: &mut [u64]) {
         let core = &*self.core;
-        let grouped = core.groups.as_ref().and_then(|groups| groups.written(core, index));
-        grouped.unwrap_or_else(|| core.versions.observe(&core.store, index))
+        core.versions.observe(&core.store, first, out);
+        if let Some(groups) = &core.groups {
+            groups.written(core, first, out);
+        }
     }
 
     fn poke(&self, index: usize, value: u64) {
