@@ -62,7 +62,7 @@ pub(super) struct Oracle<'h> {
 }
 
 /// The result of a comparison.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Found {
     /// The numbers of ending transactions that are present and absent.
     pub(super) there: u64,
@@ -103,7 +103,7 @@ impl<'h> Oracle<'h> {
         let mut found = Found::default();
         // Words of transactions that are present before their acknowledgement.
         let mut there: FxHashMap<u64, u64> = FxHashMap::default();
-        let mut lines: FxHashSet<u32> = self.touched.clone();
+        let mut lines: FxHashSet<u32> = FxHashSet::default();
         for (transactions, done) in &self.cores {
             let Some(it) = transactions.get(*done) else { continue };
             lines.extend(it.words.iter().map(|(word, _)| line_of(*word)));
@@ -129,13 +129,17 @@ impl<'h> Oracle<'h> {
         let last = (self.heap.len() / 8) as u32;
         if heap.moves {
             // Since then, recovery or the design may have copied the whole page or moved it.
-            let pages: FxHashSet<u32> = lines.iter().map(|line| line / PAGE_LINES).collect();
+            let touched = self.touched.iter().chain(&lines);
+            let pages: FxHashSet<u32> = touched.map(|line| line / PAGE_LINES).collect();
             lines = pages.into_iter().flat_map(lines_of).filter(|line| *line < last).collect();
         }
         lines.extend(heap.changed(last));
         let wrong = match whole {
             true => (0..last).find_map(|line| self.wrong(line, heap, &there)),
-            false => lines.iter().filter_map(|line| self.wrong(*line, heap, &there)).min(),
+            false => {
+                let lines = self.touched.iter().chain(&lines);
+                lines.filter_map(|line| self.wrong(*line, heap, &there)).min()
+            }
         };
         if let Some((word, has, must)) = wrong {
             let (line, within) = (word / 8, word % 8);
@@ -167,7 +171,11 @@ impl<'h> Oracle<'h> {
         heap: &Heap<'_>,
         there: &FxHashMap<u64, u64>,
     ) -> Option<(u64, u64, u64)> {
-        let words = (u64::from(line) * 8..).zip(heap.line(line));
+        let (first, has) = (line as usize * 8, heap.line(line));
+        if there.is_empty() && has[..] == self.heap[first..first + 8] {
+            return None; // most lines, by one comparison
+        }
+        let words = (u64::from(line) * 8..).zip(has);
         let must = |word: u64| there.get(&word).copied().unwrap_or(self.heap[word as usize]);
         let mut wrong = words.filter(|(word, has)| *has != must(*word));
         wrong.next().map(|(word, has)| (word, has, must(word)))

@@ -154,6 +154,14 @@ pub struct Persistent {
     done: Done,
 }
 
+/// What a recovery has changed: two states with the same array and the same overlay are equal.
+#[derive(Debug)]
+pub(crate) struct Overlay {
+    changed: FxHashMap<u32, LineWords>,
+    registers: FxHashMap<(u32, u32), u64>,
+    saved: Vec<Vec<Queued>>,
+}
+
 /// A summary of a recovery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
@@ -203,6 +211,18 @@ impl Persistent {
                 words.copy_from_slice(changed);
             }
         }
+    }
+
+    /// Returns what has changed since the power failure.
+    pub(crate) fn overlay(&self) -> Overlay {
+        let Persistent { changed, registers, saved, .. } = self;
+        Overlay { changed: changed.clone(), registers: registers.clone(), saved: saved.clone() }
+    }
+
+    /// Whether just this has changed since the power failure.
+    pub(crate) fn has_overlay(&self, other: &Overlay) -> bool {
+        let Overlay { changed, registers, saved } = other;
+        self.changed == *changed && self.registers == *registers && self.saved == *saved
     }
 
     /// Returns the array.
