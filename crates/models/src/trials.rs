@@ -86,7 +86,14 @@ pub fn run(tool: &'static str, models: &[Model], trials: &'static [Trial]) -> Ex
     let page = move || page::is_current(tool, trials.iter().map(row).collect());
     let page = libtest_mimic::Trial::test("page_of_mutants_is_current", page);
     let tests = models.iter().map(holds).chain(trials.iter().map(fails)).chain([page]).collect();
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), tests);
+    let mut arguments = Arguments::from_args();
+    if tool == "loom" {
+        // Each of its executions maps and unmaps the stacks of its threads, and each unmap
+        // interrupts the other cores: two threads take longer than one, and twice as much processor
+        // time.
+        arguments.test_threads.get_or_insert(1);
+    }
+    let conclusion = libtest_mimic::run(&arguments, tests);
     report(&mut fates.lock().unwrap_or_else(PoisonError::into_inner));
     conclusion.exit_code()
 }

@@ -22,8 +22,8 @@ const TAG: u64 = 0x6d0c << crate::ADDRESS_BITS;
 pub struct Mock {
     words: Vec<u64>,
     heap: Heap,
-    /// `heap` at the start of the transaction.
-    before: Heap,
+    /// `next` and `root` of the heap at the start of the transaction.
+    before: (u64, u64),
     /// Words overwritten by the transaction: index and old value, oldest first.
     undo: Vec<(usize, u64)>,
     stopped: Option<Stop>,
@@ -34,18 +34,57 @@ pub struct Mock {
 }
 
 /// The allocator's state.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Heap {
     /// Live objects: first byte to size in bytes; blocks of a run only once they are prepared.
-    live: BTreeMap<u64, u64>,
+    live: Map<u64>,
     /// Reserved runs: first byte to (blocks, blocks prepared).
-    runs: BTreeMap<u64, (u64, u64)>,
+    runs: Map<(u64, u64)>,
     /// Runs of pieces: first byte to the bytes of the string.
-    strings: BTreeMap<u64, u64>,
+    strings: Map<u64>,
     /// Start of the memory that was never used. Freed memory is not reused, so a dangling pointer
     /// is always detected.
     next: u64,
     root: u64,
+}
+
+/// A map by first byte that can return to its state at the start of the transaction.
+#[derive(Debug)]
+struct Map<V> {
+    now: BTreeMap<u64, V>,
+    /// The changes of the transaction: first byte and old value, oldest first.
+    undo: Vec<(u64, Option<V>)>,
+}
+
+impl<V> Default for Map<V> {
+    fn default() -> Map<V> {
+        Map { now: BTreeMap::new(), undo: Vec::new() }
+    }
+}
+
+impl<V: Copy> Map<V> {
+    fn get(&self, first: u64) -> Option<V> {
+        self.now.get(&first).copied()
+    }
+
+    fn insert(&mut self, first: u64, value: V) {
+        let old = self.now.insert(first, value);
+        self.undo.push((first, old));
+    }
+
+    fn remove(&mut self, first: u64) {
+        let old = self.now.remove(&first);
+        self.undo.push((first, old));
+    }
+
+    fn roll_back(&mut self) {
+        while let Some((first, old)) = self.undo.pop() {
+            match old {
+                Some(value) => self.now.insert(first, value),
+                None => self.now.remove(&first),
+            };
+        }
+    }
 }
 
 /// A transaction that [`Mock`] did not commit.
@@ -68,7 +107,7 @@ impl Mock {
         let heap = Heap { next: HEADER_BYTES, ..Heap::default() };
         Mock {
             words: vec![0; bytes / 8],
-            before: heap.clone(),
+            before: (heap.next, heap.root),
             heap,
             undo: Vec::new(),
             stopped: None,
@@ -103,17 +142,17 @@ impl Mock {
     /// Returns the number of live objects, of which each block of an array and each piece of a
     /// string is one.
     pub fn objects(&self) -> usize {
-        self.heap.live.len()
+        self.heap.live.now.len()
     }
 
     /// Returns the first byte and the size of every live object, in address order.
     pub fn live(&self) -> Vec<(u64, u64)> {
-        self.heap.live.iter().map(|(&object, &bytes)| (TAG | object, bytes)).collect()
+        self.heap.live.now.iter().map(|(&object, &bytes)| (TAG | object, bytes)).collect()
     }
 
     /// Returns the bytes in live objects.
     pub fn bytes_live(&self) -> u64 {
-        self.heap.live.values().sum()
+        self.heap.live.now.values().sum()
     }
 
     /// Returns the number of words that the last transaction wrote.
@@ -150,7 +189,7 @@ impl Mock {
     /// Returns the index of a word that lies in a live object.
     fn index(&mut self, at: Addr) -> Result<usize, Stop> {
         let object = at.object.wrapping_sub(TAG);
-        let Some(&bytes) = self.heap.live.get(&object) else {
+        let Some(bytes) = self.heap.live.get(object) else {
             return self.wrong(at, "no live object at this address");
         };
         if !at.offset.is_multiple_of(8) {
@@ -205,12 +244,12 @@ impl Mock {
             let live = |bytes: u64| bytes.saturating_sub(piece * size).min(size);
             self.fill(object, live(from), live(to));
             match live(to) {
-                0 => self.heap.live.remove(&object),
+                0 => self.heap.live.remove(object),
                 bytes => self.heap.live.insert(object, bytes),
             };
         }
         match to {
-            0 => self.heap.strings.remove(&first),
+            0 => self.heap.strings.remove(first),
             bytes => self.heap.strings.insert(first, bytes),
         };
     }
@@ -231,7 +270,11 @@ impl Mock {
         while let Some((index, value)) = self.undo.pop() {
             self.words[index] = value;
         }
-        self.heap = self.before.clone();
+        let Heap { live, runs, strings, next, root } = &mut self.heap;
+        live.roll_back();
+        runs.roll_back();
+        strings.roll_back();
+        (*next, *root) = self.before;
     }
 }
 
@@ -252,26 +295,26 @@ impl Words for Mock {
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
         self.count_access()?;
         let object = at.object.wrapping_sub(TAG);
-        if let Some((blocks, prepared)) = self.heap.runs.get(&object).copied() {
+        if let Some((blocks, prepared)) = self.heap.runs.get(object) {
             if at.offset != 0 || bytes != blocks * BLOCK_BYTES {
                 return self.wrong(at, "a run of blocks must be freed whole");
             }
-            self.heap.runs.remove(&object);
+            self.heap.runs.remove(object);
             for block in 0..prepared {
-                self.heap.live.remove(&(object + block * block_stride(object)));
+                self.heap.live.remove(object + block * block_stride(object));
             }
             return Ok(());
         }
-        if let Some(&size) = self.heap.strings.get(&object) {
+        if let Some(size) = self.heap.strings.get(object) {
             if at.offset != 0 || bytes != size {
                 return self.wrong(at, "a run of pieces must be freed whole");
             }
             self.set_pieces(object, size, 0);
             return Ok(());
         }
-        match self.heap.live.get(&object) {
-            Some(&size) if size == bytes && at.offset == 0 => {
-                self.heap.live.remove(&object);
+        match self.heap.live.get(object) {
+            Some(size) if size == bytes && at.offset == 0 => {
+                self.heap.live.remove(object);
                 Ok(())
             }
             _ => self.wrong(at, "free of an object that is not live"),
@@ -304,7 +347,7 @@ impl Allocate for Mock {
     fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
         self.count_access()?;
         let object = first.wrapping_sub(TAG);
-        let Some((blocks, prepared)) = self.heap.runs.get(&object).copied() else {
+        let Some((blocks, prepared)) = self.heap.runs.get(object) else {
             return self.wrong(Addr::new(first, 0), "no run of blocks at this address");
         };
         let ready = blocks.min(prepared.saturating_add(most));
@@ -334,7 +377,7 @@ impl Allocate for Mock {
             return self.stop(Stop::BadSize);
         }
         let object = first.wrapping_sub(TAG);
-        if let Some(&size) = self.heap.strings.get(&object) {
+        if let Some(size) = self.heap.strings.get(object) {
             if size != from {
                 return self.wrong(Addr::new(first, 0), "resize from another size");
             }
@@ -344,7 +387,7 @@ impl Allocate for Mock {
             }
             return Ok(fits);
         }
-        if self.heap.runs.contains_key(&object) || self.heap.live.get(&object) != Some(&from) {
+        if self.heap.runs.get(object).is_some() || self.heap.live.get(object) != Some(from) {
             return self.wrong(Addr::new(first, 0), "resize of an object that is not live");
         }
         // As size classes do: both sizes take the same memory.
@@ -379,7 +422,11 @@ impl Transact for Mock {
         loop {
             self.stopped = None;
             self.undo.clear();
-            self.before = self.heap.clone();
+            let Heap { live, runs, strings, next, root } = &mut self.heap;
+            live.undo.clear();
+            runs.undo.clear();
+            strings.undo.clear();
+            self.before = (*next, *root);
             let result = body(self);
             match (result, self.stopped) {
                 (Ok(value), None) => return Ok(value),
