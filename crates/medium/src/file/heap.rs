@@ -49,7 +49,7 @@ use zerocopy::IntoBytes;
 use crate::area::{Area, PAGE_BYTES};
 use crate::buffer::Buffer;
 use crate::error::Error;
-use crate::file::page_index::{Dense, Mask, PAGE_WORDS, PageIndex};
+use crate::file::page_index::{Mask, PAGE_WORDS, PageIndex, PageWords};
 use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
 use crate::pool_file::write_all;
@@ -92,7 +92,7 @@ pub struct FileHeap {
     /// The pages that are being written.
     writing: Vec<u32>,
     /// The words of neighbouring pages that are being written.
-    built: Vec<Dense>,
+    taken: Vec<PageWords>,
     /// Buffer for pages that are read before they are written.
     scratch: Buffer,
     state: Arc<State>,
@@ -142,7 +142,7 @@ impl FileHeap {
             share,
             bytes_max,
             writing: Vec::new(),
-            built: vec![Dense::default(); WRITE_PAGES],
+            taken: Vec::new(),
             scratch: Buffer::new(WRITE_PAGES * PAGE_WORDS),
             state: Arc::clone(state),
             counts: Counts::default(),
@@ -188,10 +188,12 @@ impl FileHeap {
                 let (page, first) = (index / PAGE_WORDS, index % PAGE_WORDS);
                 let here = words.len().min(PAGE_WORDS - first);
                 let (these, rest) = words.split_at(here);
-                if self.index.bytes() >= self.bytes_max {
-                    self.write_pages(self.index.len().div_ceil(SHORT_SHARE))?;
+                if !self.index.insert_dense(page, first, these) {
+                    if self.index.bytes() >= self.bytes_max {
+                        self.write_pages(self.index.len().div_ceil(SHORT_SHARE))?;
+                    }
+                    self.index.insert(page, first, these);
                 }
-                self.index.insert(page, first, these);
                 (index, words) = (index + here, rest);
             }
         }
@@ -222,7 +224,10 @@ impl FileHeap {
     fn forget_pages(&mut self, pages: usize) -> Result<(), Error> {
         let mut forgotten = Vec::new();
         self.index.take_swept(pages, &mut forgotten);
-        forgotten.iter().for_each(|page| self.index.take(*page as usize, &mut self.built[0]));
+        for page in forgotten {
+            let taken = self.index.take(page as usize);
+            self.index.release(taken);
+        }
         Ok(())
     }
 
@@ -249,24 +254,22 @@ impl FileHeap {
 
     /// Writes neighbouring pages.
     fn write_neighbours(&mut self, pages: &[u32]) -> Result<(), Error> {
-        for (page, built) in pages.iter().zip(&mut self.built) {
-            self.index.take(*page as usize, built);
-        }
-        let built = &self.built[..pages.len()];
+        self.taken.extend(pages.iter().map(|page| self.index.take(*page as usize)));
+        let words = || self.taken.iter().map(|taken| self.index.words(taken));
         let mut slices = [IoSlice::new(&[]); WRITE_PAGES];
         let mut first = 0;
-        let slices = if let Some(start) = one_run(built.iter().map(|page| &page.mask)) {
+        let slices = if let Some(start) = one_run(words().map(|(mask, _)| mask)) {
             first = start;
-            for (slice, page) in slices.iter_mut().zip(built) {
-                *slice = IoSlice::new(page.words[page.mask.span()].as_bytes());
+            for (slice, (mask, words)) in slices.iter_mut().zip(words()) {
+                *slice = IoSlice::new(words[mask.span()].as_bytes());
             }
             &mut slices[..pages.len()]
         } else {
             let scratch = &mut self.scratch.words_mut()[..pages.len() * PAGE_WORDS];
             let at = u64::from(pages[0]) * PAGE_BYTES;
             self.area.file().read_at(self.area.offset(at), scratch)?;
-            for (out, page) in scratch.chunks_exact_mut(PAGE_WORDS).zip(built) {
-                page.mask.lay_over(&page.words, out);
+            for (out, (mask, words)) in scratch.chunks_exact_mut(PAGE_WORDS).zip(words()) {
+                mask.lay_over(words, out);
             }
             slices[0] = IoSlice::new(scratch.as_bytes());
             &mut slices[..1]
@@ -275,6 +278,7 @@ impl FileHeap {
         self.counts.device_writes += write(&self.area, at, slices)?;
         // The device gets whole pages.
         self.counts.bytes += pages.len() as u64 * PAGE_BYTES;
+        self.taken.drain(..).for_each(|taken| self.index.release(taken));
         Ok(())
     }
 }

@@ -77,8 +77,8 @@ pub(super) struct PageIndex {
     start: u64,
     blocks: Blocks,
     dense: DensePages,
-    /// The words of a chain that is rebuilt; `None` meanwhile.
-    rebuilt: Option<Box<Dense>>,
+    /// Memory for the words of chains that are rebuilt or taken.
+    spare: Vec<Box<Dense>>,
     /// Whether every page is dense.
     all_dense: bool,
 }
@@ -94,11 +94,19 @@ struct PageEntry {
     limit: u16,
 }
 
+/// The words of a page that has left. They must be [released](PageIndex::release).
+#[derive(Debug)]
+pub(super) enum PageWords {
+    /// In the dense page of this number.
+    Dense(u32),
+    Sparse(Box<Dense>),
+}
+
 /// All words of a page, of which a mask selects some. The others are undefined.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Dense {
-    pub(super) mask: Mask,
-    pub(super) words: [u64; PAGE_WORDS],
+    mask: Mask,
+    words: [u64; PAGE_WORDS],
 }
 
 impl Default for Dense {
@@ -119,7 +127,7 @@ impl PageIndex {
             start: 0,
             blocks: Blocks::default(),
             dense: DensePages::default(),
-            rebuilt: None,
+            spare: Vec::new(),
             all_dense,
         }
     }
@@ -156,6 +164,18 @@ impl PageIndex {
         (self.blocks.used * size_of::<Block>() + dense * size_of::<Dense>()) as u64
     }
 
+    /// Adds words of a page, from word `first` on, if it is dense. They replace earlier ones and
+    /// take no more memory. Returns whether it is.
+    #[inline]
+    pub(super) fn insert_dense(&mut self, page: usize, first: usize, words: &[u64]) -> bool {
+        let entry = self.pages[page];
+        let is_dense = entry.limit == DENSE;
+        if is_dense {
+            self.dense.insert(entry.place, first, words);
+        }
+        is_dense
+    }
+
     /// Adds words of a page, from word `first` on. They replace earlier ones.
     pub(super) fn insert(&mut self, page: usize, first: usize, words: &[u64]) {
         let mut entry = self.pages[page];
@@ -167,8 +187,7 @@ impl PageIndex {
             entry = self.rebuild(entry, 0);
         }
         if entry.limit == DENSE {
-            self.dense.words_mut(entry.place)[first..first + words.len()].copy_from_slice(words);
-            self.dense.masks[entry.place as usize].set(first, words.len());
+            self.dense.insert(entry.place, first, words);
         } else {
             for (place, &value) in (first..).zip(words) {
                 self.append(&mut entry, place, value);
@@ -203,7 +222,7 @@ impl PageIndex {
         if entry.count == 0 {
             return PageEntry { place: self.dense.take(), count: 1, limit: DENSE };
         }
-        let mut rebuilt = self.rebuilt.take().unwrap_or_default();
+        let mut rebuilt = self.spare.pop().unwrap_or_default();
         rebuilt.mask = Mask::default();
         self.drain(entry, &mut rebuilt);
         let count = rebuilt.mask.count();
@@ -218,7 +237,7 @@ impl PageIndex {
             rebuilt.mask.for_each(|place| self.append(&mut sparse, place, rebuilt.words[place]));
             sparse
         };
-        self.rebuilt = Some(rebuilt);
+        self.spare.push(rebuilt);
         next
     }
 
@@ -257,20 +276,37 @@ impl PageIndex {
         }
     }
 
-    /// Takes the words of a page that has left.
-    pub(super) fn take(&mut self, page: usize, out: &mut Dense) {
+    /// Takes the words of a page that has left. Those of a dense page are not copied.
+    pub(super) fn take(&mut self, page: usize) -> PageWords {
         let entry = std::mem::take(&mut self.pages[page]);
         if entry.limit == DENSE {
-            out.mask = self.dense.masks[entry.place as usize];
-            out.mask.lay_over(self.dense.words_mut(entry.place), &mut out.words);
-            self.dense.free.push(entry.place);
-            return;
+            return PageWords::Dense(entry.place);
         }
-        out.mask = Mask::default();
-        self.drain(entry, out);
+        let mut sparse = self.spare.pop().unwrap_or_default();
+        sparse.mask = Mask::default();
+        self.drain(entry, &mut sparse);
+        PageWords::Sparse(sparse)
     }
 
-    /// Releases memory, if no page has words. The next batch would fault the memory of dense pages
+    /// Returns which words were taken, and all words of the page: the others are undefined.
+    pub(super) fn words<'a>(&'a self, taken: &'a PageWords) -> (&'a Mask, &'a [u64]) {
+        match taken {
+            PageWords::Dense(number) => {
+                (&self.dense.masks[*number as usize], self.dense.words(*number))
+            }
+            PageWords::Sparse(sparse) => (&sparse.mask, &sparse.words),
+        }
+    }
+
+    /// Releases the memory of words that were taken.
+    pub(super) fn release(&mut self, taken: PageWords) {
+        match taken {
+            PageWords::Dense(number) => self.dense.free.push(number),
+            PageWords::Sparse(sparse) => self.spare.push(sparse),
+        }
+    }
+
+    /// Releases unused memory, if no page has words. The next batch would fault the memory of dense pages
     /// in again, so an index for them keeps it.
     pub(super) fn release_unused(&mut self) {
         if self.len() > 0 || self.all_dense {
@@ -294,6 +330,18 @@ impl DensePages {
     fn words_mut(&mut self, number: u32) -> &mut [u64] {
         let (piece, page) = (number as usize / PIECE_PAGES, number as usize % PIECE_PAGES);
         &mut self.pieces[piece][page * PAGE_WORDS..][..PAGE_WORDS]
+    }
+
+    #[inline]
+    fn words(&self, number: u32) -> &[u64] {
+        let (piece, page) = (number as usize / PIECE_PAGES, number as usize % PIECE_PAGES);
+        &self.pieces[piece][page * PAGE_WORDS..][..PAGE_WORDS]
+    }
+
+    #[inline]
+    fn insert(&mut self, number: u32, first: usize, words: &[u64]) {
+        self.words_mut(number)[first..first + words.len()].copy_from_slice(words);
+        self.masks[number as usize].set(first, words.len());
     }
 
     /// Takes a page without words.
@@ -445,20 +493,16 @@ mod tests {
 
     use super::*;
 
-    /// The words of a page, by place.
-    fn words(dense: &Dense) -> HashMap<usize, u64> {
-        let mut words = HashMap::new();
-        dense.mask.for_each(|place| words.extend([(place, dense.words[place])]));
-        words
-    }
-
-    /// Takes the oldest pages and returns each with its words.
+    /// Takes the oldest pages and returns each with its words, by place.
     fn taken(index: &mut PageIndex, pages: usize) -> Vec<(u32, HashMap<usize, u64>)> {
-        let (mut numbers, mut out) = (Vec::new(), Dense::default());
+        let mut numbers = Vec::new();
         index.take_swept(pages, &mut numbers);
         let mut take = |page| {
-            index.take(page as usize, &mut out);
-            (page, words(&out))
+            let (taken, mut by_place) = (index.take(page as usize), HashMap::new());
+            let (mask, words) = index.words(&taken);
+            mask.for_each(|place| by_place.extend([(place, words[place])]));
+            index.release(taken);
+            (page, by_place)
         };
         numbers.into_iter().map(&mut take).collect()
     }
