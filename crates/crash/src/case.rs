@@ -68,6 +68,8 @@ pub struct Case {
     pub group: usize,
     /// Records after which a worker of `snapshot` tries to free the log; 0: when it is full.
     pub recycle: usize,
+    /// Whether reproduce steps write pages at the pace of the commits, as in large heaps on a disk.
+    pub paced: bool,
     /// Whether groups are compressed.
     pub compress: bool,
     /// Groups that may be prepared at a time. One thread prepares all of them here; with several
@@ -102,6 +104,7 @@ impl Case {
             partitions: 1,
             group: 0,
             recycle: 0,
+            paced: false,
             compress: false,
             persist_threads: 1,
             workers: 1,
@@ -254,6 +257,7 @@ fields! {
     "partitions": partitions,
     "group": group,
     "recycle": recycle,
+    "paced": paced,
     "compress": compress,
     "persist_threads": persist_threads,
     "workers": workers,

@@ -186,14 +186,15 @@ impl Pipeline {
         if !self.is_due() {
             return Ok(Step::Nothing);
         }
-        if !self.paced || self.is_urgent() {
-            return self.reproduce_step(helped);
-        }
-        self.paced_step(helped)
+        if self.paced { self.paced_step(helped) } else { self.reproduce_step(helped) }
     }
 
-    /// Runs one reproduce step that writes the pages that are due by its pace, and maybe none.
+    /// Runs one reproduce step that writes the pages that are due by its pace, and maybe none. If a
+    /// thread waits for log space, it writes a slice.
     pub(crate) fn paced_step(&self, helped: bool) -> Result<Step, Error> {
+        if self.is_urgent() {
+            return self.reproduce_step(helped);
+        }
         let timer = StepTimer { blocks: self.blocks, helped };
         let work = Work::Paced { log_bytes: self.half / PACED_SHARE };
         self.reproduce.step(&self.persist, &self.notifiers, work, timer)

@@ -23,12 +23,12 @@ impl Execution<'_> {
             let turn = self.picker.pick(workers.len());
             self.turn = turn;
             let (worker, client) = (&mut *workers[turn], &mut clients[turn]);
-            let steps = pool.steps().len();
+            let steps = self.steps(pool).len();
             let others = if self.case.all_moves { 5 } else { 0 };
             match self.picker.pick(2 + steps + others) {
                 0 => self.transaction(pool, scenario, worker, client)?,
                 1 => self.wait(pool)?,
-                step if step < 2 + steps => self.step(pool, step - 2)?,
+                step if step < 2 + steps => self.step(pool, self.steps(pool)[step - 2])?,
                 other => match other - steps - 2 {
                     0 => self.abort(pool, scenario, worker, client)?,
                     1 => self.read(pool, worker)?,
@@ -118,8 +118,8 @@ impl Execution<'_> {
     ) -> Result<(), Stopped> {
         for _ in 0..2 {
             self.transaction(pool, scenario, worker, client)?;
-            if let Some(help) = pool.steps().iter().position(|step| *step == "help") {
-                self.step(pool, help)?;
+            if self.steps(pool).contains(&"help") {
+                self.step(pool, "help")?;
             }
         }
         Ok(())
@@ -176,12 +176,14 @@ impl Execution<'_> {
         // is an exception: it waits for more transactions until a caller waits for it.
         let by_steps = !self.case.sync && self.case.group == 0;
         let mut idle = 0;
-        while by_steps && pool.steps().first() == Some(&"persist") && idle < 3 {
+        while by_steps && self.steps(pool).first() == Some(&"persist") && idle < 3 {
             if pool.durable_id().0 >= awaited {
                 break;
             }
-            let moved = (0..pool.steps().len())
-                .try_fold(false, |moved, step| pool.step(step).map(|more| more || moved));
+            let moved = self
+                .steps(pool)
+                .into_iter()
+                .try_fold(false, |moved, step| run(pool, step).map(|more| more || moved));
             let moved = moved.map_err(|error| self.broken("step", &error))?;
             idle = if moved { 0 } else { idle + 1 };
         }
@@ -194,9 +196,16 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn step(&mut self, pool: &dyn AnyPool, step: usize) -> Result<(), Stopped> {
-        self.picker.log(format_args!("step: {}", pool.steps()[step]));
-        let stepped = pool.step(step);
+    /// Returns the steps of the pool that this case chooses from.
+    fn steps(&self, pool: &dyn AnyPool) -> Vec<&'static str> {
+        let is_paced = self.case.paced && pool.steps().contains(&"pace");
+        let left_out = if is_paced { "reproduce" } else { "pace" };
+        pool.steps().iter().copied().filter(|step| *step != left_out).collect()
+    }
+
+    fn step(&mut self, pool: &dyn AnyPool, step: &str) -> Result<(), Stopped> {
+        self.picker.log(format_args!("step: {step}"));
+        let stepped = run(pool, step);
         stepped.map_err(|error| self.broken("step", &error))?;
         // Reading the durable ID is an acknowledgement.
         let durable = pool.durable_id().0;
@@ -219,4 +228,10 @@ impl Execution<'_> {
         self.states().acknowledge(id);
         self.recorder.crash_point();
     }
+}
+
+/// Runs a step of the pool. Returns whether it did anything.
+fn run(pool: &dyn AnyPool, step: &str) -> Result<bool, Error> {
+    let number = pool.steps().iter().position(|known| *known == step);
+    pool.step(number.expect("a step of the pool"))
 }

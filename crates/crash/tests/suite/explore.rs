@@ -298,6 +298,17 @@ fn partitioned_heap_image_survives_random_crashes() {
     }
 }
 
+/// Reproduction that takes groups in and writes pages at the pace of the commits: pages with older
+/// words wait, and log up to the oldest of them stays.
+#[test]
+fn pages_that_wait_survive_random_crashes() {
+    let options = ["", "kills=1 garbage=1", "partitions=4", "cow=1", "faults=1", "group=3"];
+    for workload in ["cells", "churn", "bulk", "append"] {
+        let case = format!("workload={workload} paced=1 transactions=40 moves=120");
+        at_random(&case, &["file"], &options, 30);
+    }
+}
+
 /// Background steps that are not taken leave groups in flight when the power fails, so the last of
 /// several transactions are lost.
 #[test]

@@ -111,6 +111,8 @@ const PARTS_CACHE: &str =
     "workload=bulk medium=cache every_word=0 partitions=5 transactions=6 moves=16 crashes=2";
 const PARTS_FILE: &str =
     "workload=bulk medium=file partitions=16 transactions=6 moves=16 crashes=2";
+const PACED: &str = "workload=bulk medium=file paced=1 transactions=40 moves=120 workers=2 \
+     all_moves=1 crashes=2";
 const FEW_PARTS_FILE: &str =
     "workload=bulk medium=file partitions=5 transactions=6 moves=16 crashes=2";
 const UNDO_MEMORY: &str =
@@ -268,6 +270,7 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::LastPartLeftOut, FEW_PARTS_FILE, C),
     part(Mutant::OldestWordOfPageWins, "a page with hot words"),
     part(Mutant::UnwrittenPagesIgnored, "pages that wait"),
+    case(Mutant::UnwrittenPagesIgnored, PACED, C),
     case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
     case(Mutant::InPlaceFirst, UNDO_FILE, C),
     case(Mutant::EntriesDroppedFirst, UNDO_MEMORY, C),

@@ -264,7 +264,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     const DURABLE: bool = true;
     const HAS_RECORDS: bool = true;
     const WORKERS_MAX: usize = 1 << 15;
-    const STEPS: &'static [&'static str] = &["persist", "reproduce", "help"];
+    const STEPS: &'static [&'static str] = &["persist", "reproduce", "help", "pace"];
     type Local = Local<T, S>;
 
     fn create(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
@@ -290,8 +290,8 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.shadow.peek(index, self.inner.pipeline_view())
     }
 
-    fn observe(&self, index: usize) -> u64 {
-        self.inner.shadow.observe(index, self.inner.pipeline_view())
+    fn observe(&self, first: usize, out: &mut [u64]) {
+        self.inner.shadow.observe(first, out, self.inner.pipeline_view());
     }
 
     fn poke(&self, index: usize, value: u64) {
@@ -516,6 +516,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
                 let Inner { pipeline, memory, .. } = &*self.inner;
                 Ok(pipeline.persist_step(memory.clock(), true, false)? != Step::Nothing)
             }
+            3 => self.paced_step(),
             _ => panic!("{} has no step {number}", Self::NAME),
         }
     }
