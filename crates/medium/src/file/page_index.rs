@@ -338,10 +338,17 @@ impl DensePages {
         &self.pieces[piece][page * PAGE_WORDS..][..PAGE_WORDS]
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert(&mut self, number: u32, first: usize, words: &[u64]) {
-        self.words_mut(number)[first..first + words.len()].copy_from_slice(words);
-        self.masks[number as usize].set(first, words.len());
+        let page = self.words_mut(number);
+        if let [word] = words {
+            // Most runs. A copy of any length would be a call.
+            page[first] = *word;
+            self.masks[number as usize].0[first / 64] |= 1 << (first % 64);
+        } else {
+            page[first..first + words.len()].copy_from_slice(words);
+            self.masks[number as usize].set(first, words.len());
+        }
     }
 
     /// Takes a page without words.
