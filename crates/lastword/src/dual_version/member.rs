@@ -234,8 +234,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.table.durable(&self.clock)
     }
 
-    /// Copies those words that a group has written and that are in `out`, which begins with the word
-    /// `first`, if the group has not ended.
+    /// Copies those words that a group has written and that are in `out`, which begins with the
+    /// word `first`, if the group has not ended.
     pub(crate) fn written(&self, owned: &Owned, first: usize, out: &mut [u64]) {
         if self.end_of(owned) != RUNNING {
             return; // unwound after its end: the queue or the heap has it

@@ -306,8 +306,8 @@ impl PageIndex {
         }
     }
 
-    /// Releases unused memory, if no page has words. The next batch would fault the memory of dense pages
-    /// in again, so an index for them keeps it.
+    /// Releases unused memory, if no page has words. The next batch would fault the memory of dense
+    /// pages in again, so an index for them keeps it.
     pub(super) fn release_unused(&mut self) {
         if self.len() > 0 || self.all_dense {
             return;

@@ -285,7 +285,7 @@ impl<D: Design> Cutting<'_, D> {
             // may follow each other.
             let second = if all { u64::MAX } else { random.random_range(0..steps) };
             let cut = self.recovered(state, &[step, second]);
-            // Most recoveries that are cut end in the state of the one that is not.
+            // Most recoveries that are cut end in the same state as a recovery without a cut.
             let is_same = first.as_ref().is_some_and(|first| cut.has_overlay(first));
             let found = if is_same { found.clone() } else { self.compare(&cut, oracle, false) };
             report.note(self.at, found);

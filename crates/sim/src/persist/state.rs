@@ -154,7 +154,7 @@ pub struct Persistent {
     done: Done,
 }
 
-/// What a recovery has changed: two states with the same array and the same overlay are equal.
+/// The changes since the power failure. Two states with equal arrays and overlays are equal.
 #[derive(Debug)]
 pub(crate) struct Overlay {
     changed: FxHashMap<u32, LineWords>,
@@ -213,13 +213,13 @@ impl Persistent {
         }
     }
 
-    /// Returns what has changed since the power failure.
+    /// Returns a copy of the changes since the power failure.
     pub(crate) fn overlay(&self) -> Overlay {
         let Persistent { changed, registers, saved, .. } = self;
         Overlay { changed: changed.clone(), registers: registers.clone(), saved: saved.clone() }
     }
 
-    /// Whether just this has changed since the power failure.
+    /// Whether the changes since the power failure are these.
     pub(crate) fn has_overlay(&self, other: &Overlay) -> bool {
         let Overlay { changed, registers, saved } = other;
         self.changed == *changed && self.registers == *registers && self.saved == *saved

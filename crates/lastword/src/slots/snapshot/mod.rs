@@ -206,9 +206,7 @@ impl Design for Snapshot {
     fn observe(&self, first: usize, out: &mut [u64]) {
         let core = &*self.core;
         core.versions.observe(&core.store, first, out);
-        if let Some(groups) = &core.groups {
-            groups.written(core, first, out);
-        }
+        core.groups.iter().for_each(|groups| groups.written(core, first, out));
     }
 
     fn poke(&self, index: usize, value: u64) {
