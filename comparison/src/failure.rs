@@ -43,6 +43,22 @@ pub(crate) enum Failure {
         /// Free space.
         free_mib: u64,
     },
+    /// A file has no rates of a run.
+    #[error("{} has no rates of {run}; its rows come from `heap --rates`", path.display())]
+    NoRates {
+        /// The file.
+        path: PathBuf,
+        /// The run.
+        run: String,
+    },
+    /// A graph could not be written.
+    #[error("cannot draw {}: {error}", path.display())]
+    Graph {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        error: String,
+    },
     /// A run in a child process failed.
     #[error("the child process of a run failed: {what}")]
     Child {

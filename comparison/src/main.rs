@@ -45,6 +45,8 @@ enum Command {
     Disk(disk::Options),
     /// Random writes to a heap larger than its log on a disk, against LMDB, RocksDB and SQLite.
     Heap(heap::Options),
+    /// Draws the rates by second of `heap --rates`.
+    HeapGraph(heap::GraphOptions),
     /// A run of `heap --kill`, in a process that its parent kills.
     #[command(hide = true)]
     HeapChild(heap::ChildOptions),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Disk(options) if options.sync => disk::sync::run(&options),
         Command::Disk(options) => disk::run(&options),
         Command::Heap(options) => heap::run(&options),
+        Command::HeapGraph(options) => heap::graph(&options),
         Command::HeapChild(options) => heap::child(&options),
     };
     match done {

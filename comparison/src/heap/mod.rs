@@ -21,6 +21,7 @@
 //! A close makes every commit durable: LMDB syncs its file, RocksDB its log, and SQLite runs a
 //! checkpoint. Each run ends with a check of records in the store, opened again.
 
+mod graph;
 mod kill;
 mod lmdb;
 mod ours;
@@ -42,6 +43,7 @@ use clap::{Args, value_parser};
 use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use graph::{GraphOptions, graph};
 pub(crate) use kill::{ChildOptions, child};
 
 use crate::failure::Failure;

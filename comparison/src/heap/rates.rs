@@ -9,7 +9,7 @@ use super::store::System;
 use crate::failure::Failure;
 
 /// The columns.
-const HEADER: &str = "system,gib,zipf,workers,second,transactions,round";
+pub(crate) const HEADER: &str = "system,gib,zipf,workers,second,transactions,round";
 
 /// A CSV file that grows by the rows of each run.
 #[derive(Debug)]
