@@ -122,6 +122,8 @@ pub struct Options {
     pub(crate) unlogged: bool,
     pub(crate) patience: Duration,
     pub(crate) without_log: bool,
+    /// `None`: no limit.
+    pub(crate) recovery_time: Option<Duration>,
     pub(crate) system: System,
 }
 
@@ -189,6 +191,7 @@ impl Options {
             unlogged: false,
             patience: PATIENCE,
             without_log: false,
+            recovery_time: None,
             pause: crate::persist::NAP,
             system: System::kernel(),
         }
@@ -515,6 +518,20 @@ impl Options {
         self
     }
 
+    /// Sets the time that a recovery should take at most. Default: no limit.
+    ///
+    /// `decoupled` on [`Medium::File`] writes the pages of a heap above 256 MiB beside the commits.
+    /// With this limit it uses a smaller part of the log, so that fewer pages are left to a
+    /// recovery, and each page is written more often. It estimates the time from the speed of its
+    /// own writes to the heap image: pages that wait, and log to read. Another machine may take
+    /// longer. At least a 64th of the log stays in use, so a very short time is not kept to. Reading
+    /// the heap into a [`Shadow::Full`] is not included. Other designs, other media and smaller
+    /// heaps ignore it.
+    pub fn recovery_time(mut self, time: Duration) -> Options {
+        self.recovery_time = Some(time);
+        self
+    }
+
     /// Sets the system that the files belong to. Default: the kernel. Tests use a system whose
     /// calls fail, or a recorded machine that can crash.
     pub fn system(mut self, system: System) -> Options {
@@ -570,31 +587,4 @@ fn rounded(option: &'static str, value: u64, min: u64, unit: u64) -> Result<u64,
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_rounded_up_and_checked() {
-        let options = Options::new().bytes((1 << 20) + 1).log_bytes(1).ring_entries(3000);
-        assert_eq!(options.heap_rounded().unwrap(), (1 << 20) + (64 << 10));
-        assert!(options.log_rounded(false).is_err());
-        assert_eq!(options.ring_words(), 8192);
-        assert!(Options::new().bytes(u64::MAX).heap_rounded().is_err());
-    }
-
-    #[test]
-    fn default_log_is_a_quarter_of_the_heap_within_bounds() {
-        for (heap, log) in [(1, 4), (8, 4), (16, 4), (64, 16), (256, 64), (4096, 64)] {
-            let options = Options::new().bytes(heap << 20);
-            assert_eq!(options.log_rounded(false).unwrap(), log << 20, "a heap of {heap} MiB");
-            assert_eq!(options.log_bytes(1 << 20).log_rounded(false).unwrap(), 1 << 20);
-        }
-    }
-
-    #[test]
-    fn layout_name_over_32_bytes_is_refused() {
-        assert!(Options::new().layout(&"x".repeat(32), 0).layout_padded().is_ok());
-        assert!(Options::new().layout(&"x".repeat(33), 0).layout_padded().is_err());
-        assert!(Options::new().layout("a\0b", 0).layout_padded().is_err());
-    }
-}
+mod tests;

@@ -70,7 +70,7 @@
 //! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected, relax};
@@ -163,6 +163,12 @@ impl Reproduce {
     /// Slows workers while much log is in use. For pools with paced steps in a thread of their own.
     pub(crate) fn with_limits(self, limits: bool) -> Reproduce {
         Reproduce { limits, ..self }
+    }
+
+    /// Limits the time that a recovery should take.
+    pub(crate) fn with_recovery_time(self, time: Option<Duration>) -> Reproduce {
+        lock(&self.state).pace.limit_recovery(time);
+        self
     }
 
     /// Returns the last transaction that is durable in the heap image.

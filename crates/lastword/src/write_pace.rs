@@ -17,6 +17,9 @@
 //! in use pages are written as fast as the disk can: in proportion to writers that are slowed, they
 //! would become slower too.
 //!
+//! With a limit for the time of a recovery, L is a part of the log: as much as a recovery can read,
+//! and write the pages of, in this time. The speed of the page writes says how much that is.
+//!
 //! A step writes a slice: enough pages that the sync after it is worth its time, and few enough
 //! that the step soon takes groups in again, and learns the speed of the disk.
 
@@ -38,6 +41,10 @@ const SLICE_PAGES_MIN: usize = 512;
 #[derive(Debug)]
 pub(crate) struct WritePace {
     log_bytes: u64,
+    /// The part of the log that may be in use: all of it, or less for a short recovery.
+    window: u64,
+    /// The time that a recovery should take at most.
+    recovery: Option<Duration>,
     /// Pages that are due and not yet written.
     due: f64,
     /// Pages that a step writes a second, if one has written any.
@@ -47,29 +54,59 @@ pub(crate) struct WritePace {
 /// The weight of the last slice in the speed of writes: a slow sync counts, and does not decide.
 const SPEED_WEIGHT: f64 = 0.125;
 
+/// Bytes of log that a recovery reads in a second, with the words that it gathers: an estimate for
+/// a disk. Its page writes take most of its time.
+const READ_SPEED: f64 = (128 << 20) as f64;
+
+/// The share of the log that is in use however short a recovery should be.
+const LEAST_WINDOW: u64 = 64;
+
 /// The least rate that writers are slowed to, in bytes a second.
 const RATE_MIN: f64 = (1 << 20) as f64;
 
 impl WritePace {
     pub(crate) fn new(log_bytes: u64) -> WritePace {
-        WritePace { log_bytes, due: 0.0, speed: None }
+        WritePace { log_bytes, window: log_bytes, recovery: None, due: 0.0, speed: None }
+    }
+
+    /// Limits the time that a recovery should take.
+    pub(crate) fn limit_recovery(&mut self, time: Option<Duration>) {
+        self.recovery = time;
+    }
+
+    /// Adapts the window to the time that a recovery would take now, with so many bytes of log in
+    /// use and pages that wait.
+    fn fit(&mut self, used: u64, pages: usize) {
+        let (Some(limit), Some(speed)) = (self.recovery, self.speed) else { return };
+        if used < self.window / 4 || speed <= 0.0 {
+            return; // too little for an estimate
+        }
+        let time = pages as f64 / speed + used as f64 / READ_SPEED;
+        // At most seven eighths of the window are in use: see `rate_max`.
+        let fits = used as f64 * limit.as_secs_f64() / time * (8.0 / 7.0);
+        let least = (self.log_bytes / LEAST_WINDOW).max(1);
+        let fits = (fits as u64).clamp(least, self.log_bytes);
+        // In small steps, because the speed of writes varies.
+        self.window = self.window - self.window / 8 + fits / 8;
+        self.window = self.window.clamp(least, self.log_bytes);
     }
 
     /// Returns the pages to write after `taken` bytes of log were taken in. `used`: the bytes of
     /// log in use. `pages`: the pages with words.
     pub(crate) fn pages(&mut self, taken: u64, used: u64, pages: usize) -> usize {
-        if used < self.log_bytes / 4 {
+        self.fit(used, pages);
+        if used < self.window / 4 {
             self.due = 0.0;
             return 0;
         }
         if pages == 0 {
             return 1; // the superblock alone frees the log
         }
-        if used > self.log_bytes / 4 * 3 {
+        if used > self.window / 4 * 3 {
             self.due = 0.0;
             return pages.min(SLICE_PAGES);
         }
-        let period = (self.log_bytes / 16 * 5).max(1);
+        let period = (self.window / 16 * 5).max(1);
         self.due += pages as f64 * taken as f64 / period as f64;
         self.due = self.due.min(pages as f64);
         let due = self.due as usize;
@@ -101,14 +138,14 @@ impl WritePace {
     /// that fell at once would be as bad as a full log.
     pub(crate) fn rate_max(&self, head: u64, waits: &Unwritten) -> Option<f64> {
         let (speed, oldest) = (self.speed?, waits.oldest?);
-        let used_max = self.log_bytes - self.log_bytes / 8;
+        let used_max = self.window - self.window / 8;
         let rate = |start: u64, pages: usize| {
             let room = (start + used_max).saturating_sub(head) as f64;
             if pages == 0 { f64::INFINITY } else { room * speed / pages as f64 }
         };
         let next = waits.next_oldest.map_or(f64::INFINITY, |next| rate(next, waits.pages));
         let rate = rate(oldest, waits.sweep_pages).min(next);
-        let (used, quarter) = (head.saturating_sub(oldest), self.log_bytes / 4);
+        let (used, quarter) = (head.saturating_sub(oldest), self.window / 4);
         let ease = (2 * quarter).saturating_sub(used) as f64 / quarter.max(1) as f64;
         (used >= quarter).then_some((rate * (1.0 + ease)).max(RATE_MIN))
     }
@@ -157,6 +194,23 @@ mod tests {
         pace.wrote(0, Duration::from_secs(9));
         pace.wrote(500, Duration::from_millis(250));
         assert_eq!(rate(&pace, 48, &waits(0, 2250, 40, 2300)), Some(4.0));
+    }
+
+    #[test]
+    fn short_recovery_uses_a_part_of_the_log() {
+        let mut pace = WritePace::new(64 * LOG);
+        pace.limit_recovery(Some(Duration::from_secs(2)));
+        pace.wrote(500, Duration::from_secs(1));
+        // 4000 pages take 8 s for 32 MiB of log: 2 s fit in 8 MiB, of which 7/8 are in use.
+        (0..100).for_each(|_| drop(pace.pages(0, 32 * LOG, 4000)));
+        let window = pace.window as f64 / LOG as f64;
+        assert!((8.0..9.2).contains(&window), "{window} MiB");
+        assert_eq!(pace.pages(0, 7 * LOG, 900), 900, "it writes when three quarters are in use");
+        // No log is too small for progress, and none is larger than it is.
+        (0..100).for_each(|_| drop(pace.pages(0, 32 * LOG, 1 << 20)));
+        assert!((LOG..LOG + 8).contains(&pace.window), "{}", pace.window);
+        (0..200).for_each(|_| drop(pace.pages(0, 32 * LOG, 1)));
+        assert!(pace.window > 63 * LOG, "{}", pace.window);
     }
 
     /// Takes the log in by pieces of `taken` bytes. Each writes one word of each of `pages` pages

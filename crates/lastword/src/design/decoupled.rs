@@ -101,7 +101,8 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
         let heap_image =
             if options.ideal_reproduce { Parts::whole(Nowhere) } else { storage.heap_image };
-        let reproduce = Reproduce::new(heap_image, storage.superblocks);
+        let reproduce = Reproduce::new(heap_image, storage.superblocks)
+            .with_recovery_time(options.recovery_time);
         let (log_bytes, background) = (superblock.log_bytes, options.background);
         let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
         let memory = memory.starting_after(last);

@@ -100,6 +100,7 @@ fn run(seed: u64, met: &Outcomes) {
         pause: std::time::Duration::from_micros([500, 0][dice.below(2) as usize]),
         medium: None,
         ideal_reproduce: false,
+        recovery_time: None,
     };
     let (design, _) = Decoupled::create(Path::new(""), &options).expect("the pool is created");
     let pool = Arc::new(Pool { design, file_check: Arc::default() });

@@ -32,6 +32,7 @@ pub struct Options {
     pub(crate) persist_threads: usize,
     pub(crate) medium: Option<Medium>,
     pub(crate) ideal_reproduce: bool,
+    pub(crate) recovery_time: Option<std::time::Duration>,
 }
 
 impl Options {
