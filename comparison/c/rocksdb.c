@@ -8,8 +8,7 @@ struct rocks {
     rocksdb_t *db;
     rocksdb_options_t *options;
     rocksdb_readoptions_t *read;
-    /* For loading, without the write-ahead log; and for the workers. */
-    rocksdb_writeoptions_t *unlogged, *logged;
+    rocksdb_writeoptions_t *write;
 };
 
 /* Closes the database. Commits that only the log holds stay there. */
@@ -17,8 +16,7 @@ void rocks_close(struct rocks *rocks) {
     if (rocks->db) rocksdb_close(rocks->db);
     rocksdb_options_destroy(rocks->options);
     rocksdb_readoptions_destroy(rocks->read);
-    rocksdb_writeoptions_destroy(rocks->unlogged);
-    rocksdb_writeoptions_destroy(rocks->logged);
+    rocksdb_writeoptions_destroy(rocks->write);
     free(rocks);
 }
 
@@ -28,10 +26,8 @@ struct rocks *rocks_open(const char *path, char **error) {
     if (!rocks) return 0;
     rocks->options = rocksdb_options_create();
     rocks->read = rocksdb_readoptions_create();
-    rocks->unlogged = rocksdb_writeoptions_create();
-    rocks->logged = rocksdb_writeoptions_create();
+    rocks->write = rocksdb_writeoptions_create();
     rocksdb_options_set_create_if_missing(rocks->options, 1);
-    rocksdb_writeoptions_disable_WAL(rocks->unlogged, 1);
     rocks->db = rocksdb_open(rocks->options, path, error);
     if (rocks->db) return rocks;
     rocks_close(rocks);
@@ -67,8 +63,8 @@ void rocks_batch_put(rocksdb_writebatch_t *batch, const char key[8], const char 
 }
 
 /* Commits a batch and empties it. */
-void rocks_commit(struct rocks *rocks, rocksdb_writebatch_t *batch, int is_logged, char **error) {
-    rocksdb_write(rocks->db, is_logged ? rocks->logged : rocks->unlogged, batch, error);
+void rocks_commit(struct rocks *rocks, rocksdb_writebatch_t *batch, char **error) {
+    rocksdb_write(rocks->db, rocks->write, batch, error);
     rocksdb_writebatch_clear(batch);
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct Options {
     /// Bytes of a record: a power of two, 8 to 4096.
     #[arg(long, default_value_t = 64, value_parser = record_bytes)]
     record_bytes: u64,
-    /// Rounds: in each one all systems run, beginning with another one.
+    /// Number of rounds; each begins with another system.
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..))]
     rounds: u64,
     /// Directory that the stores are made in, and removed from.

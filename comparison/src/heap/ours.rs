@@ -154,8 +154,8 @@ impl store::Session for Session<'_> {
         Ok(())
     }
 
-    /// The pool's thread calls back when the ticket is durable. No thread waits for it, so the
-    /// sample changes nothing but for one allocation.
+    /// The pool's thread calls back when the ticket is durable. No thread waits for it. A sample
+    /// takes an allocation and two locks for a moment.
     fn sample(&mut self, now: Instant) -> Result<(), Failure> {
         let Some(ticket) = self.last else { return Ok(()) };
         let samples = Arc::clone(&self.samples);

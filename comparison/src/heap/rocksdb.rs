@@ -44,12 +44,7 @@ unsafe extern "C" {
     fn rocks_batch() -> *mut RawBatch;
     fn rocks_batch_free(batch: *mut RawBatch);
     fn rocks_batch_put(batch: *mut RawBatch, key: *const u8, value: *const u8, bytes: usize);
-    fn rocks_commit(
-        rocks: *mut Rocks,
-        batch: *mut RawBatch,
-        is_logged: c_int,
-        error: *mut *mut c_char,
-    );
+    fn rocks_commit(rocks: *mut Rocks, batch: *mut RawBatch, error: *mut *mut c_char);
     fn rocks_get(
         rocks: *mut Rocks,
         key: *const u8,
@@ -105,7 +100,7 @@ impl Store for Rocksdb {
                 record::fill(&mut record, index, Stamp::LOADED);
                 session.put(index, &record);
             }
-            session.commit(false)?;
+            session.commit()?;
             progress.reached(end);
         }
         // SAFETY: the database is open.
@@ -156,10 +151,10 @@ impl Session<'_> {
     }
 
     #[inline]
-    fn commit(&mut self, is_logged: bool) -> Result<(), Failure> {
+    fn commit(&mut self) -> Result<(), Failure> {
         let (rocks, batch) = (self.store.rocks.as_ptr(), self.batch.as_ptr());
         // SAFETY: the database is open as long as the store, and no other thread has this batch.
-        checked(|error| unsafe { rocks_commit(rocks, batch, c_int::from(is_logged), error) })
+        checked(|error| unsafe { rocks_commit(rocks, batch, error) })
     }
 }
 
@@ -167,7 +162,7 @@ impl store::Session for Session<'_> {
     #[inline]
     fn replace(&mut self, writes: &Writes) -> Result<(), Failure> {
         writes.iter().for_each(|(index, record)| self.put(index, record));
-        self.commit(true)
+        self.commit()
     }
 
     fn read(&mut self, index: u64, record: &mut [u64]) -> Result<bool, Failure> {

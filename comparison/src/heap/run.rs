@@ -36,7 +36,7 @@ const SAMPLED_EVERY: Duration = Duration::from_millis(1);
 /// Records that a check reads at random.
 const CHECKED_RECORDS: u64 = 10_000;
 
-/// Transactions of each worker whose records a check reads.
+/// Transactions of each worker whose records a check reads: as many first and as many last ones.
 const CHECKED_TRANSACTIONS: u64 = 2500;
 
 /// Results of the timed part.
@@ -201,8 +201,13 @@ fn workers<S: Store>(
         barrier.wait();
         let start = *start.get_or_init(Instant::now);
         let end = seconds.map(|seconds| start + Duration::from_secs_f64(seconds));
-        let tally = work(&mut session?, &mut script, start, end)?;
-        Ok((tally, script))
+        let worked = work(&mut session?, &mut script, start, end);
+        if let (Err(failure), None) = (&worked, seconds) {
+            // The other workers have no end, so no thread would see this one's error.
+            eprintln!("comparison: {failure}");
+            std::process::exit(2);
+        }
+        Ok((worked?, script))
     };
     std::thread::scope(|scope| {
         let worker = &worker;
@@ -231,6 +236,7 @@ fn work<S: Session>(
         if now - sampled >= SAMPLED_EVERY {
             sampled = now;
             session.sample(now)?;
+            tally.begins(Instant::now());
         }
         if end.is_some_and(|end| now >= end) {
             return Ok(tally);
@@ -238,8 +244,8 @@ fn work<S: Session>(
     }
 }
 
-/// Checks records at random, and those of each worker's first transactions: all are whole, and no
-/// commit is lost. The timed part ended with all of its commits durable, or in the page cache,
+/// Checks records at random, and those of each worker's first and last transactions: all are whole,
+/// and no commit is lost. The timed part ended with all of its commits durable, or in the page cache,
 /// which outlives the process.
 fn check<S: Store>(
     session: &mut S::Session<'_>,
@@ -256,9 +262,11 @@ fn check<S: Store>(
     }
     for (worker, transactions) in by_worker.iter().enumerate() {
         let mut script = Script::new(setup, worker);
-        for _ in 0..CHECKED_TRANSACTIONS.min(*transactions) {
+        for number in 0..*transactions {
             let (indices, committed): ([u64; WRITES], Stamp) = script.advance();
-            for index in indices {
+            let is_checked =
+                number < CHECKED_TRANSACTIONS || number + CHECKED_TRANSACTIONS >= *transactions;
+            for index in indices.into_iter().filter(|_| is_checked) {
                 let found = stamp::<S>(session, setup, index)?;
                 if !found.may_follow(committed) {
                     let what = format!("of {found}, after a commit of {committed}");

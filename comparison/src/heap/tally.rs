@@ -34,6 +34,12 @@ impl Tally {
         self.by_second[second] += 1;
     }
 
+    /// Begins the next call at `now`: the time since the last one is not a part of it.
+    #[inline]
+    pub(crate) fn begins(&mut self, now: Instant) {
+        self.last = now;
+    }
+
     /// Returns the number of transactions.
     pub(crate) fn count(&self) -> u64 {
         self.by_second.iter().sum()

@@ -68,7 +68,8 @@ pub struct Case {
     pub group: usize,
     /// Records after which a worker of `snapshot` tries to free the log; 0: when it is full.
     pub recycle: usize,
-    /// Whether reproduce steps write pages at the pace of the commits, as in large heaps on a disk.
+    /// Whether reproduce steps write the pages that are due, with little memory for gathered words,
+    /// as in large heaps on a disk.
     pub paced: bool,
     /// Whether groups are compressed.
     pub compress: bool,
@@ -147,6 +148,10 @@ impl Case {
             None if self.cow => Options::new().shadow(Shadow::CopyOnWrite),
             None => Options::new(),
         };
+        let options = match self.paced {
+            true => options.gather_bytes(GATHER_BYTES),
+            false => options,
+        };
         options
             .bytes(heap_bytes)
             .log_bytes(log_bytes)
@@ -163,6 +168,9 @@ impl Case {
             .background(false)
     }
 }
+
+/// Memory for gathered words in paced cases: a few hundred words in chains, or four dense pages.
+const GATHER_BYTES: u64 = 16 << 10;
 
 /// The sizes of a scenario's pool.
 #[derive(Clone, Copy, Debug)]

@@ -124,6 +124,8 @@ pub struct Options {
     pub(crate) without_log: bool,
     /// `None`: no limit.
     pub(crate) recovery_time: Option<Duration>,
+    /// `None`: by the log.
+    pub(crate) gather_bytes: Option<u64>,
     pub(crate) system: System,
 }
 
@@ -192,6 +194,7 @@ impl Options {
             patience: PATIENCE,
             without_log: false,
             recovery_time: None,
+            gather_bytes: None,
             pause: crate::persist::NAP,
             system: System::kernel(),
         }
@@ -524,11 +527,17 @@ impl Options {
     /// With this limit it uses a smaller part of the log, so that fewer pages are left to a
     /// recovery, and each page is written more often. It estimates the time from the speed of its
     /// own writes to the heap image: pages that wait, and log to read. Another machine may take
-    /// longer. At least a 64th of the log stays in use, so a very short time is not kept to. Reading
-    /// the heap into a [`Shadow::Full`] is not included. Other designs, other media and smaller
-    /// heaps ignore it.
+    /// longer. A 64th of the log always stays in use. Reading the heap into a [`Shadow::Full`] is
+    /// not included. Other designs, other media and smaller heaps ignore it.
     pub fn recovery_time(mut self, time: Duration) -> Options {
         self.recovery_time = Some(time);
+        self
+    }
+
+    /// Sets the memory for words on the way to the heap image, on [`Medium::File`]. When it is used
+    /// up, pages are written early. Default: 256 MiB, or the log's size if that is more.
+    pub fn gather_bytes(mut self, bytes: u64) -> Options {
+        self.gather_bytes = Some(bytes);
         self
     }
 

@@ -189,8 +189,8 @@ impl Pipeline {
         if self.paced { self.paced_step(helped) } else { self.reproduce_step(helped) }
     }
 
-    /// Runs one reproduce step that writes the pages that are due by its pace, and maybe none. If a
-    /// thread waits for log space, it writes a slice.
+    /// Runs one reproduce step that writes the pages that are due by its pace, and maybe none. If
+    /// log space is urgent, or a thread has requested reproduction, it is a usual step.
     pub(crate) fn paced_step(&self, helped: bool) -> Result<Step, Error> {
         if self.is_urgent() {
             return self.reproduce_step(helped);

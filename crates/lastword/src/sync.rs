@@ -13,8 +13,8 @@ pub(crate) use medium::sync::{
 /// as the protocol allows.
 pub(crate) const MODELED: bool = false;
 
-/// Returns the number of cores that this process may use, as found at the first call: the system
-/// reads several files to find it.
+/// Returns the number of cores that the calling thread could use at the first call. Finding it
+/// takes the system several files to read.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))

@@ -202,14 +202,19 @@ mod tests {
         pace.limit_recovery(Some(Duration::from_secs(2)));
         pace.wrote(500, Duration::from_secs(1));
         // 4000 pages take 8 s for 32 MiB of log: 2 s fit in 8 MiB, of which 7/8 are in use.
-        (0..100).for_each(|_| drop(pace.pages(0, 32 * LOG, 4000)));
+        let steps = |pace: &mut WritePace, pages| {
+            for _ in 0..200 {
+                pace.pages(0, 32 * LOG, pages);
+            }
+        };
+        steps(&mut pace, 4000);
         let window = pace.window as f64 / LOG as f64;
         assert!((8.0..9.2).contains(&window), "{window} MiB");
         assert_eq!(pace.pages(0, 7 * LOG, 900), 900, "it writes when three quarters are in use");
         // No log is too small for progress, and none is larger than it is.
-        (0..100).for_each(|_| drop(pace.pages(0, 32 * LOG, 1 << 20)));
+        steps(&mut pace, 1 << 20);
         assert!((LOG..LOG + 8).contains(&pace.window), "{}", pace.window);
-        (0..200).for_each(|_| drop(pace.pages(0, 32 * LOG, 1)));
+        steps(&mut pace, 1);
         assert!(pace.window > 63 * LOG, "{}", pace.window);
     }
 

@@ -74,9 +74,11 @@ pub struct Setup {
     /// Compares every line from memory with its expected value, checks line isolation, and runs the
     /// program's own check at the end.
     pub check: bool,
-    /// The number of power cuts whose recovered state is compared with the expected one; fewer if
-    /// ten violations are found. With power cuts, all transactions are measured, from the first on.
+    /// The number of power cuts whose recovered state is compared with the expected one. With power
+    /// cuts, all transactions are measured, from the first on.
     pub power_cuts: u64,
+    /// Violations after which the power is not cut any more.
+    pub violations_max: u64,
     /// A file for all requests to memory controllers (see [`crate::persist::requests`]).
     pub export_trace: Option<PathBuf>,
 }

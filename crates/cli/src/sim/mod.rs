@@ -133,6 +133,7 @@ pub(crate) fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
         check: *check,
         warm_up_most: WARM_UP * transactions,
         power_cuts: *power_cuts,
+        violations_max: u64::MAX,
         export_trace: export_trace.clone(),
     })
 }

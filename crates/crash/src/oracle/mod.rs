@@ -89,7 +89,7 @@ impl States {
     /// Returns the first word by which two states differ.
     pub(crate) fn first_difference(&self, a: &[u64], b: &[u64]) -> Option<usize> {
         if a == b {
-            return None; // compared by whole lines
+            return None; // most states are equal, and one comparison of memory shows it
         }
         let differs = a.iter().zip(b).position(|(a, b)| a != b)?;
         if self.by_meaning { meaning::difference(a, b) } else { Some(differs) }

@@ -110,7 +110,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     fn peek(&self, index: usize) -> u64;
 
     /// Reads words from `first` on without isolation and without side effects, for observing a
-    /// test.
+    /// test. No transaction may run during the call.
     fn observe(&self, first: usize, out: &mut [u64]) {
         out.iter_mut().zip(first..).for_each(|(out, index)| *out = self.peek(index));
     }

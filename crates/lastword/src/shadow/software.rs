@@ -223,7 +223,7 @@ impl Software {
 
     /// Returns a word, in memory or not. `absent` reads it from a page that is not in memory, and
     /// that no other thread pages in meanwhile. If another thread moves the page and waits for
-    /// reproduction, this helps with that; without `pipeline` it only waits, and changes nothing.
+    /// reproduction, this helps with that.
     ///
     /// # Errors
     /// Those of `absent`.

@@ -92,8 +92,9 @@ impl Storage {
         let log_place = Arc::clone(log_file.as_ref().unwrap_or(&file));
         if medium == Medium::File {
             let heap_image = FileHeap::new(Arc::clone(&file), heap_offset, heap_bytes)?;
-            let gathers = FileHeap::GATHER_BYTES.max(log_bytes);
-            let heap_image = heap_image.with_gather_bytes_max(gathers);
+            let usual = FileHeap::GATHER_BYTES.max(log_bytes);
+            let heap_image =
+                heap_image.with_gather_bytes_max(options.gather_bytes.unwrap_or(usual));
             let heap_image = heap_image.in_parts(options.reproduce_threads);
             let log = FileLog::new(log_place, log_offset, log_bytes)?;
             let written = Some(log.path());

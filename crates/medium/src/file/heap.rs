@@ -1,4 +1,4 @@
-//! Heap image in a file: words are gathered by page, and each page is built and written once.
+//! Heap image in a file: words are gathered by page, and each page is written once.
 //!
 //! ```text
 //!   write_back      run -> its pages' words          memory alone: see `page_index`
@@ -58,7 +58,7 @@ use crate::traits::{Counts, HeapMedium, Unwritten};
 use crate::writes::{self, Piece, Pieces};
 use system::mutants::{Mutant, injected};
 
-/// Pages in one write, which are built in 128 KiB of memory that stays in the processor's cache.
+/// Pages in one write. Those that are read first take 128 KiB: they stay in the processor's cache.
 const WRITE_PAGES: usize = 32;
 
 /// The share of the pages that is written when memory runs short. The rest may gather more words.

@@ -165,7 +165,7 @@ impl PageIndex {
     }
 
     /// Adds words of a page, from word `first` on, if it is dense. They replace earlier ones and
-    /// take no more memory. Returns whether it is.
+    /// take no more memory. Returns false, and adds nothing, if the page is not dense.
     #[inline]
     pub(super) fn insert_dense(&mut self, page: usize, first: usize, words: &[u64]) -> bool {
         let entry = self.pages[page];
@@ -314,6 +314,7 @@ impl PageIndex {
         }
         self.blocks.reset();
         self.dense.reset();
+        self.spare.clear();
     }
 }
 
@@ -342,7 +343,7 @@ impl DensePages {
     fn insert(&mut self, number: u32, first: usize, words: &[u64]) {
         let page = self.words_mut(number);
         if let [word] = words {
-            // Most runs. A copy of any length would be a call.
+            // Most runs are one word, and a copy of variable length is a call.
             page[first] = *word;
             self.masks[number as usize].0[first / 64] |= 1 << (first % 64);
         } else {

@@ -64,7 +64,7 @@ pub struct Report {
     pub recovery_cuts: u64,
     /// Descriptions of violations, at most [`Report::SHOWN`] of them.
     pub violations: Vec<String>,
-    /// The number of violations. No more cuts are made when as many are described as may be.
+    /// The number of all violations.
     pub violations_total: u64,
     /// The number of cuts inside each rare path of the design.
     pub rare_paths: BTreeMap<&'static str, u64>,
@@ -120,6 +120,8 @@ pub struct Run<'m, D> {
     pub extra: u32,
     /// The program, if it can check a recovered heap; absent in a tagged run.
     pub loaded: Option<&'m dyn Loaded>,
+    /// Violations after which the power is not cut any more.
+    pub violations_max: u64,
 }
 
 /// Cuts power `cuts` times and reports progress through `progress`. Returns the result. If the run
@@ -137,7 +139,7 @@ pub(crate) fn cut_power<D: Design>(
     seed: u64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Report, Option<Persistent>), Error> {
-    let Run { machine, before, extra, loaded } = run;
+    let Run { machine, before, extra, loaded, violations_max } = run;
     let trace = machine.trace.as_ref().expect("a run to be cut has a trace");
     let history = machine.history.as_ref().expect("a run to be cut has a history");
     let mut report = Report::default();
@@ -166,7 +168,7 @@ pub(crate) fn cut_power<D: Design>(
         if whole {
             progress(report.cuts);
         }
-        if report.violations.len() == Report::SHOWN {
+        if report.violations_total >= violations_max {
             break;
         }
     }

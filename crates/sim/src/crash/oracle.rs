@@ -173,7 +173,7 @@ impl<'h> Oracle<'h> {
     ) -> Option<(u64, u64, u64)> {
         let (first, has) = (line as usize * 8, heap.line(line));
         if there.is_empty() && has[..] == self.heap[first..first + 8] {
-            return None; // most lines, by one comparison
+            return None; // most lines are equal, and one comparison of memory shows it
         }
         let words = (u64::from(line) * 8..).zip(has);
         let must = |word: u64| there.get(&word).copied().unwrap_or(self.heap[word as usize]);

@@ -101,6 +101,7 @@ fn simulate(machine: &str, design: &str, shared: bool) -> Outcome {
         seed,
         check,
         power_cuts: 0,
+        violations_max: u64::MAX,
         export_trace: None,
     };
     run(&setup, &Counters { shared }, &mut |_| {}).expect("it ends")

@@ -35,6 +35,11 @@ impl Start<'_> {
         let on_cut = &mut |done| progress(Progress::PowerCuts(done));
         let (mut report, left) = self.cut(&machine, before, false, on_cut)?;
         drop(machine);
+        if report.violations_total >= self.setup.violations_max {
+            outcome.power_cuts = Some(report.cuts);
+            note(report, outcome);
+            return Ok(());
+        }
         let on_done = &mut |done| progress(Progress::Transactions(done));
         let Ran { machine, window: tagged, before } = self.run::<D>(true, on_done)?;
         if tagged.cycles() != window.cycles() {
@@ -64,10 +69,7 @@ impl Start<'_> {
             outcome.complaints.extend(complaints);
             outcome.isolation_hits = outcome.isolation_hits.map(|hits| hits + isolation_hits);
         }
-        outcome.violations = Some(report.violations_total);
-        let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
-        outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
-        outcome.complaints.extend(report.violations);
+        note(report, outcome);
         Ok(())
     }
 
@@ -121,15 +123,24 @@ impl Start<'_> {
         tagged: bool,
         on_cut: &mut dyn FnMut(u64),
     ) -> Result<(crash::Report, Option<Persistent>), Error> {
-        let Setup { power_cuts, seed, .. } = *self.setup;
+        let Setup { power_cuts, seed, violations_max, .. } = *self.setup;
         let cuts = if tagged { power_cuts / 2 } else { power_cuts.div_ceil(2) };
         // The program cannot check tags.
         let loaded = (!tagged).then_some(self.loaded);
         let extra = (self.heap_words() / 8) as u32;
         // The two forms are cut at different times.
         let seed = seed ^ u64::from(tagged) << 32;
-        crash::cut_power(crash::Run { machine, before, extra, loaded }, cuts, seed, on_cut)
+        let run = crash::Run { machine, before, extra, loaded, violations_max };
+        crash::cut_power(run, cuts, seed, on_cut)
     }
+}
+
+/// Adds the result of all cuts to the outcome.
+fn note(report: crash::Report, outcome: &mut Outcome) {
+    outcome.violations = Some(report.violations_total);
+    let named = |(name, cuts): (&'static str, u64)| (name.to_owned(), cuts);
+    outcome.rare_paths_cut = Some(report.rare_paths.into_iter().map(named).collect());
+    outcome.complaints.extend(report.violations);
 }
 
 /// Returns the uses of each rare path of the design in a run.

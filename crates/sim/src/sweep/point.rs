@@ -129,6 +129,7 @@ impl Asked {
             check: self.check,
             warm_up_most: WARM_UP * self.transactions,
             power_cuts: self.power_cuts,
+            violations_max: u64::MAX,
             export_trace: None,
         };
         let mut point = Point { hash: String::new(), asked: self, setup };

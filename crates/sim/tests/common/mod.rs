@@ -90,6 +90,7 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
         check: true,
         warm_up_most: 4 * transactions,
         power_cuts: 0,
+        violations_max: u64::MAX,
         export_trace: None,
     }
 }

@@ -47,7 +47,8 @@ fn cuts<D: Design>(
     let program = Box::new(move |hart: &mut Hart<'_, D>| program(hart));
     let machine = kernel::run(machine, heap, vec![program], &mut |_| {}).unwrap();
     assert_eq!((machine.failed, machine.counts.wrong_fills), (None, 0));
-    let run = Run { machine: &machine, before, extra: lines, loaded: None };
+    let run =
+        Run { machine: &machine, before, extra: lines, loaded: None, violations_max: u64::MAX };
     cut_power(run, CUTS, 1, &mut |_| {}).unwrap().0
 }
 

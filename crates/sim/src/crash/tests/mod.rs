@@ -56,7 +56,8 @@ impl Row {
 /// Returns the violations of cuts, plus the complaints of the line comparison.
 fn violations(row: &Row) -> u64 {
     let Row { design, workload, machine, cores, transactions, cuts, settings, .. } = *row;
-    let mut setup = Setup { power_cuts: cuts, ..setup(machine, design, cores, transactions) };
+    let all = setup(machine, design, cores, transactions);
+    let mut setup = Setup { power_cuts: cuts, violations_max: 1, ..all };
     settings.iter().for_each(|setting| setup.description.set(setting).unwrap());
     match simulate(workload, 0.02, &setup) {
         Ok(outcome) => outcome.violations.unwrap() + outcome.complaints.len() as u64,
