@@ -95,6 +95,9 @@ pub(crate) struct Options {
     /// CSV file for the transactions of each second.
     #[arg(long, value_name = "PATH")]
     rates: Option<PathBuf>,
+    /// Seconds that a recovery of Lastword should take at most; no limit by default.
+    #[arg(long, value_parser = seconds)]
+    recovery_seconds: Option<f64>,
     /// Kill each run's process (SIGKILL) instead of closing the store, and measure its recovery.
     #[arg(long)]
     kill: bool,
@@ -111,6 +114,7 @@ pub(crate) struct Setup {
     record_words: usize,
     seed: u64,
     round: usize,
+    recovery_seconds: Option<f64>,
 }
 
 impl Setup {
@@ -126,6 +130,7 @@ impl Setup {
             record_words: options.record_bytes as usize / 8,
             seed: options.seed,
             round: 0,
+            recovery_seconds: options.recovery_seconds,
         }
     }
 
@@ -140,6 +145,7 @@ impl Setup {
             record_words: 1,
             seed: 1,
             round: 0,
+            recovery_seconds: None,
         }
     }
 

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lastword::{
     Array, BLOCK_BYTES, BLOCK_STRIDE, Durability, Error, Medium, Objects, Options, Place, Pool,
@@ -41,10 +41,14 @@ pub(crate) struct Ours {
 
 fn options(setup: &Setup) -> Options {
     let blocks = (8 * setup.words()).div_ceil(BLOCK_BYTES);
-    Options::new()
+    let options = Options::new()
         .bytes(blocks * BLOCK_STRIDE + SLACK_BYTES)
         .medium(Medium::File)
-        .durability(Durability::Async)
+        .durability(Durability::Async);
+    match setup.recovery_seconds {
+        Some(seconds) => options.recovery_time(Duration::from_secs_f64(seconds)),
+        None => options,
+    }
 }
 
 /// Writes the words of a record.
