@@ -71,6 +71,8 @@ pub struct Case {
     /// Whether reproduce steps write the pages that are due, with little memory for gathered words,
     /// as in large heaps on a disk.
     pub paced: bool,
+    /// Whether the pool is also backed up while it is open.
+    pub backup: bool,
     /// Whether groups are compressed.
     pub compress: bool,
     /// Groups that may be prepared at a time. One thread prepares all of them here; with several
@@ -106,6 +108,7 @@ impl Case {
             group: 0,
             recycle: 0,
             paced: false,
+            backup: false,
             compress: false,
             persist_threads: 1,
             workers: 1,
@@ -266,6 +269,7 @@ fields! {
     "group": group,
     "recycle": recycle,
     "paced": paced,
+    "backup": backup,
     "compress": compress,
     "persist_threads": persist_threads,
     "workers": workers,

@@ -4,7 +4,7 @@ mod moves;
 mod noting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use faults::mutants::{by_name, inject};
 use faults::recording::{Choose, Image, Model, PowerCut, Question, Recorder};
@@ -143,6 +143,7 @@ impl workload::Visitor for Run<'_> {
             // The oracle of several workers' groups does not know what a full heap reclaims.
             workers: if S::FILLS && case.group > 0 { 1 } else { case.workers },
             faults: 0,
+            backups: Vec::new(),
             report: Report::default(),
         };
         execution.states =
@@ -176,7 +177,17 @@ struct Execution<'a> {
     is_full: bool,
     /// Failed calls when the pool was opened. Only a later failure excuses an error.
     faults: u64,
+    backups: Vec<Backup>,
     report: Report,
+}
+
+/// A copy of the pool, and the state that it must have.
+struct Backup {
+    path: PathBuf,
+    id: u64,
+    words: Words,
+    /// Whether the call has returned, so that the copy must exist.
+    is_done: bool,
 }
 
 /// The end of a boot.
@@ -224,7 +235,34 @@ impl Execution<'_> {
             return Err(Violation::Vanished);
         };
         self.check_end::<S>(&*pool)?;
-        self.use_again::<S>(&*pool)
+        self.use_again::<S>(&*pool)?;
+        self.check_backups::<S>()
+    }
+
+    /// Opens every copy: it has the state of its call, or the call did not return and there is no
+    /// copy.
+    fn check_backups<S: Scenario>(&mut self) -> Result<(), Violation> {
+        for Backup { path, id, words, is_done } in std::mem::take(&mut self.backups) {
+            self.picker.log(format_args!("{} is opened", path.display()));
+            let options = self.case.options(self.design, Sizes::of::<S>());
+            let options = options.system(self.recorder.system());
+            let copy = match self.design.open(&path, options) {
+                Ok(copy) => copy,
+                Err(Error::Medium(MediumError::NotFound { .. })) if !is_done => continue,
+                Err(error) => return Err(Violation::Refused { error: error.to_string() }),
+            };
+            let found = copy.committed_id().0;
+            if found != id {
+                return Err(Violation::Lost { found, acknowledged: id });
+            }
+            let there = words_of(&*copy);
+            if let Some(word) = words.iter().zip(&*there).position(|(one, other)| one != other) {
+                let (expected, value) = (words[word], there[word]);
+                return Err(Violation::Torn { found, word, expected, value });
+            }
+            copy.check_heap().map_err(|damage| Violation::Heap { damage: damage.to_string() })?;
+        }
+        Ok(())
     }
 
     /// Picks any design for the next boot: it must recover the state that the last one left.

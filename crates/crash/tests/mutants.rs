@@ -15,6 +15,8 @@ mod paced;
 mod parts;
 #[path = "mutants/snapshots.rs"]
 mod snapshots;
+#[path = "mutants/views.rs"]
+mod views;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +35,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 21] = [
+const PARTS: [(&str, Part); 22] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -46,6 +48,7 @@ const PARTS: [(&str, Part); 21] = [
     ("a run across parts", parts::a_run_across_parts),
     ("a page with hot words", paced::a_page_with_hot_words),
     ("pages that wait", paced::pages_that_wait),
+    ("a view of changing pages", views::a_view_of_changing_pages),
     ("a reader that stays", snapshots::a_reader_that_stays),
     ("a forked child", hostile::a_forked_child),
     ("a removed pool", hostile::a_removed_pool),

@@ -41,6 +41,12 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn checkpoint(&self) -> Result<(), Error>;
 
+    /// As [`Pool::backup`].
+    ///
+    /// # Errors
+    /// As there.
+    fn backup(&self, to: &Path) -> Result<TxId, Error>;
+
     /// As [`Pool::check_heap`].
     ///
     /// # Errors
@@ -102,6 +108,10 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn checkpoint(&self) -> Result<(), Error> {
         self.checkpoint()
+    }
+
+    fn backup(&self, to: &Path) -> Result<TxId, Error> {
+        self.backup(to)
     }
 
     fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {

@@ -20,6 +20,7 @@ use self::full::no_room;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
+pub(crate) use self::mismatch::layout;
 use self::mismatch::{not_ours, without};
 pub use self::transaction_limit::Limit;
 use self::transaction_limit::{fewer, other_version};
@@ -440,6 +441,15 @@ pub enum Error {
         design: &'static str,
     },
 
+    /// A view or a backup of an open pool, of a design that has none.
+    #[error(
+        "pools of design `{design}` have no views: close the pool and run `lastword pool copy`"
+    )]
+    NoView {
+        /// The design.
+        design: &'static str,
+    },
+
     /// The design has no room for another worker. `plain` has no isolation and one worker; `undo`,
     /// `redo` and `snapshot` have at most one worker for each slot of the log.
     #[error(
@@ -570,14 +580,6 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
-}
-
-/// Returns a layout as it is printed; `none` for a pool that was created without one.
-pub(crate) fn layout(name: &str, version: u64) -> String {
-    match (name, version) {
-        ("", 0) => "none".into(),
-        _ => format!("{name:?} version {version}"),
-    }
 }
 
 impl fmt::Debug for Error {

@@ -97,13 +97,14 @@ pub use design::exported::*;
 pub use error::{CutFile, Error, Limit, LogMismatch, LostFile};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
-    CheckOptions, Checked, Finding, HeapAtRest, Problem, Repair, Report, Severity, check,
-    check_with, convert, heap_usage, heap_usage_with, inspect, inspect_with, repair, repair_with,
+    CheckOptions, Checked, CopyOptions, Finding, HeapAtRest, Problem, Repair, Report, Severity,
+    check, check_with, convert, copy, heap_usage, heap_usage_with, inspect, inspect_with, repair,
+    repair_with,
 };
 pub use metrics::Metrics;
 pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
-pub use pool::{Pool, Shape};
+pub use pool::{Pool, PoolView, Shape, ViewTx};
 pub use reason::{AbortReason, Reason};
 pub use registry::{DesignInfo, Isolation, LogFormat, Promise};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};

@@ -3,6 +3,9 @@
 //! The designs run transactions in the foreground and hand redo records to the pipeline. Background
 //! threads and waiting workers drive its steps.
 
+use std::ops::Range;
+
+use medium::FrozenImage;
 use medium::mutants::{Mutant, injected};
 use words::TxId;
 
@@ -10,7 +13,7 @@ use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
 use crate::persist::{Notifiers, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::{Reproduce, Work};
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::write_pace::SLICE_PAGES;
 
 /// The persist and reproduce steps of one pool, shared by the designs.
@@ -67,6 +70,35 @@ impl<'a> PipelineView<'a> {
     #[cold]
     pub(crate) fn wait_reproduced(self, id: TxId) -> Result<(), Error> {
         self.pipeline.reproduce_up_to(self.clock, id)
+    }
+
+    /// Freezes the heap image with every transaction that is committed now. Returns the last one
+    /// in the frozen image, which may be a later one. `None` if the heap image has no content.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(crate) fn freeze(self, image: &Arc<FrozenImage>) -> Result<Option<TxId>, Error> {
+        let PipelineView { pipeline, clock } = self;
+        let (Pipeline { persist, reproduce, notifiers, .. }, id) = (pipeline, self.committed());
+        pipeline.wait(clock, id)?;
+        let is_taken_in = || (reproduce.taken_in() >= id).then_some(());
+        help_until(&persist.progress, 0, is_taken_in, || match pipeline.paced {
+            true => pipeline.paced_step(true),
+            false => pipeline.reproduce_step(true),
+        })?;
+        Ok(reproduce.freeze(persist, notifiers, image))
+    }
+
+    /// Copies pages of the heap image to a frozen image.
+    pub(crate) fn copy_frozen(self, image: &FrozenImage, pages: Range<usize>) {
+        let Pipeline { persist, reproduce, notifiers, .. } = self.pipeline;
+        reproduce.copy_frozen(persist, notifiers, image, pages);
+    }
+
+    /// Ends a frozen image.
+    pub(crate) fn thaw(self, image: &Arc<FrozenImage>) {
+        let Pipeline { persist, reproduce, notifiers, .. } = self.pipeline;
+        reproduce.thaw(persist, notifiers, image);
     }
 
     /// Requests reproduction of the durable groups, however few.

@@ -3,15 +3,17 @@
 //! A [`Pool`] owns a design and the state that all designs share: the heap's shape, the worker
 //! numbers, and the idle workers that [`Pool::run`] lends out.
 
+mod backup;
 mod kept;
+mod shape;
+mod view;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Weak;
 use std::time::Duration;
 
 use lw_alloc::{Request, Shortage};
-use medium::{LogMedium, Process};
+use medium::System;
 use words::{Addr, Stop, TxId};
 
 use crate::design::{Decoupled, Design};
@@ -19,14 +21,13 @@ use crate::file_check::FileCheck;
 use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::perform::records_of;
-use crate::shadow::{ShadowHeap, ShadowMemory};
-use crate::storage::{Storage, heap};
-use crate::sync::{Arc, Mutex, Ordering, lock};
+use crate::sync::{Arc, Mutex, lock};
 use crate::tx::Ended;
 use crate::worker::{Phase, WorkerState};
-use crate::{Committed, DesignInfo, Error, Info, Options, Ticket, Tx, Worker};
+use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
 use kept::{Kept, Lent};
+pub use shape::Shape;
+pub use view::{PoolView, ViewTx};
 
 /// A pool of durable objects, open in this process and in no other.
 ///
@@ -38,102 +39,10 @@ pub struct Pool<D: Design = Decoupled> {
     pub(crate) shape: Shape,
     pub(crate) durability: Durability,
     pub(crate) patience: Duration,
+    /// Creates the files of views and backups.
+    system: System,
     numbers: Mutex<Numbers>,
     kept: Kept<D>,
-}
-
-/// The state of a pool that does not depend on its design.
-#[derive(Debug)]
-pub struct Shape {
-    heap: lw_alloc::Heap,
-    runs: lw_alloc::Runs,
-    base: u64,
-    info: Info,
-    /// Reports the path of group writes. Weak, because the log file closes with the design. `None`
-    /// for designs that write single records.
-    log: Option<Weak<dyn LogMedium>>,
-    file_check: Arc<FileCheck>,
-    process: Process,
-}
-
-impl Shape {
-    pub(crate) fn of<D: Design>(storage: &Storage, options: &Options) -> Shape {
-        let superblock = storage.superblocks.current();
-        let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
-        let log = storage.log_file.as_deref().unwrap_or(&storage.file);
-        let log = storage.written.map(|path| (log, path));
-        let info = Info::of(&storage.file, superblock, storage.medium, log);
-        let records = || records_of(info.heap_bytes as usize / 8, options.ownership_records);
-        let ownership_records = D::HAS_RECORDS.then(records);
-        let ring_bytes = 8 * options.ring_words() as u64;
-        let info = Info { ring_bytes, ownership_records, ..info };
-        let info = info.with_shadow(options.shadow, options.shadow_bytes);
-        let in_groups = !DesignInfo::of::<D>().writes_records();
-        let log = in_groups.then(|| Arc::downgrade(&storage.log));
-        let shape = Shape::new(heap(superblock), base, info, FileCheck::of::<D>(storage));
-        Shape { log, ..shape }
-    }
-
-    /// Makes a formatted heap in memory, which does not survive the process.
-    pub(crate) fn in_memory(options: &Options) -> Result<(ShadowHeap, Shape), Error> {
-        const TAG: u16 = 0xfade;
-        <ShadowHeap as ShadowMemory>::check(options)?;
-        let bytes = options.heap_rounded()?;
-        let shadow = ShadowHeap::zeros(bytes)?;
-        let heap = lw_alloc::Heap::new(TAG, bytes);
-        let base = u64::from(TAG) << words::ADDRESS_BITS;
-        for (index, value) in crate::storage::format(&heap, base) {
-            shadow.heap()[index as usize].store(value, Ordering::Relaxed);
-        }
-        let info = Info::in_memory(options, bytes)?;
-        Ok((shadow, Shape::new(heap, base, info, FileCheck::default())))
-    }
-
-    fn new(heap: lw_alloc::Heap, base: u64, info: Info, file_check: FileCheck) -> Shape {
-        let (runs, file_check) = (lw_alloc::Runs::new(&heap), Arc::new(file_check));
-        Shape { heap, runs, base, info, log: None, file_check, process: Process::current() }
-    }
-
-    /// Returns the check of the files. An `Arc`, since tickets outlive the caller.
-    #[inline]
-    pub(crate) fn file_check(&self) -> &Arc<FileCheck> {
-        &self.file_check
-    }
-
-    /// Whether this is a forked child of the process that opened the pool.
-    #[inline]
-    pub(crate) fn is_forked(&self) -> bool {
-        !self.process.is_current()
-    }
-
-    #[inline]
-    pub(crate) fn runs(&self) -> &lw_alloc::Runs {
-        &self.runs
-    }
-
-    #[inline]
-    pub(crate) fn heap(&self) -> lw_alloc::Heap {
-        self.heap
-    }
-
-    #[inline]
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// Returns the pool's description at the time of opening.
-    pub(crate) fn info(&self) -> &Info {
-        &self.info
-    }
-
-    /// Returns the description with the current path of log writes.
-    fn info_now(&self) -> Info {
-        let written = self.log.as_ref().and_then(Weak::upgrade).and_then(|log| log.written());
-        match written {
-            Some(path) if self.info.log_path.is_some() => self.info.clone().with_log_path(path),
-            _ => self.info.clone(),
-        }
-    }
 }
 
 /// Numbers of live workers. The smallest free one is assigned next.
@@ -180,6 +89,15 @@ impl Pool {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Pool, Error> {
         Pool::open_as(path, options)
     }
+
+    /// Opens the pool at `path`, or creates one if none is there.
+    ///
+    /// # Errors
+    /// As [`open`](Pool::open) and [`create`](Pool::create). A missing pool whose log is there is
+    /// an error and is not created anew.
+    pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<Pool, Error> {
+        Pool::open_or_create_as(path, options)
+    }
 }
 
 impl<D: Design> Pool<D> {
@@ -202,12 +120,35 @@ impl<D: Design> Pool<D> {
         Ok(Pool::new(opened, &options))
     }
 
+    /// Opens or creates a pool as design `D`; see [`Pool::open_or_create`].
+    ///
+    /// # Errors
+    /// As [`Pool::open_or_create`].
+    pub fn open_or_create_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
+        let (path, missing) = (path.as_ref(), |error: &Error| {
+            matches!(
+                error,
+                Error::Medium(medium::Error::NotFound { .. }) | Error::NotDurable { .. }
+            )
+        });
+        let opened = Pool::open_as(path, options.clone());
+        if !opened.as_ref().is_err_and(missing) {
+            return opened;
+        }
+        match Pool::create_as(path, options.clone()) {
+            // Another process or thread has created it meanwhile.
+            Err(Error::Medium(medium::Error::AlreadyExists { .. })) => Pool::open_as(path, options),
+            created => created,
+        }
+    }
+
     fn new((design, shape): (D, Shape), options: &Options) -> Pool<D> {
         Pool {
             design: Some(design),
             shape,
             durability: options.durability,
             patience: options.patience,
+            system: options.system.clone(),
             numbers: Mutex::default(),
             kept: Kept::new(),
         }
@@ -415,7 +356,7 @@ impl<D: Design> Pool<D> {
             panic!("{error}");
         }
         self.design().settle();
-        self.shape.heap.check(|offset| self.design().peek(offset as usize / 8))
+        self.shape.heap().check(|offset| self.design().peek(offset as usize / 8))
     }
 
     /// Returns the live and free memory of the heap, in total and for each size class. Exact when
@@ -435,18 +376,18 @@ impl<D: Design> Pool<D> {
         // A child has no copy of a mapped heap: to read it is a SIGSEGV.
         if self.is_forked() {
             let mut usage = lw_alloc::Usage::default();
-            usage.heap_bytes = self.shape.info.heap_bytes;
+            usage.heap_bytes = self.shape.info().heap_bytes;
             return usage;
         }
         // A version that an earlier reader kept from the heap waits for the next transaction.
         self.design().catch_up();
-        self.shape.heap.usage_now(|offset| self.design().peek(offset as usize / 8))
+        self.shape.heap().usage_now(|offset| self.design().peek(offset as usize / 8))
     }
 
     /// Returns the operations and costs of the pool since it was opened. Waits for no device and
     /// for no step.
     pub fn metrics(&self) -> Metrics {
-        let log_capacity_bytes = self.shape.info.log_bytes;
+        let log_capacity_bytes = self.shape.info().log_bytes;
         Metrics { log_capacity_bytes, ..self.design().metrics() }
     }
 
@@ -563,7 +504,7 @@ impl<D: Design> fmt::Debug for Pool<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("design", &D::NAME)
-            .field("info", &self.shape.info)
+            .field("info", self.shape.info())
             .finish_non_exhaustive()
     }
 }

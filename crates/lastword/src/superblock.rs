@@ -200,6 +200,14 @@ impl Superblock {
         (self.pool % 0xffff) as u16 + 1
     }
 
+    /// Returns it with an ID that is still random, and has the tag of the ID `pool`. So pointers
+    /// into that pool are valid in this one, too.
+    pub(crate) fn with_tag_of(self, pool: u64) -> Superblock {
+        // `u64::MAX` is a multiple of 0xffff and has no room above it.
+        let own = (self.pool - self.pool % 0xffff).min(u64::MAX - 0xffff);
+        Superblock { pool: own + pool % 0xffff, ..self }
+    }
+
     /// Whether its numbers leave room for the pool to continue.
     pub(crate) fn can_go_on(&self) -> bool {
         let numbers = [self.edition, self.generation, self.reproduced, self.log_sequence];

@@ -15,7 +15,11 @@
 //!   shared it, one would overwrite the other's latest write with stale words.
 //! - A piece is many pages, so that neighbours are still written together.
 
+use std::ops::Range;
+
 use crate::error::Error;
+use crate::frozen::FrozenImage;
+use crate::sync::Arc;
 use crate::traits::{Counts, HeapMedium, Unwritten};
 use crate::writes::{self, Piece, Pieces};
 use system::mutants::{Mutant, injected};
@@ -97,6 +101,18 @@ impl HeapMedium for Parts {
         self.0.iter_mut().try_for_each(|part| part.write_next(each))
     }
 
+    fn freeze(&mut self, image: &Arc<FrozenImage>) -> bool {
+        self.0.iter_mut().all(|part| part.freeze(image))
+    }
+
+    fn copy_frozen(&mut self, image: &FrozenImage, pages: Range<usize>) {
+        self.0.iter_mut().for_each(|part| part.copy_frozen(image, pages.clone()));
+    }
+
+    fn thaw(&mut self, image: &Arc<FrozenImage>) {
+        self.0.iter_mut().for_each(|part| part.thaw(image));
+    }
+
     fn counts(&self) -> Counts {
         self.0.iter().fold(Counts::default(), |sum, part| sum.plus(part.counts()))
     }
@@ -126,7 +142,7 @@ impl Share {
 
     /// Whether a word is of this part.
     #[inline]
-    fn has(&self, word: u64) -> bool {
+    pub(crate) fn has(&self, word: u64) -> bool {
         let shift =
             if injected(Mutant::PageOfTwoParts) { PAGE_WORDS.ilog2() - 1 } else { self.shift };
         // The golden ratio deals neighbours out evenly, and no stride of a program meets one part

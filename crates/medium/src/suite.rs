@@ -96,7 +96,8 @@ pub(crate) fn heap_image_keeps_every_write_on<H: HeapMedium>(
         for _opening in 0..3 {
             let mut heap_image = new(file.clone(), HEAP_OFFSET, HEAP_BYTES).unwrap();
             for _ in 0..20 {
-                heap_image.write_back(&random_batch(&mut random, &mut model)).unwrap();
+                let batch = random_batch(&mut random, &mut model, HEAP_OFFSET);
+                heap_image.write_back(&batch).unwrap();
                 if random.random_bool(0.3) {
                     heap_image.barrier().unwrap();
                 }
@@ -111,8 +112,9 @@ pub(crate) fn heap_image_keeps_every_write_on<H: HeapMedium>(
     }
 }
 
-/// Returns a batch of runs of all lengths, some overlapping, and applies it to `model`.
-fn random_batch(random: &mut impl Rng, model: &mut [u64]) -> Vec<u64> {
+/// Returns a batch of runs of all lengths, some overlapping, and applies it to `model`, in which
+/// the heap begins at byte `heap_offset`.
+pub(crate) fn random_batch(random: &mut impl Rng, model: &mut [u64], heap_offset: u64) -> Vec<u64> {
     let mut batch = Vec::new();
     for _ in 0..random.random_range(0..40) {
         let count = match random.random_range(0..20) {
@@ -129,7 +131,7 @@ fn random_batch(random: &mut impl Rng, model: &mut [u64]) -> Vec<u64> {
         for word in index..index + count {
             let value = random.random();
             batch.push(value);
-            model[(HEAP_OFFSET / 8 + word) as usize] = value;
+            model[(heap_offset / 8 + word) as usize] = value;
         }
     }
     batch

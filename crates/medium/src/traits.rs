@@ -3,9 +3,12 @@
 //! Designs access storage through these alone. Each back end implements them in its own folder.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::buffer::Buffer;
 use crate::error::Error;
+use crate::frozen::FrozenImage;
+use crate::sync::Arc;
 
 /// Where words live when no log holds a newer value.
 ///
@@ -66,6 +69,25 @@ pub trait HeapMedium: Send {
     /// As [`barrier`](HeapMedium::barrier).
     fn sync(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// Keeps a frozen image from here on: copies each page before it changes. The moment of the
+    /// frozen image is after everything written back so far, written out or not. Returns whether
+    /// this heap image can.
+    fn freeze(&mut self, image: &Arc<FrozenImage>) -> bool {
+        let _ = image;
+        false
+    }
+
+    /// Copies those of the pages that this part owns to a frozen image which it keeps, unless they
+    /// are copied. An error fails the frozen image: see [`FrozenImage::check`].
+    fn copy_frozen(&mut self, image: &FrozenImage, pages: Range<usize>) {
+        let _ = (image, pages);
+    }
+
+    /// Keeps a frozen image no longer.
+    fn thaw(&mut self, image: &Arc<FrozenImage>) {
+        let _ = image;
     }
 
     /// Returns the operations since the medium was opened.

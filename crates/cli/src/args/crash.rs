@@ -72,9 +72,9 @@ pub(crate) struct CrashExplore {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
     /// Further settings of the case, spelled as in traces: sync=1, cow=1, create=1, partitions=N,
-    /// group=N, paced=1, compress=1, persist_threads=N, workers=N, transactions=N, moves=N,
-    /// all_moves=0|1, kills=N, faults=N, sticky=1, garbage=1, queue=0, naming=0, every_store=1,
-    /// every_word=0
+    /// group=N, paced=1, backup=1, compress=1, persist_threads=N, workers=N, transactions=N,
+    /// moves=N, all_moves=0|1, kills=N, faults=N, sticky=1, garbage=1, queue=0, naming=0,
+    /// every_store=1, every_word=0
     #[arg(long, value_name = "NAME=N", num_args = 1..)]
     pub(crate) with: Vec<String>,
     /// Inject a bug, to see that it is detected (needs a build with `--features mutants`)

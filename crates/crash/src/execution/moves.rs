@@ -1,8 +1,10 @@
 //! The moves of a boot while the power is on, each chosen by the picker.
 
+use std::path::Path;
+
 use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error, Stop};
 
-use super::{Execution, Stopped, check_order, words_of};
+use super::{Backup, Execution, Stopped, check_order, words_of};
 use crate::Violation;
 use crate::oracle::Words;
 use crate::workload::Scenario;
@@ -25,10 +27,13 @@ impl Execution<'_> {
             let (worker, client) = (&mut *workers[turn], &mut clients[turn]);
             let steps = self.steps(pool).len();
             let others = if self.case.all_moves { 5 } else { 0 };
-            match self.picker.pick(2 + steps + others) {
+            // The last move, so that the others keep their numbers.
+            let backups = usize::from(self.case.backup);
+            match self.picker.pick(2 + steps + others + backups) {
                 0 => self.transaction(pool, scenario, worker, client)?,
                 1 => self.wait(pool)?,
                 step if step < 2 + steps => self.step(pool, self.steps(pool)[step - 2])?,
+                other if other == 2 + steps + others => self.backup(pool)?,
                 other => match other - steps - 2 {
                     0 => self.abort(pool, scenario, worker, client)?,
                     1 => self.read(pool, worker)?,
@@ -166,6 +171,23 @@ impl Execution<'_> {
             let known = if self.is_apart() { seen.0 } else { pool.committed_id().0 };
             self.acknowledged(known);
         }
+        Ok(())
+    }
+
+    /// Copies the pool. From here on the copy must have this state, or not exist before the call
+    /// has returned.
+    fn backup(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
+        let path = format!("/copy{}", self.backups.len());
+        self.picker.log(format_args!("backup to {path}"));
+        let (id, words) = (pool.committed_id().0, words_of(pool));
+        self.backups.push(Backup { path: path.clone().into(), id, words, is_done: false });
+        let copied =
+            pool.backup(Path::new(&path)).map_err(|error| self.broken("backup", &error))?;
+        if copied.0 != id {
+            return Err(Violation::Lost { found: copied.0, acknowledged: id }.into());
+        }
+        self.backups.last_mut().expect("it was added above").is_done = true;
+        self.acknowledged(id);
         Ok(())
     }
 

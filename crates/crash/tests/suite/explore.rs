@@ -309,6 +309,18 @@ fn pages_that_wait_survive_random_crashes() {
     }
 }
 
+/// Backups between the moves of an open pool: each copy has the state of its call, or the power
+/// failed before the call returned and there is no copy.
+#[test]
+fn backups_survive_random_crashes() {
+    let options = ["", "kills=1 garbage=1", "partitions=2", "faults=1", "group=3"];
+    for workload in ["cells", "churn"] {
+        let case = format!("workload={workload} backup=1 transactions=12 moves=40");
+        at_random(&case, MEDIA, &options, 20);
+    }
+    at_random("workload=bulk backup=1 paced=1 transactions=20 moves=60", &["file"], &options, 20);
+}
+
 /// Background steps that are not taken leave groups in flight when the power fails, so the last of
 /// several transactions are lost.
 #[test]

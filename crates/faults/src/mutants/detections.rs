@@ -113,6 +113,8 @@ const PARTS_FILE: &str =
     "workload=bulk medium=file partitions=16 transactions=6 moves=16 crashes=2";
 const PACED: &str = "workload=bulk medium=file paced=1 transactions=40 moves=120 workers=2 \
      all_moves=1 crashes=2";
+const BACKUP: &str =
+    "workload=bulk medium=file paced=1 backup=1 transactions=20 moves=60 crashes=2";
 const FEW_PARTS_FILE: &str =
     "workload=bulk medium=file partitions=5 transactions=6 moves=16 crashes=2";
 const UNDO_MEMORY: &str =
@@ -271,6 +273,10 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::OldestWordOfPageWins, "a page with hot words"),
     part(Mutant::UnwrittenPagesIgnored, "pages that wait"),
     case(Mutant::UnwrittenPagesIgnored, PACED, C),
+    part(Mutant::FrozenPageNotCopied, "a view of changing pages"),
+    part(Mutant::FrozenWordsIgnored, "a view of changing pages"),
+    case(Mutant::FrozenWordsIgnored, BACKUP, C),
+    case(Mutant::BackupNamedFirst, BACKUP, C),
     case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
     case(Mutant::InPlaceFirst, UNDO_FILE, C),
     case(Mutant::EntriesDroppedFirst, UNDO_MEMORY, C),

@@ -197,6 +197,10 @@ registry! {
         "A page is written with the first value of a word since its last write.",
     UnwrittenPagesIgnored 77 "unwritten-pages-ignored"
         "The log is recycled up to the groups taken in, with pages that wait to be written.",
+    FrozenPageNotCopied 78 "frozen-page-not-copied"
+        "A page of the heap image is not copied for a view before it changes.",
+    FrozenWordsIgnored 79 "frozen-words-ignored"
+        "A view misses the words that were gathered and not yet written.",
     HeadLeft 90 "head-left"
         "The head of a slot is not made durable.",
     StampTooEarly 91 "stamp-too-early"
@@ -267,6 +271,8 @@ registry! {
         "Where a design isolates objects, a freed run serves others before the body ends.",
     CachedSlotForgotten 134 "cached-slot-forgotten"
         "A freed slot is counted in the worker's cache and not linked there.",
+    BackupNamedFirst 136 "backup-named-first"
+        "A backup has its name before it has its content.",
     ArenaNotListed 135 "arena-not-listed"
         "The bitmap of owners misses the arena of a worker that frees and never allocates.",
 
@@ -412,6 +418,7 @@ registry! {
     RegionEnteredEarly 322 "region-entered-early",
     ClaimReleased 323 "claim-released",
     ClaimUnlockedEarly 324 "claim-unlocked-early",
+    VisitNotNotified 325 "visit-not-notified",
 }
 
 /// Returns the bug of this name, where this build has hooks.

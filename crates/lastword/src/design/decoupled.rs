@@ -347,6 +347,10 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.memory.starvation_lock()
     }
 
+    fn pipeline(&self) -> Option<PipelineView<'_>> {
+        Some(self.inner.pipeline_view())
+    }
+
     fn obstacle(&self, local: &mut Local<T, S>) -> Obstacle {
         self.inner.memory.obstacle(&mut local.attempt)
     }

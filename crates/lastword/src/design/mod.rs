@@ -47,6 +47,7 @@ pub(crate) mod exported {
 }
 
 use crate::metrics::Metrics;
+use crate::pipeline::PipelineView;
 use crate::pool::Shape;
 use crate::{Error, Options};
 
@@ -334,6 +335,12 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Expedites `id`: a thread waits for it and cannot run the steps itself.
     fn expedite(&self, id: TxId) {
         let _ = id;
+    }
+
+    /// Returns the pipeline whose heap image can be frozen, of a design with views.
+    #[doc(hidden)]
+    fn pipeline(&self) -> Option<PipelineView<'_>> {
+        None
     }
 
     /// Makes every earlier commit durable and applies it to the heap image.

@@ -1,4 +1,4 @@
-//! The reasons for which a log file does not belong to a pool.
+//! The reasons for which a file does not belong to a pool or a program.
 
 use std::path::Path;
 
@@ -6,6 +6,14 @@ use thiserror::Error;
 use words::TxId;
 
 use super::commands;
+
+/// Returns a layout as it is printed; `none` for a pool that was created without one.
+pub(crate) fn layout(name: &str, version: u64) -> String {
+    match (name, version) {
+        ("", 0) => "none".into(),
+        _ => format!("{name:?} version {version}"),
+    }
+}
 
 /// The reason why a log file does not belong to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

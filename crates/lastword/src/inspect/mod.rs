@@ -7,6 +7,7 @@
 mod check;
 mod check_options;
 mod convert;
+mod copy;
 mod finding;
 mod heads;
 mod repair;
@@ -20,6 +21,7 @@ use words::TxId;
 
 pub use check_options::CheckOptions;
 pub use convert::convert;
+pub use copy::{CopyOptions, copy};
 pub use finding::{Finding, Problem, Severity};
 pub use repair::{Repair, repair, repair_with};
 

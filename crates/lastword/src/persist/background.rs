@@ -180,6 +180,13 @@ impl Notifiers {
         if own_thread { self.reproduce.notify() } else { self.wake() }
     }
 
+    /// Notifies the thread that reproduces, whichever it is: one between two steps kept it from
+    /// its own.
+    pub(crate) fn notify_reproducer(&self) {
+        self.reproduce.notify();
+        self.wake();
+    }
+
     /// Notifies the other reproduce threads of parts that they can claim.
     pub(crate) fn notify_parts(&self) {
         self.parts.notify();

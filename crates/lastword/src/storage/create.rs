@@ -43,41 +43,11 @@ impl Storage {
         demand: MemoryDemand,
         content: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<(Storage, Created), Error> {
-        let system = &options.system;
         check_memory(demand(options, medium, first.heap_bytes))?;
-        let end = first.heap_offset + first.heap_bytes;
-        // Check before the heap's file is created: the log's name is longer.
-        let suffix = if first.log_inside { "" } else { LOG_SUFFIX };
-        PoolFile::check_name(system, path, suffix)?;
-        // The heap's blocks are only reserved: pages are written in large pieces with one sync,
-        // which amortizes the file system's metadata. The log is rewritten all the time, so the
-        // blocks of a small one are prewritten.
-        let file = PoolFile::create_on(system, path, end, Prewrite::No);
-        let option = if first.log_inside { "`bytes` or `log_bytes`" } else { "`bytes`" };
-        let file = Arc::new(file.map_err(|error| error.sized_by(option))?);
-        if !first.log_inside && !injected(Mutant::InterruptedLogKept) {
-            remove_interrupted(system, &log_path(path))?;
-        }
-        let log_file = match first.log_inside {
-            true => None,
-            false => {
-                let bytes = first.log_offset + first.log_bytes;
-                let log = log_path(path);
-                let file = PoolFile::create_on(system, &log, bytes, super::prewrite(bytes));
-                let is_log = || PoolFile::open_on(system, &log).is_ok_and(|it| has_records(&it));
-                let file = Arc::new(file.map_err(|error| match error {
-                    medium::Error::AlreadyExists { .. } if is_log() => {
-                        Error::OnlyLog { path: path.into(), log: log.clone() }
-                    }
-                    error => error.sized_by("`log_bytes`").into(),
-                })?);
-                let Superblock { pool, generation, .. } = first;
-                LogHead { edition: 0, pool, generation, entered: false }.write(&file, 0)?;
-                Some(file)
-            }
-        };
-        let superblocks = Superblocks::create(&file, first)?;
-        let mut storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
+        let created = Created::unnamed(&options.system, path, &first)?;
+        let superblocks = Superblocks::create(&created.file, first)?;
+        let (file, log) = (Arc::clone(&created.file), created.log.clone());
+        let mut storage = Storage::assemble(file, log, superblocks, medium, options)?;
         let mut batch = RunBatch::new();
         for (index, value) in content {
             batch.push(index, value);
@@ -87,14 +57,7 @@ impl Storage {
         }
         storage.heap_image.write_back(&batch.take())?;
         storage.heap_image.barrier()?;
-        let created = Created { file: Arc::clone(&storage.file), log: storage.log_file.clone() };
-        if injected(Mutant::PoolNamedFirst) {
-            created.file.publish()?;
-        }
-        created.or_remove(|| {
-            created.log.as_ref().map_or(Ok(()), |log_file| log_file.publish())?;
-            Ok(created.file.publish()?)
-        })?;
+        created.publish()?;
         Ok((storage, created))
     }
 }
@@ -151,11 +114,46 @@ impl RunBatch {
 
 /// The files of a pool during its creation.
 pub(crate) struct Created {
-    file: Arc<PoolFile>,
+    pub(crate) file: Arc<PoolFile>,
     log: Option<Arc<PoolFile>>,
 }
 
 impl Created {
+    /// Creates the files of a pool with this superblock, still without names: a heap image of
+    /// zeros, and an empty log. The superblock itself is not written.
+    pub(crate) fn unnamed(
+        system: &System,
+        path: &Path,
+        first: &Superblock,
+    ) -> Result<Created, Error> {
+        let end = first.heap_offset + first.heap_bytes;
+        // Check before the heap's file is created: the log's name is longer.
+        let suffix = if first.log_inside { "" } else { LOG_SUFFIX };
+        PoolFile::check_name(system, path, suffix)?;
+        // The heap's blocks are only reserved: pages are written in large pieces with one sync,
+        // which amortizes the file system's metadata. The log is rewritten all the time, so the
+        // blocks of a small one are prewritten.
+        let file = PoolFile::create_on(system, path, end, Prewrite::No);
+        let option = if first.log_inside { "`bytes` or `log_bytes`" } else { "`bytes`" };
+        let file = Arc::new(file.map_err(|error| error.sized_by(option))?);
+        if !first.log_inside && !injected(Mutant::InterruptedLogKept) {
+            remove_interrupted(system, &log_path(path))?;
+        }
+        let log = if first.log_inside { None } else { Some(new_log(system, path, first)?) };
+        Ok(Created { file, log })
+    }
+
+    /// Makes the files durable and names them: the log first, then the pool.
+    pub(crate) fn publish(&self) -> Result<(), Error> {
+        if injected(Mutant::PoolNamedFirst) {
+            self.file.publish()?;
+        }
+        self.or_remove(|| {
+            self.log.as_ref().map_or(Ok(()), |log_file| log_file.publish())?;
+            Ok(self.file.publish()?)
+        })
+    }
+
     /// Continues the creation, and removes the files if that fails.
     pub(crate) fn or_remove<R>(
         &self,
@@ -177,6 +175,23 @@ impl Drop for Created {
         let files = [Some(&self.file), self.log.as_ref()];
         files.into_iter().flatten().for_each(|file| file.end_creation());
     }
+}
+
+/// Creates the log file of a pool with this superblock: empty, and without a name.
+fn new_log(system: &System, path: &Path, first: &Superblock) -> Result<Arc<PoolFile>, Error> {
+    let bytes = first.log_offset + first.log_bytes;
+    let log = log_path(path);
+    let file = PoolFile::create_on(system, &log, bytes, super::prewrite(bytes));
+    let is_log = || PoolFile::open_on(system, &log).is_ok_and(|it| has_records(&it));
+    let file = Arc::new(file.map_err(|error| match error {
+        medium::Error::AlreadyExists { .. } if is_log() => {
+            Error::OnlyLog { path: path.into(), log: log.clone() }
+        }
+        error => error.sized_by("`log_bytes`").into(),
+    })?);
+    let Superblock { pool, generation, .. } = *first;
+    LogHead { edition: 0, pool, generation, entered: false }.write(&file, 0)?;
+    Ok(file)
 }
 
 /// Returns the best medium for this directory: persistent memory if it is there, else the file.

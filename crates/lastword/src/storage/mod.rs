@@ -28,7 +28,7 @@ use crate::superblock::{LogHead, PairedBlock, Superblock, Superblocks};
 use crate::{Error, Medium, Options};
 
 pub(crate) use begin::{ReadyPool, replay};
-pub(crate) use create::{format, plan};
+pub(crate) use create::{Created, format, plan};
 pub(crate) use open::{Demand, Found, MemoryDemand, Opened, heap, open_settled};
 pub(crate) use renew::if_lost;
 pub(crate) use survey::Survey;

@@ -33,6 +33,17 @@ fn superblock_roundtrips() {
 }
 
 #[test]
+fn copy_has_tag_of_pool_and_own_id() {
+    for own in [0, 1, 0xfffe, 0xffff, 0x1234_5678_9abc_def0, u64::MAX - 1, u64::MAX] {
+        for pool in [0, 1, 0xfffe, 0xffff, 0x0123_4567_89ab_cdef, u64::MAX] {
+            let copy = Superblock { pool: own, ..superblock() }.with_tag_of(pool);
+            assert_eq!(copy.tag(), Superblock { pool, ..superblock() }.tag());
+            assert!(copy.pool.abs_diff(own) < 2 * 0xffff);
+        }
+    }
+}
+
+#[test]
 fn control_characters_of_names_are_escaped() {
     let shown = name("\u{1b}[2Jb\u{e4}nk\r\n\u{9b}1m\u{202e}\0rest".as_bytes());
     assert_eq!(shown, "\\u{1b}[2Jb\u{e4}nk\\r\\n\\u{9b}1m\\u{202e}");

@@ -40,3 +40,4 @@ mod snapshot;
 mod snapshot_groups;
 mod strings;
 mod unpaused;
+mod views;

@@ -42,6 +42,7 @@
 //! one dirty byte in a mapping writes the whole folio.
 
 use std::io::IoSlice;
+use std::ops::Range;
 
 use rustix::io::ReadWriteFlags;
 use zerocopy::IntoBytes;
@@ -50,6 +51,7 @@ use crate::area::{Area, PAGE_BYTES};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::file::page_index::{Mask, PAGE_WORDS, PageIndex, PageWords};
+use crate::frozen::{FrozenImage, FrozenImages};
 use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
 use crate::pool_file::write_all;
@@ -97,6 +99,7 @@ pub struct FileHeap {
     scratch: Buffer,
     state: Arc<State>,
     counts: Counts,
+    frozen: FrozenImages,
 }
 
 /// State shared by the parts of one heap image. All accesses are relaxed: one thread at a time
@@ -146,6 +149,7 @@ impl FileHeap {
             scratch: Buffer::new(WRITE_PAGES * PAGE_WORDS),
             state: Arc::clone(state),
             counts: Counts::default(),
+            frozen: FrozenImages::default(),
         }
     }
 
@@ -181,6 +185,10 @@ impl FileHeap {
     }
 
     fn gather(&mut self, writes: &[u64]) -> Result<(), Error> {
+        if !self.frozen.is_empty() {
+            let FileHeap { area, index, frozen, .. } = self;
+            frozen.before_writes(writes, |page, out| now(area, index, page, out));
+        }
         for piece in Pieces::new(writes) {
             let Piece::Run(index, mut words) = piece else { continue };
             let mut index = index as usize; // checked: inside the heap, whose size is a usize
@@ -211,6 +219,13 @@ impl FileHeap {
         self.index.take_swept(pages, &mut writing);
         // In order of their numbers: reads and writes of neighbours are cheaper.
         writing.sort_unstable();
+        if !self.frozen.is_empty() {
+            // Pages whose words were all gathered before the moment of a frozen image.
+            let FileHeap { area, index, frozen, .. } = self;
+            for page in &writing {
+                frozen.before_change(*page as usize, |page, out| now(area, index, page, out));
+            }
+        }
         let neighbours = writing.chunk_by(|page, next| page + 1 == *next);
         let mut groups = neighbours.flat_map(|pages| pages.chunks(WRITE_PAGES));
         groups.try_for_each(|pages| self.write_neighbours(pages))?;
@@ -338,9 +353,35 @@ impl HeapMedium for FileHeap {
         })
     }
 
+    fn freeze(&mut self, image: &Arc<FrozenImage>) -> bool {
+        self.frozen.add(image);
+        true
+    }
+
+    fn copy_frozen(&mut self, image: &FrozenImage, pages: Range<usize>) {
+        let FileHeap { area, index, share, .. } = self;
+        let owns = |page| share.as_ref().is_none_or(|share| share.has((page * PAGE_WORDS) as u64));
+        image.copy(pages, owns, |first, out| now(area, index, first, out));
+    }
+
+    fn thaw(&mut self, image: &Arc<FrozenImage>) {
+        self.frozen.remove(image);
+    }
+
     fn counts(&self) -> Counts {
         self.counts
     }
+}
+
+/// Reads the present content of neighbouring pages: that of the file, with the gathered words.
+fn now(area: &Area, index: &PageIndex, first: usize, out: &mut [u64]) -> Result<(), Error> {
+    area.file().read_at(area.offset(first as u64 * PAGE_BYTES), out)?;
+    if !injected(Mutant::FrozenWordsIgnored) {
+        for (page, out) in (first..).zip(out.chunks_exact_mut(PAGE_WORDS)) {
+            index.lay_over(page, out);
+        }
+    }
+    Ok(())
 }
 
 /// If the words of neighbouring pages are one run, where it starts in the first page.

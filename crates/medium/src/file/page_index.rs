@@ -276,6 +276,30 @@ impl PageIndex {
         }
     }
 
+    /// Lays the words of a page over its content.
+    pub(super) fn lay_over(&self, page: usize, out: &mut [u64]) {
+        let entry = self.pages[page];
+        if entry.limit == DENSE {
+            let mask = &self.dense.masks[entry.place as usize];
+            return mask.lay_over(self.dense.words(entry.place), out);
+        }
+        // The first value found is the last one written.
+        let (mut seen, mut next, mut left) =
+            (Mask::default(), entry.place, usize::from(entry.count));
+        while left > 0 {
+            let block = self.blocks.get(next - 1);
+            let here = (left - 1) % BLOCK_VALUES + 1;
+            for at in (0..here).rev() {
+                let place = (block[0] >> (32 + 9 * at)) as usize % PAGE_WORDS;
+                if !seen.has(place) {
+                    seen.set(place, 1);
+                    out[place] = block[1 + at];
+                }
+            }
+            (next, left) = (block[0] as u32, left - here);
+        }
+    }
+
     /// Takes the words of a page that has left. Those of a dense page are not copied.
     pub(super) fn take(&mut self, page: usize) -> PageWords {
         let entry = std::mem::take(&mut self.pages[page]);
@@ -389,6 +413,11 @@ impl Blocks {
     #[inline]
     fn get_mut(&mut self, number: u32) -> &mut Block {
         &mut self.chunks[number as usize / CHUNK_BLOCKS][number as usize % CHUNK_BLOCKS]
+    }
+
+    #[inline]
+    fn get(&self, number: u32) -> &Block {
+        &self.chunks[number as usize / CHUNK_BLOCKS][number as usize % CHUNK_BLOCKS]
     }
 
     /// Takes a block before the block `next`.

@@ -30,15 +30,18 @@
 //!   buffer looks ahead far enough. While combining, prefetching 16 runs ahead gains up to a
 //!   quarter on runs of four.
 
+use std::ops::Range;
+
 use crate::area::Area;
 use crate::cpu::{LINE_WORDS, LineWriteBack};
 use crate::error::Error;
+use crate::frozen::{FrozenImage, FrozenImages, PAGE_WORDS};
 use crate::mapped::combiner::{Combiner, Combining, first_word};
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::{Mapped, Stores};
 use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 use crate::traits::{Counts, HeapMedium};
 use crate::writes::{self, Piece, Pieces};
 use system::mutants::{Mutant, injected};
@@ -70,6 +73,7 @@ pub struct MappedHeap {
     write_back: Option<LineWriteBack>,
     combiner: Combiner,
     account: Account,
+    frozen: FrozenImages,
 }
 
 impl MappedHeap {
@@ -92,6 +96,7 @@ impl MappedHeap {
             write_back: domain.write_back(),
             combiner: Combiner::new(Combining::WhenSkewed),
             account: Account::new(domain),
+            frozen: FrozenImages::default(),
         })
     }
 
@@ -117,6 +122,7 @@ impl MappedHeap {
             write_back: self.write_back,
             combiner: self.combiner.anew(),
             account: self.account.anew(),
+            frozen: FrozenImages::default(),
         };
         Share::all(parts, self.area.bytes() / 8).map(part).collect()
     }
@@ -132,6 +138,9 @@ impl HeapMedium for MappedHeap {
                 writes
             }
         };
+        if !self.frozen.is_empty() {
+            self.frozen.before_writes(writes, |page, out| now(&self.mapped, page, out));
+        }
         let lines = match &*self.mapped {
             Mapped::Real(mapping) => put(mapping.words(), writes, combiner, way),
             Mapped::Simulated(memory) => put(&**memory, writes, combiner, way),
@@ -151,9 +160,38 @@ impl HeapMedium for MappedHeap {
         Ok(())
     }
 
+    fn freeze(&mut self, image: &Arc<FrozenImage>) -> bool {
+        self.frozen.add(image);
+        true
+    }
+
+    fn copy_frozen(&mut self, image: &FrozenImage, pages: Range<usize>) {
+        let share = &self.share;
+        let owns = |page| share.as_ref().is_none_or(|share| share.has((page * PAGE_WORDS) as u64));
+        image.copy(pages, owns, |first, out| now(&self.mapped, first, out));
+    }
+
+    fn thaw(&mut self, image: &Arc<FrozenImage>) {
+        self.frozen.remove(image);
+    }
+
     fn counts(&self) -> Counts {
         self.account.counts()
     }
+}
+
+/// Reads the present content of neighbouring pages.
+fn now(mapped: &Mapped, first: usize, out: &mut [u64]) -> Result<(), Error> {
+    let first = first * PAGE_WORDS;
+    match mapped {
+        Mapped::Real(mapping) => {
+            // Relaxed: of this part's words only this thread stores to them.
+            let words = &mapping.words()[first..first + out.len()];
+            out.iter_mut().zip(words).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
+        }
+        Mapped::Simulated(memory) => memory.read(first, out),
+    }
+    Ok(())
 }
 
 /// Stores a batch; returns the number of lines that leave the cache.

@@ -56,7 +56,7 @@ mod publication;
 #[path = "../../../lastword/src/rate_limit.rs"]
 mod rate_limit;
 mod recycling;
-#[path = "../../../lastword/src/reproduce.rs"]
+#[path = "../../../lastword/src/reproduce/mod.rs"]
 mod reproduce;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
@@ -101,7 +101,7 @@ use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{
-    Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, Unwritten, mutants, writes,
+    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, ReadLog, Unwritten, mutants, writes,
 };
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::collections::HashMap as FxHashMap;
@@ -163,6 +163,7 @@ const MODELS: &[(&str, fn())] = &[
     ("recycling::concurrent_reproducers_keep_order", recycling::concurrent_reproducers_keep_order),
     ("recycling::superblock_waits_for_all_parts", recycling::superblock_waits_for_all_parts),
     ("recycling::failed_part_fails_the_leader", recycling::failed_part_fails_the_leader),
+    ("recycling::step_that_gives_way_is_woken", recycling::step_that_gives_way_is_woken),
     ("ordering::groups_are_acknowledged_in_order", ordering::groups_are_acknowledged_in_order),
     (
         "acknowledging::reported_durable_id_is_durable_and_stays",

@@ -1,6 +1,7 @@
 //! The product's persist and reproduce steps over media that are plain numbers. Accesses are
 //! relaxed, so only the steps can order them.
 
+use super::persist::waiters::help_until;
 use super::persist::{Grouping, Notifiers, Persist, Slot, Step};
 use super::reproduce::{Reproduce, Work};
 use crate::around::superblock::{Superblock, Superblocks};
@@ -257,5 +258,30 @@ pub(crate) fn failed_part_fails_the_leader() {
         assert_eq!(pool.reproduce.reproduced(), TxId(0), "reproduced, and it failed");
         seen.saw(u64::from(other.join().expect("it ends").is_err()));
     });
+    met.are(0..2);
+}
+
+/// A thread visits between the steps of another, which gives way to it or finds it there. It is
+/// woken, so its group is reproduced.
+pub(crate) fn step_that_gives_way_is_woken() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::with(1);
+        let theirs = Arc::clone(&pool);
+        let visitor = thread::spawn(move || {
+            let Pool { persist, reproduce, notifiers, .. } = &*theirs;
+            reproduce.between_steps(persist, notifiers, |last| last)
+        });
+        let progress = &pool.persist.progress;
+        let reproduced = || (pool.reproduce.reproduced() >= TxId(1)).then_some(());
+        let work = Work::All { log_bytes: LOG_BYTES, pages: usize::MAX };
+        help_until(progress, 0, reproduced, || {
+            pool.reproduce.step(&pool.persist, &pool.notifiers, work, TIMER)
+        })
+        .expect("nothing fails");
+        seen.saw(visitor.join().expect("it ends").0);
+    });
+    // The visitor came before the step or after it.
     met.are(0..2);
 }

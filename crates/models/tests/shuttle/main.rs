@@ -42,7 +42,7 @@ mod rate_limit;
 #[path = "../../../lastword/src/recover/mod.rs"]
 mod recover;
 mod regions;
-#[path = "../../../lastword/src/reproduce.rs"]
+#[path = "../../../lastword/src/reproduce/mod.rs"]
 mod reproduce;
 #[path = "../../../log/src/ring.rs"]
 mod ring;
@@ -71,7 +71,7 @@ use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
 };
 use real_medium::{
-    Buffer, Counts, HeapMedium, LogMedium, Parts, ReadLog, Unwritten, mutants, writes,
+    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, ReadLog, Unwritten, mutants, writes,
 };
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::process::ExitCode;

@@ -1,0 +1,106 @@
+//! Tests of mutants in views: a pool as of one transaction, while steps write pages of the heap
+//! image.
+
+use faults::mutants::{Mutant, inject};
+use lastword::{Decoupled, Medium, Objects, Options, Pool, PoolView, Ptr, Stop};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+use crate::parts::machine;
+
+/// Objects, on some fifty pages, and words of each.
+const OBJECTS: usize = 200;
+const WORDS: usize = 100;
+
+type Values = [u64; OBJECTS];
+
+/// The form of a heap image.
+struct Form {
+    medium: Medium,
+    parts: usize,
+    /// Memory for words that wait to be written; `None`: enough.
+    gather_bytes: Option<u64>,
+}
+
+const FORMS: [Form; 6] = [
+    Form { medium: Medium::File, parts: 1, gather_bytes: None },
+    Form { medium: Medium::File, parts: 1, gather_bytes: Some(16 << 10) },
+    Form { medium: Medium::File, parts: 3, gather_bytes: Some(16 << 10) },
+    Form { medium: Medium::Dax, parts: 1, gather_bytes: None },
+    Form { medium: Medium::Dax, parts: 2, gather_bytes: None },
+    Form { medium: Medium::PersistentCache, parts: 2, gather_bytes: None },
+];
+
+/// Writes objects while steps run and views begin, read and end.
+pub(crate) fn a_view_of_changing_pages(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    (0..).zip(&FORMS).find_map(|(seed, form)| {
+        let found = viewed(seed, form).err()?;
+        Some(format!("{found} (form {seed})"))
+    })
+}
+
+fn viewed(seed: u64, form: &Form) -> Result<(), String> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let recorder = machine();
+    let options = Options::new().bytes(1 << 20).log_bytes(256 << 10).medium(form.medium);
+    let options = options.background(false).reproduce_threads(form.parts);
+    let options = match form.gather_bytes {
+        Some(bytes) => options.gather_bytes(bytes),
+        None => options,
+    };
+    let pool = Pool::<Decoupled>::create_as("/pool", options.system(recorder.system())).unwrap();
+    let mut worker = pool.worker().unwrap();
+    let objects: Vec<_> =
+        (0..OBJECTS).map(|_| worker.run(|tx| tx.alloc([0; WORDS])).unwrap().value).collect();
+    // The values after the transaction of each ID from here on.
+    let first = pool.committed_id().0;
+    let mut history = vec![[0; OBJECTS]];
+    let mut views: Vec<PoolView<'_>> = Vec::new();
+    for _ in 0..2000 {
+        match random.next_u64() % 40 {
+            0 if views.len() < 2 => views.push(pool.view().map_err(|error| error.to_string())?),
+            1 if !views.is_empty() => {
+                let view = views.swap_remove(random.next_u64() as usize % views.len());
+                let expected = &history[(view.id().0 - first) as usize];
+                (0..OBJECTS).try_for_each(|object| check(&view, &objects, object, expected))?;
+                view.check().map_err(|error| error.to_string())?;
+            }
+            2..5 => {
+                let object = random.next_u64() as usize % OBJECTS;
+                for view in &views {
+                    let expected = &history[(view.id().0 - first) as usize];
+                    check(view, &objects, object, expected)?;
+                }
+            }
+            5..9 => drop(pool.design().persist_step().unwrap()),
+            9..12 => drop(pool.design().paced_step().unwrap()),
+            12 => drop(pool.design().reproduce_step().unwrap()),
+            _ => {
+                let (object, value) = (random.next_u64() as usize % OBJECTS, history.len() as u64);
+                let _ = worker.run(|tx| tx.set(objects[object], [value; WORDS])).unwrap();
+                let mut values = *history.last().unwrap();
+                values[object] = value;
+                history.push(values);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(
+    view: &PoolView<'_>,
+    objects: &[Ptr<[u64; WORDS]>],
+    object: usize,
+    expected: &Values,
+) -> Result<(), String> {
+    let found = view.read(|tx| tx.get(objects[object])).map_err(|error| error.to_string())?;
+    if found != [expected[object]; WORDS] {
+        let (id, expected) = (view.id(), expected[object]);
+        return Err(format!("torn: view {id} has {} and not {expected}", found[0]));
+    }
+    let written = view.read(|tx| tx.set(objects[object], found));
+    assert!(matches!(written, Err(lastword::Error::ReadOnly)), "{written:?}");
+    assert_eq!(view.read(|_| -> Result<(), Stop> { Ok(()) }).map_err(drop), Ok(()));
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! The copy of a closed pool into a new pool, which may be larger or on another medium.
+
+use std::path::Path;
+
+use medium::{PoolFile, System};
+use words::TxId;
+
+use super::check::{Examined, examine};
+use super::{CheckOptions, Problem, word};
+use crate::storage::{Demand, Storage, plan};
+use crate::superblock::{Superblock, exact_name};
+use crate::{Error, Medium, Options};
+
+/// The form of a copy; by default that of the pool.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct CopyOptions {
+    heap_bytes: Option<u64>,
+    log_bytes: Option<u64>,
+    medium: Option<Medium>,
+    system: Option<System>,
+}
+
+impl CopyOptions {
+    /// The form of the pool.
+    pub fn new() -> CopyOptions {
+        CopyOptions::default()
+    }
+
+    /// Sets the size of the heap, at least that of the pool; see [`Options::bytes`].
+    pub fn bytes(mut self, bytes: u64) -> CopyOptions {
+        self.heap_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the size of the log; see [`Options::log_bytes`].
+    pub fn log_bytes(mut self, bytes: u64) -> CopyOptions {
+        self.log_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the medium, which need not be one that the pool could change to.
+    pub fn medium(mut self, medium: Medium) -> CopyOptions {
+        self.medium = Some(medium);
+        self
+    }
+
+    /// Replaces the kernel's files, for tests.
+    #[doc(hidden)]
+    pub fn system(mut self, system: System) -> CopyOptions {
+        self.system = Some(system);
+        self
+    }
+}
+
+/// Copies a closed pool to a new pool at `to`, as opening it would show it. Returns the last
+/// transaction in the copy.
+///
+/// The pool is recovered in memory and never written. Objects keep their addresses, and the IDs of
+/// the copy's transactions continue with the next one. The copy has an ID of its own, so that the
+/// files of both cannot be mixed up. It appears whole or not at all. Takes as much memory as the
+/// heap. To copy an open pool, use [`Pool::backup`](crate::Pool::backup).
+///
+/// ```
+/// use lastword::{CopyOptions, Objects, Options, Pool};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let (path, larger) = (dir.path().join("bank.pool"), dir.path().join("larger.pool"));
+/// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+/// let count = pool.run(|tx| tx.alloc(42_u64))?.value;
+/// pool.close()?;
+/// lastword::copy(&path, &larger, &CopyOptions::new().bytes(64 << 20))?;
+/// let pool = Pool::open(&larger, Options::new())?;
+/// assert_eq!(pool.run(|tx| tx.get(count))?.value, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`check`](crate::check) for the pool, [`Error::DamagedHeap`] if its heap is damaged, and as
+/// [`Pool::create`](crate::Pool::create) for the copy. [`Error::BadOption`] if the copy's heap
+/// would be smaller.
+pub fn copy(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    form: &CopyOptions,
+) -> Result<TxId, Error> {
+    let (path, system) = (from.as_ref(), form.system.clone().unwrap_or_default());
+    let expected = CheckOptions::new().without_log(true);
+    let examined = examine(path, &expected, |path| PoolFile::open_shared_on(&system, path))?;
+    let Examined { mut survey, image, replayed, .. } = examined;
+    let findings = std::mem::take(&mut survey.findings);
+    let found = survey.found()?;
+    for finding in findings {
+        if let Problem::Heap(damage) = finding.problem {
+            return Err(Error::DamagedHeap { path: finding.path, damage });
+        }
+    }
+    let superblock = *found.superblocks.current();
+    let last = replayed.map_or(TxId(superblock.reproduced), |replayed| replayed.last);
+    let image = image.expect("the heap of a pool that opens was read");
+    let words = (0..superblock.heap_bytes / 8).map(|index| (index, word(&image, 8 * index)));
+    let medium = form.medium.unwrap_or(found.medium);
+    let options = Options::new().system(system).medium(medium);
+    let options = options.bytes(form.heap_bytes.unwrap_or(superblock.heap_bytes));
+    let options = options.log_bytes(form.log_bytes.unwrap_or(superblock.log_bytes));
+    let content = words.filter(|&(_, word)| word != 0);
+    create_like(&superblock, last, to.as_ref(), (&options, medium), content)?;
+    Ok(last)
+}
+
+/// Creates a pool with another pool's design, layout and tag, and these words.
+fn create_like(
+    like: &Superblock,
+    last: TxId,
+    to: &Path,
+    (options, medium): (&Options, Medium),
+    content: impl Iterator<Item = (u64, u64)>,
+) -> Result<(), Error> {
+    let layout = exact_name(&like.layout);
+    let options = options.clone().layout(&layout, like.layout_version);
+    let first = plan(&options, "", medium)?.with_tag_of(like.pool);
+    if first.heap_bytes < like.heap_bytes {
+        let (option, value) = ("bytes", first.heap_bytes);
+        let must = "a copy's heap must be at least as large as the pool's";
+        return Err(Error::BadOption { option, value, must });
+    }
+    let first = Superblock { design: like.design, reproduced: last.0, ..first };
+    // The words are in memory already, and no design starts.
+    let none = |_: &Options, _: Medium, _: u64| Demand { heap_bytes: 0, records: 0 };
+    let (_, created) = Storage::create_with(to, &options, (first, medium), none, content)?;
+    drop(created);
+    Ok(())
+}

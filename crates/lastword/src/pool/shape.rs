@@ -1,0 +1,107 @@
+//! The state of a pool that does not depend on its design.
+
+use std::sync::Weak;
+
+use medium::{LogMedium, Process};
+
+use crate::design::Design;
+use crate::file_check::FileCheck;
+use crate::perform::records_of;
+use crate::shadow::{ShadowHeap, ShadowMemory};
+use crate::storage::{Storage, heap};
+use crate::sync::{Arc, Ordering};
+use crate::{DesignInfo, Error, Info, Options};
+
+/// The state of a pool that does not depend on its design.
+#[derive(Debug)]
+pub struct Shape {
+    heap: lw_alloc::Heap,
+    runs: lw_alloc::Runs,
+    base: u64,
+    info: Info,
+    /// Reports the path of group writes. Weak, because the log file closes with the design. `None`
+    /// for designs that write single records.
+    log: Option<Weak<dyn LogMedium>>,
+    file_check: Arc<FileCheck>,
+    process: Process,
+}
+
+impl Shape {
+    pub(crate) fn of<D: Design>(storage: &Storage, options: &Options) -> Shape {
+        let superblock = storage.superblocks.current();
+        let base = u64::from(superblock.tag()) << words::ADDRESS_BITS;
+        let log = storage.log_file.as_deref().unwrap_or(&storage.file);
+        let log = storage.written.map(|path| (log, path));
+        let info = Info::of(&storage.file, superblock, storage.medium, log);
+        let records = || records_of(info.heap_bytes as usize / 8, options.ownership_records);
+        let ownership_records = D::HAS_RECORDS.then(records);
+        let ring_bytes = 8 * options.ring_words() as u64;
+        let info = Info { ring_bytes, ownership_records, ..info };
+        let info = info.with_shadow(options.shadow, options.shadow_bytes);
+        let in_groups = !DesignInfo::of::<D>().writes_records();
+        let log = in_groups.then(|| Arc::downgrade(&storage.log));
+        let shape = Shape::new(heap(superblock), base, info, FileCheck::of::<D>(storage));
+        Shape { log, ..shape }
+    }
+
+    /// Makes a formatted heap in memory, which does not survive the process.
+    pub(crate) fn in_memory(options: &Options) -> Result<(ShadowHeap, Shape), Error> {
+        const TAG: u16 = 0xfade;
+        <ShadowHeap as ShadowMemory>::check(options)?;
+        let bytes = options.heap_rounded()?;
+        let shadow = ShadowHeap::zeros(bytes)?;
+        let heap = lw_alloc::Heap::new(TAG, bytes);
+        let base = u64::from(TAG) << words::ADDRESS_BITS;
+        for (index, value) in crate::storage::format(&heap, base) {
+            shadow.heap()[index as usize].store(value, Ordering::Relaxed);
+        }
+        let info = Info::in_memory(options, bytes)?;
+        Ok((shadow, Shape::new(heap, base, info, FileCheck::default())))
+    }
+
+    fn new(heap: lw_alloc::Heap, base: u64, info: Info, file_check: FileCheck) -> Shape {
+        let (runs, file_check) = (lw_alloc::Runs::new(&heap), Arc::new(file_check));
+        Shape { heap, runs, base, info, log: None, file_check, process: Process::current() }
+    }
+
+    /// Returns the check of the files. An `Arc`, since tickets outlive the caller.
+    #[inline]
+    pub(crate) fn file_check(&self) -> &Arc<FileCheck> {
+        &self.file_check
+    }
+
+    /// Whether this is a forked child of the process that opened the pool.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.process.is_current()
+    }
+
+    #[inline]
+    pub(crate) fn runs(&self) -> &lw_alloc::Runs {
+        &self.runs
+    }
+
+    #[inline]
+    pub(crate) fn heap(&self) -> lw_alloc::Heap {
+        self.heap
+    }
+
+    #[inline]
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Returns the pool's description at the time of opening.
+    pub(crate) fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Returns the description with the current path of log writes.
+    pub(super) fn info_now(&self) -> Info {
+        let written = self.log.as_ref().and_then(Weak::upgrade).and_then(|log| log.written());
+        match written {
+            Some(path) if self.info.log_path.is_some() => self.info.clone().with_log_path(path),
+            _ => self.info.clone(),
+        }
+    }
+}

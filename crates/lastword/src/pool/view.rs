@@ -1,0 +1,368 @@
+//! Views: a pool as of one transaction, while other transactions go on.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use medium::{FrozenImage, PoolFile, Prewrite};
+use words::{Addr, Allocate, Stop, TxId, Words};
+
+use super::Pool;
+use crate::Error;
+use crate::design::{Decoupled, Design};
+use crate::sync::Arc;
+
+/// Pages that a frozen image copies while the heap image stands still: 32 MiB.
+const SLICE_PAGES: usize = 8192;
+
+/// Pages that are copied when one of them is read: 128 KiB.
+const READ_PAGES: usize = 32;
+
+/// Bytes and words of a page.
+const PAGE_BYTES: u64 = 4096;
+const PAGE_WORDS: usize = 512;
+
+/// Pages that a [`ViewTx`] keeps in memory: 256 KiB.
+const KEPT_PAGES: usize = 64;
+
+/// Names that are tried for the file of a view, so the most views of a pool at a time.
+const NAMES: usize = 100;
+
+/// A pool as of one transaction, while other transactions go on: for long scans, checks and
+/// exports. Made by [`Pool::view`].
+///
+/// Workers neither wait for a view nor invalidate it. A page of the heap image is copied to a file
+/// of the view before it first changes, and when the view reads it. So a view costs a copy of each
+/// page that it reads or that changes meanwhile, made by the thread that reproduces, and disk
+/// space as large as the heap, which is reserved at the beginning in an unnamed file beside the
+/// pool. It holds back neither the log nor memory. Dropping it ends it.
+pub struct PoolView<'p, D: Design = Decoupled> {
+    frozen: Frozen<'p, D>,
+}
+
+/// A frozen image of a pool's heap. Dropping it ends it.
+pub(super) struct Frozen<'p, D: Design> {
+    pool: &'p Pool<D>,
+    image: Arc<FrozenImage>,
+    id: TxId,
+}
+
+impl<D: Design> Pool<D> {
+    /// Returns a view of the pool, as of a transaction that is at least the last one committed
+    /// now. Waits until that is durable.
+    ///
+    /// ```
+    /// use lastword::{Objects, Options, Pool};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
+    /// # let pool = Pool::create(dir.path().join("view.pool"), options)?;
+    /// let count = pool.run(|tx| tx.alloc(1_u64))?.value;
+    /// let view = pool.view()?;
+    /// pool.run(|tx| tx.set(count, 2))?;
+    /// assert_eq!(view.read(|tx| tx.get(count))?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoView`] for designs other than [`Decoupled`]. No disk space for a copy of the
+    /// heap. As [`flush`](Pool::flush).
+    pub fn view(&self) -> Result<PoolView<'_, D>, Error> {
+        self.may_call("view")?;
+        self.has_views()?;
+        let heap_bytes = self.shape.info().heap_bytes;
+        let file = Arc::new(self.view_file(heap_bytes)?);
+        let image = Arc::new(FrozenImage::new(file, 0, heap_bytes)?);
+        Ok(PoolView { frozen: self.freeze(image)? })
+    }
+
+    /// Returns an error if the design has no views.
+    pub(super) fn has_views(&self) -> Result<(), Error> {
+        match self.design().pipeline() {
+            Some(_) => Ok(()),
+            None if D::DURABLE => Err(Error::NoView { design: D::NAME }),
+            None => Err(Error::NotDurable { design: D::NAME }),
+        }
+    }
+
+    /// Creates a file beside the pool, which gets no name and is removed with its last descriptor.
+    fn view_file(&self, bytes: u64) -> Result<PoolFile, Error> {
+        for number in 1..NAMES {
+            let path = beside(&self.shape.info().path, number);
+            match PoolFile::create_on(&self.system, path, bytes, Prewrite::No) {
+                // Another view has it.
+                Err(medium::Error::InUse { .. } | medium::Error::AlreadyExists { .. }) => {}
+                created => return Ok(created?),
+            }
+        }
+        let path = beside(&self.shape.info().path, NAMES);
+        Ok(PoolFile::create_on(&self.system, path, bytes, Prewrite::No)?)
+    }
+
+    /// Freezes the heap.
+    pub(super) fn freeze(&self, image: Arc<FrozenImage>) -> Result<Frozen<'_, D>, Error> {
+        let none = Error::NoView { design: D::NAME };
+        let Some(pipeline) = self.design().pipeline() else { return Err(none) };
+        let id = pipeline.freeze(&image)?.ok_or(none)?;
+        Ok(Frozen { pool: self, image, id })
+    }
+}
+
+/// The name of a view's file, under which it is never visible.
+fn beside(pool: &Path, number: usize) -> PathBuf {
+    let mut name = pool.as_os_str().to_owned();
+    name.push(format!(".view{number}"));
+    name.into()
+}
+
+impl<D: Design> Frozen<'_, D> {
+    pub(super) fn id(&self) -> TxId {
+        self.id
+    }
+
+    /// Copies all pages, slice by slice. Reproduction goes on between the slices.
+    ///
+    /// # Errors
+    /// Those of [`copy`](Frozen::copy).
+    pub(super) fn copy_all(&self) -> Result<(), Error> {
+        let pages = self.image.pages();
+        for first in (0..pages).step_by(SLICE_PAGES) {
+            self.copy(first..pages.min(first + SLICE_PAGES))?;
+        }
+        Ok(())
+    }
+
+    /// Copies pages.
+    ///
+    /// # Errors
+    /// The medium's. An error of the pool, whose heap image may be wrong after it.
+    fn copy(&self, pages: Range<usize>) -> Result<(), Error> {
+        let design = self.pool.design();
+        if let Some(pipeline) = design.pipeline() {
+            pipeline.copy_frozen(&self.image, pages);
+        }
+        design.check()?;
+        Ok(self.image.check()?)
+    }
+}
+
+impl<D: Design> Drop for Frozen<'_, D> {
+    fn drop(&mut self) {
+        // A forked child has none of the parent's threads, and its locks may be taken for ever.
+        if !self.pool.is_forked()
+            && let Some(pipeline) = self.pool.design().pipeline()
+        {
+            pipeline.thaw(&self.image);
+        }
+    }
+}
+
+impl<D: Design> PoolView<'_, D> {
+    /// Returns the last transaction in the view.
+    pub fn id(&self) -> TxId {
+        self.frozen.id()
+    }
+
+    /// Reads from the view. The body runs once and may take any time.
+    ///
+    /// # Errors
+    /// The body's, as [`Worker::read`](crate::Worker::read). An error of the view's file, or of the
+    /// pool, which ends the view.
+    pub fn read<R>(
+        &self,
+        body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        self.frozen.pool.may_call("read")?;
+        let copy = |pages| self.frozen.copy(pages);
+        let shape = &self.frozen.pool.shape;
+        let mut tx = ViewTx::new(&self.frozen.image, &copy, shape.heap(), shape.base());
+        let done = body(&mut tx);
+        tx.conclude(done)
+    }
+
+    /// Checks that live and free objects cover the whole heap of the view, as
+    /// [`check`](crate::check) does for a closed pool, and counts them.
+    ///
+    /// # Errors
+    /// [`Error::DamagedHeap`]; as [`read`](PoolView::read).
+    pub fn check(&self) -> Result<lw_alloc::Usage, Error> {
+        let shape = &self.frozen.pool.shape;
+        let found = self.read(|tx| {
+            let word = |offset| tx.word(offset / 8).unwrap_or(0);
+            Ok(shape.heap().check(word))
+        })?;
+        found.map_err(|damage| Error::DamagedHeap { path: shape.info().path.clone(), damage })
+    }
+}
+
+impl<D: Design> std::fmt::Debug for PoolView<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PoolView").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+/// Reads of a [`PoolView`]. A write ends them with [`Stop::ReadOnly`].
+pub struct ViewTx<'v> {
+    image: &'v FrozenImage,
+    copy: &'v dyn Fn(Range<usize>) -> Result<(), Error>,
+    heap: lw_alloc::Heap,
+    base: u64,
+    /// Words of the heap; 0 after a stop.
+    bound: u64,
+    stop: Option<Stop>,
+    /// The refused address.
+    wild: Addr,
+    error: Option<Error>,
+    /// The page in each place of `words`.
+    pages: [usize; KEPT_PAGES],
+    words: Vec<u64>,
+}
+
+impl<'v> ViewTx<'v> {
+    fn new(
+        image: &'v FrozenImage,
+        copy: &'v dyn Fn(Range<usize>) -> Result<(), Error>,
+        heap: lw_alloc::Heap,
+        base: u64,
+    ) -> ViewTx<'v> {
+        ViewTx {
+            image,
+            copy,
+            heap,
+            base,
+            bound: (image.pages() * PAGE_WORDS) as u64,
+            stop: None,
+            wild: Addr::new(0, 0),
+            error: None,
+            pages: [usize::MAX; KEPT_PAGES],
+            words: vec![0; KEPT_PAGES * PAGE_WORDS],
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, stop: Stop) -> Stop {
+        self.bound = 0;
+        *self.stop.get_or_insert(stop)
+    }
+
+    #[cold]
+    fn refuse(&mut self, at: Addr) -> Stop {
+        if self.stop.is_none() {
+            self.wild = at;
+        }
+        self.end(Stop::BadPointer)
+    }
+
+    /// Returns the index of an address, if so many words from there on are in the heap.
+    #[inline]
+    fn index(&mut self, at: Addr, words: usize) -> Result<u64, Stop> {
+        // A foreign tag, a negative offset or an odd byte come out far above the bound.
+        let index = at.byte().wrapping_sub(self.base).rotate_right(3);
+        match index.saturating_add(words as u64) <= self.bound {
+            true => Ok(index),
+            false => Err(self.refuse(at)),
+        }
+    }
+
+    /// Returns the word of an index, which is inside the heap.
+    #[inline]
+    fn word(&mut self, index: u64) -> Result<u64, Stop> {
+        let (page, word) = (index as usize / PAGE_WORDS, index as usize % PAGE_WORDS);
+        let place = page % KEPT_PAGES;
+        if self.pages[place] != page {
+            self.load(page).map_err(|error| {
+                self.error.get_or_insert(error);
+                self.end(Stop::Aborted)
+            })?;
+        }
+        Ok(self.words[place * PAGE_WORDS + word])
+    }
+
+    fn load(&mut self, page: usize) -> Result<(), Error> {
+        if !self.image.is_copied(page) {
+            let first = page - page % READ_PAGES;
+            (self.copy)(first..first + READ_PAGES)?;
+        }
+        let place = page % KEPT_PAGES;
+        self.pages[place] = usize::MAX;
+        let words = &mut self.words[place * PAGE_WORDS..][..PAGE_WORDS];
+        self.image.read(page as u64 * PAGE_BYTES, words)?;
+        self.pages[place] = page;
+        Ok(())
+    }
+
+    /// Returns the result of a body.
+    fn conclude<R>(self, done: Result<R, Stop>) -> Result<R, Error> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        // A stop is sticky, even if the body swallows it.
+        let stop = match (self.stop, done) {
+            (None, Ok(value)) => return Ok(value),
+            (Some(stop), _) | (None, Err(stop)) => stop,
+        };
+        Err(match stop {
+            Stop::BadPointer => {
+                Error::BadPointer { object: self.wild.object, offset: self.wild.offset }
+            }
+            Stop::BadSize => Error::BadSize,
+            Stop::BadValue => Error::BadValue,
+            Stop::ReadOnly => Error::ReadOnly,
+            stop => Error::Stopped { stop },
+        })
+    }
+}
+
+impl Words for ViewTx<'_> {
+    #[inline]
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        let index = self.index(at, 1)?;
+        self.word(index)
+    }
+
+    fn read_words(&mut self, at: Addr, out: &mut [u64]) -> Result<(), Stop> {
+        let index = self.index(at, out.len())?;
+        for (out, index) in out.iter_mut().zip(index..) {
+            *out = self.word(index)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, _at: Addr, _value: u64) -> Result<(), Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+
+    fn retire(&mut self, _at: Addr, _bytes: u64) -> Result<(), Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+}
+
+impl Allocate for ViewTx<'_> {
+    fn allocate(&mut self, _bytes: usize) -> Result<u64, Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+
+    fn reserve_blocks(&mut self, _blocks: u64) -> Result<u64, Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+
+    fn prepare_blocks(&mut self, _first: u64, _most: u64) -> Result<u64, Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+
+    fn allocate_pieces(&mut self, _bytes: u64) -> Result<u64, Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+
+    fn resize(&mut self, _first: u64, _from: u64, _to: u64) -> Result<bool, Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+
+    fn root(&mut self) -> Result<u64, Stop> {
+        let heap = self.heap;
+        heap.root(self)
+    }
+
+    fn set_root(&mut self, _object: u64) -> Result<(), Stop> {
+        Err(self.end(Stop::ReadOnly))
+    }
+}
