@@ -188,6 +188,28 @@ pub(crate) enum PoolCommand {
     /// Objects keep their addresses. The old pool is only read; replace it by the new one
     /// afterwards. Takes twice as much memory as the heap.
     Convert(PoolConvert),
+    /// Copy a closed pool into a new pool, which may be larger or on another medium
+    ///
+    /// The copy has what opening the pool would show, and opens without recovery. Objects keep
+    /// their addresses. The pool is only read. Takes as much memory as the heap.
+    Copy(PoolCopy),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolCopy {
+    /// Pool to copy
+    pub(crate) pool: PathBuf,
+    /// Pool to create
+    pub(crate) copy: PathBuf,
+    /// Heap size of the copy in bytes, as in 1.5G [default: that of the pool, and at least that]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) bytes: Option<u64>,
+    /// Log size of the copy in bytes [default: that of the pool]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) log_bytes: Option<u64>,
+    /// Medium of the copy [default: that of the pool]
+    #[arg(long, value_name = "M", value_enum)]
+    pub(crate) medium: Option<MediumName>,
 }
 
 #[derive(Debug, Args)]

@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
-use lastword::{Decoupled, Info, LogPath, Medium, MemoryUse, Options, Pool};
+use lastword::{CopyOptions, Decoupled, Info, LogPath, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Expected, Format, PoolCommand, PoolConvert, PoolCreate, PoolInfo};
+use crate::args::{Expected, Format, PoolCommand, PoolConvert, PoolCopy, PoolCreate, PoolInfo};
 use crate::failure::{Failure, Verdict};
 use crate::media::{Costs, MediumName};
 use crate::report::{HeapUse, json, print, table};
@@ -27,6 +27,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Check(arguments) => crate::check::run(arguments),
         PoolCommand::Dump(arguments) => crate::dump::run(arguments),
         PoolCommand::Convert(arguments) => convert(arguments),
+        PoolCommand::Copy(arguments) => copy(arguments),
     }
 }
 
@@ -56,6 +57,18 @@ fn convert(arguments: &PoolConvert) -> Result<Verdict, Failure> {
     let (old, new) = (old.display(), new.display());
     crate::output::print(&format!("{new} has the content of {old}, which is unchanged\n"))
         .map_err(Failure::after(format!("{new} is created")))?;
+    Ok(Verdict::Held)
+}
+
+fn copy(arguments: &PoolCopy) -> Result<Verdict, Failure> {
+    let PoolCopy { pool, copy, bytes, log_bytes, medium } = arguments;
+    let form = bytes.iter().fold(CopyOptions::new(), |form, bytes| form.bytes(*bytes));
+    let form = log_bytes.iter().fold(form, |form, bytes| form.log_bytes(*bytes));
+    let form = medium.iter().fold(form, |form, it| form.medium(it.medium(Costs::default())));
+    let id = lastword::copy(pool, copy, &form)?;
+    let (pool, copy) = (pool.display(), copy.display());
+    crate::output::print(&format!("{copy} has the content of {pool}, up to transaction {id}\n"))
+        .map_err(Failure::after(format!("{copy} is created")))?;
     Ok(Verdict::Held)
 }
 

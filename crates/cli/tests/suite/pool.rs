@@ -474,3 +474,32 @@ fn check_refuses_unexpected_layout() {
         assert!(matches!(refused, Err(lastword::Error::Layout { .. })));
     }
 }
+
+#[test]
+fn copy_of_crashed_pool_is_sound_and_larger() {
+    for medium in ["file", "persistent_cache"] {
+        let room = crashed(medium, 20);
+        let before = contents(&room);
+        let copy = ["pool", "copy", "a.pool", "b.pool", "--bytes", "4M", "--log-bytes", "1M"];
+        let text = room.expect(0, &copy);
+        assert!(text.contains("b.pool has the content of a.pool, up to transaction 20"), "{text}");
+        let info = room.json(0, &["pool", "info", "b.pool"]);
+        assert_eq!(info["heap_bytes"], 4 << 20);
+        assert_eq!((&info["clean"], &info["layout"]), (&true.into(), &"ledger".into()));
+        room.expect(0, &["pool", "check", "b.pool"]);
+        let pool = Pool::open(room.path("b.pool"), Options::new().layout("ledger", 0)).unwrap();
+        let read = pool.run(|tx| {
+            let counter = tx.root_ptr::<u64>()?;
+            tx.get(counter)
+        });
+        assert_eq!(read.unwrap().value, 19);
+        pool.close().unwrap();
+        // Never over another file, and never smaller.
+        room.refuse("exists", &["pool", "copy", "a.pool", "b.pool"]);
+        let smaller = ["pool", "copy", "b.pool", "c.pool", "--bytes", "1M"];
+        room.refuse("at least as large", &smaller);
+        let after = contents(&room);
+        assert!(before.iter().all(|file| after.contains(file)), "the pool is only read");
+        assert!(!after.iter().any(|(name, _)| name.starts_with("c.pool")));
+    }
+}
