@@ -27,7 +27,7 @@ use crate::head::{
 use crate::header::Kind;
 use crate::layout::{
     BIN_MAP, BINS, FRONTIER, LINE_PAYLOAD, LINE_WORDS, LIST_PARTIAL, LIST_SPARSE, Layout,
-    NEVER_USED, PAGES_PAYLOAD, ROOT_USER, VERSION,
+    NEVER_USED, PAGES_PAYLOAD, ROOT_PROGRESS, VERSION,
 };
 use crate::pages::bin_of;
 use crate::state::Status;
@@ -176,7 +176,7 @@ impl<F: FnMut(u64) -> u64> Check<F> {
         }
         let map_end = BIN_MAP + 8 * BINS.div_ceil(64) as u64;
         let reserved = [
-            root + ROOT_USER + 8..root + LINE_PAYLOAD,
+            root + ROOT_PROGRESS + 8..root + LINE_PAYLOAD,
             pages + map_end..pages + PAGES_PAYLOAD,
             owners + 8..owners + LINE_PAYLOAD,
         ];

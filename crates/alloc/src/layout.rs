@@ -11,7 +11,9 @@
 //!       80  | magic: "lw-heap\n"                    |
 //!       88  | version: 2                            |
 //!       96  | the program's root, unchecked         |
-//!      104  | 0, 0, 0                               |
+//!      104  | layout version that the last migration has reached, or 0
+//!      112  | progress of the next migration, or 0  |
+//!      120  | 0                                     |
 //!      128  | link, header                          | of the page object
 //!      144  | frontier: unit after the last run     |
 //!      152  | first unit that was never used        |
@@ -107,7 +109,7 @@
 //!     4112  | magic: "lw-line\n"                    |
 //!     4120  | version: 2                            |
 //!     4128  | the program's root, unchecked         |
-//!     4136  | 0, 0, 0                               |
+//!     4136  | version reached, progress, 0          | as above
 //!     4160  | unused                                |
 //!     8192  | link, header                          | of the page object
 //!     8208  | frontier, first unit never used, bins | as above
@@ -158,6 +160,9 @@ pub(crate) const VERSION: u64 = 2;
 
 /// The offset in the root object of the program's root.
 pub(crate) const ROOT_USER: u64 = 16;
+/// The layout version that the last migration has reached, and the progress of the next one.
+pub(crate) const ROOT_REACHED: u64 = 24;
+pub(crate) const ROOT_PROGRESS: u64 = 32;
 
 /// Offsets in the page object. It is apart from the root, so that transactions that read the root
 /// do not conflict with transactions that take a run.

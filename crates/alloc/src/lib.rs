@@ -118,6 +118,16 @@ pub struct Heap {
     layout: Layout,
 }
 
+/// How far a program's data are migrated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Migrated {
+    /// The layout version that the last migration has reached; 0 before the first.
+    pub version: u64,
+    /// The number that the program has stored with the last step of the next migration; 0 before
+    /// its first step.
+    pub progress: u64,
+}
+
 impl Heap {
     /// Describes a heap whose pointers carry `tag`, of `bytes` bytes, rounded down to a multiple of
     /// [`CHUNK_BYTES`]. A heap below [`HEAP_BYTES_MIN`] has no room: formatting it is
@@ -165,6 +175,27 @@ impl Heap {
     /// As [`Words::write`].
     pub fn set_root<W: Words>(&self, tx: &mut W, object: u64) -> Result<(), Stop> {
         tx.write(self.addr(self.layout.root(), layout::ROOT_USER), object)
+    }
+
+    /// Returns how far the program's data are migrated.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    pub fn migrated<W: Words>(&self, tx: &mut W) -> Result<Migrated, Stop> {
+        let root = self.layout.root();
+        let version = tx.read(self.addr(root, layout::ROOT_REACHED))?;
+        let progress = tx.read(self.addr(root, layout::ROOT_PROGRESS))?;
+        Ok(Migrated { version, progress })
+    }
+
+    /// Notes how far the program's data are migrated.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    pub fn set_migrated<W: Words>(&self, tx: &mut W, now: Migrated) -> Result<(), Stop> {
+        let root = self.layout.root();
+        tx.write(self.addr(root, layout::ROOT_REACHED), now.version)?;
+        tx.write(self.addr(root, layout::ROOT_PROGRESS), now.progress)
     }
 
     /// Returns the address of the word `offset` bytes into the object at heap offset `object`.

@@ -71,9 +71,10 @@ pub enum Error {
         expected: u64,
     },
 
-    /// The pool was created for another program, or for another version of it.
+    /// The pool was created for another program, or for another version of it; see
+    /// [`Options::migrate`](crate::Options::migrate).
     #[error(
-        "{path} has layout {}, not {}: open it with the program that created it",
+        "{path} has layout {}, not {}: open it with the program that created it, or migrate it",
         layout(found, *found_version), layout(expected, *expected_version)
     )]
     Layout {

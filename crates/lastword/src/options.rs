@@ -1,12 +1,14 @@
 //! Options with which a pool is created and opened.
 
+mod layout;
+
 use std::time::Duration;
 
 use medium::System;
 
 use crate::Error;
 use crate::persist::UNBOUNDED_WORDS;
-use crate::superblock::{LAYOUT_BYTES, padded};
+use layout::Migrations;
 
 /// The medium: the storage that makes a pool's bytes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +109,9 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) layout: String,
     pub(crate) layout_version: u64,
+    pub(crate) migrations: Migrations,
+    /// Whether the pool is opened to migrate its content.
+    pub(crate) migrates: bool,
     pub(crate) background: bool,
     pub(crate) shadow: Shadow,
     pub(crate) reproduce_threads: usize,
@@ -179,6 +184,8 @@ impl Options {
             durability: Durability::Async,
             layout: String::new(),
             layout_version: 0,
+            migrations: Migrations::default(),
+            migrates: false,
             background: true,
             shadow: Shadow::Full,
             reproduce_threads: REPRODUCE_THREADS,
@@ -296,14 +303,6 @@ impl Options {
     /// Sets the moment at which a commit returns. Default [`Durability::Async`].
     pub fn durability(mut self, durability: Durability) -> Options {
         self.durability = durability;
-        self
-    }
-
-    /// Sets the name (up to 32 bytes) and version of the program's data layout. The superblock
-    /// stores both, and opening a pool with another layout is an error. Default: "" and 0.
-    pub fn layout(mut self, name: &str, version: u64) -> Options {
-        self.layout = name.into();
-        self.layout_version = version;
         self
     }
 
@@ -546,15 +545,6 @@ impl Options {
     pub fn system(mut self, system: System) -> Options {
         self.system = system;
         self
-    }
-
-    /// Returns the layout's name as the superblock stores it.
-    pub(crate) fn layout_padded(&self) -> Result<[u8; LAYOUT_BYTES], Error> {
-        padded(&self.layout).filter(|_| !self.layout.contains('\0')).ok_or(Error::BadOption {
-            option: "the layout name's length",
-            value: self.layout.len() as u64,
-            must: "a name has at most 32 bytes, none of them zero",
-        })
     }
 
     /// Returns the size of the heap, checked and rounded.

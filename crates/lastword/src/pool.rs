@@ -5,6 +5,7 @@
 
 mod backup;
 mod kept;
+mod migration;
 mod shape;
 mod view;
 
@@ -116,8 +117,12 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// As [`Pool::open`]; [`Error::NotDurable`] for designs that are not durable.
     pub fn open_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
-        let opened = D::open(path.as_ref(), &options)?;
-        Ok(Pool::new(opened, &options))
+        migration::run::<D>(path.as_ref(), &options)?;
+        Pool::open_migrated(path.as_ref(), &options)
+    }
+
+    fn open_migrated(path: &Path, options: &Options) -> Result<Pool<D>, Error> {
+        Ok(Pool::new(D::open(path, options)?, options))
     }
 
     /// Opens or creates a pool as design `D`; see [`Pool::open_or_create`].

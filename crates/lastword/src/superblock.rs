@@ -26,7 +26,9 @@
 //!          23     | most transactions of a combined group; 0: groups   |
 //!                 | were not combined                                  |
 //!          24     | 1 if groups were compressed where that helped, else 0 |
-//!          25..62 | 0                                                  |
+//!          25     | layout version from which the content is being     |
+//!                 | migrated, plus 1; 0: it has the layout's version   |
+//!          26..62 | 0                                                  |
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 //!
@@ -121,6 +123,8 @@ pub(crate) struct Superblock {
     /// Transactions of a combined group; 0 without combination.
     pub(crate) group: u64,
     pub(crate) compress: bool,
+    /// The layout version of the content, plus 1, while it is being migrated to the next; else 0.
+    pub(crate) migrating: u64,
 }
 
 /// Whether a pool can continue after this transaction and be opened again. A log with a greater ID
@@ -208,6 +212,11 @@ impl Superblock {
         Superblock { pool: own + pool % 0xffff, ..self }
     }
 
+    /// Returns the layout version of its content.
+    pub(crate) fn content_version(&self) -> u64 {
+        self.migrating.checked_sub(1).unwrap_or(self.layout_version)
+    }
+
     /// Whether its numbers leave room for the pool to continue.
     pub(crate) fn can_go_on(&self) -> bool {
         let numbers = [self.edition, self.generation, self.reproduced, self.log_sequence];
@@ -238,7 +247,7 @@ impl Superblock {
             self.log_sequence,
         ]);
         block[21..23].as_mut_bytes().copy_from_slice(&self.medium);
-        block[23..25].copy_from_slice(&[self.group, u64::from(self.compress)]);
+        block[23..26].copy_from_slice(&[self.group, u64::from(self.compress), self.migrating]);
         sealed(block)
     }
 
@@ -253,7 +262,7 @@ impl Superblock {
         if counted.iter().any(|&number| number > NUMBER_MAX) {
             return Err(Invalid::Damaged);
         }
-        if block[18] != 1 || block[25..WORDS - 1].iter().any(|&word| word != 0) {
+        if block[18] != 1 || block[26..WORDS - 1].iter().any(|&word| word != 0) {
             return Err(Invalid::Damaged);
         }
         let mut design = [0; 16];
@@ -284,6 +293,7 @@ impl Superblock {
             medium,
             group: block[23],
             compress: bool_at(24)?,
+            migrating: block[25],
         })
     }
 }
@@ -356,7 +366,10 @@ impl Paired for Superblock {
     fn is_akin(&self, other: &Superblock) -> bool {
         let Superblock { edition, generation, clean, design, .. } = *self;
         let Superblock { reproduced, log_sequence, medium, group, compress, .. } = *self;
+        let Superblock { layout_version, migrating, .. } = *self;
         let changing = Superblock {
+            layout_version,
+            migrating,
             edition,
             generation,
             clean,

@@ -185,6 +185,26 @@ impl<'t, D: Design> Tx<'t, D> {
         heap.owners(&mut Metadata(self)).map_err(|stop| self.end(stop))
     }
 
+    /// Returns how far the program's data are migrated.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    #[cold]
+    pub(crate) fn migrated(&mut self) -> Result<lw_alloc::Migrated, Stop> {
+        let heap = self.shape.heap();
+        heap.migrated(&mut Metadata(self)).map_err(|stop| self.end(stop))
+    }
+
+    /// Notes how far the program's data are migrated.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    #[cold]
+    pub(crate) fn set_migrated(&mut self, now: lw_alloc::Migrated) -> Result<(), Stop> {
+        let heap = self.shape.heap();
+        heap.set_migrated(&mut Metadata(self), now).map_err(|stop| self.end(stop))
+    }
+
     #[cold]
     fn give_runs_back(&mut self) -> Result<(), Stop> {
         let heap = self.shape.heap();

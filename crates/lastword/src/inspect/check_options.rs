@@ -26,6 +26,8 @@ pub struct CheckOptions {
     pub(crate) without_log: bool,
     /// Accepts a pool of format version 3, to convert it.
     pub(crate) converts: bool,
+    /// Accepts a pool whose content is being migrated, to go on with it.
+    pub(crate) migrates: bool,
 }
 
 impl CheckOptions {
@@ -61,6 +63,7 @@ impl From<&Options> for CheckOptions {
             medium: options.medium,
             without_log: options.without_log,
             converts: false,
+            migrates: options.migrates,
         }
     }
 }

@@ -124,7 +124,8 @@ fn create_like(
         let must = "a copy's heap must be at least as large as the pool's";
         return Err(Error::BadOption { option, value, must });
     }
-    let first = Superblock { design: like.design, reproduced: last.0, ..first };
+    let Superblock { design, migrating, .. } = *like;
+    let first = Superblock { design, migrating, reproduced: last.0, ..first };
     // The words are in memory already, and no design starts.
     let none = |_: &Options, _: Medium, _: u64| Demand { heap_bytes: 0, records: 0 };
     let (_, created) = Storage::create_with(to, &options, (first, medium), none, content)?;

@@ -129,6 +129,7 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
         log_sequence: 0,
         group: 0,
         compress: false,
+        migrating: 0,
     };
     let superblocks = Superblocks::create(&Arc::new(file), superblock).unwrap();
     (dir, superblocks)

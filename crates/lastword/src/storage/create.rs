@@ -257,6 +257,7 @@ pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Su
         medium: padded(medium.name()).expect("a medium's name is short"),
         group: 0,
         compress: false,
+        migrating: 0,
     })
 }
 

@@ -265,7 +265,7 @@ impl Survey {
     /// Checks the pool against the expectations of the program.
     fn expected(&mut self, superblock: &Superblock, expected: &CheckOptions) {
         if let Some((layout, version)) = &expected.layout {
-            self.layout(superblock, layout, *version);
+            self.layout(superblock, layout, *version, expected.migrates);
         }
         if let Some(own) = self.medium {
             self.place(own, expected.medium);
@@ -273,12 +273,13 @@ impl Survey {
     }
 
     /// Checks the layout.
-    fn layout(&mut self, superblock: &Superblock, layout: &str, version: u64) {
+    fn layout(&mut self, superblock: &Superblock, layout: &str, version: u64, migrates: bool) {
         let asked = padded(layout).filter(|_| !layout.contains('\0'));
-        if (asked, version) == (Some(superblock.layout), superblock.layout_version) {
+        let is_ready = superblock.migrating == 0 || migrates;
+        if is_ready && (asked, version) == (Some(superblock.layout), superblock.layout_version) {
             return;
         }
-        let (found, found_version) = (exact_name(&superblock.layout), superblock.layout_version);
+        let (found, found_version) = (exact_name(&superblock.layout), superblock.content_version());
         let (expected, expected_version) = (layout.to_owned(), version);
         let problem = Problem::Layout {
             found: found.clone(),

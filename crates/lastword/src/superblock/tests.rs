@@ -22,6 +22,7 @@ fn superblock() -> Superblock {
         medium: padded("persistent_cache").unwrap(),
         group: 1000,
         compress: true,
+        migrating: 3,
     }
 }
 

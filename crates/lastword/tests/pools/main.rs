@@ -28,6 +28,7 @@ mod ideal;
 mod limits;
 mod listeners;
 mod lost_log;
+mod migrations;
 mod names;
 mod pages;
 mod paging;
