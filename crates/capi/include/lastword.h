@@ -54,10 +54,8 @@
  */
 #ifndef LASTWORD_H
 #define LASTWORD_H
-
 #include <stddef.h>
 #include <stdint.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -173,6 +171,9 @@ int lw_pool_check(const char *path, const lw_options *options, int *opens);
    transaction is open). No other call may be in flight, nor a transaction of this thread. LW_EIO:
    as after a crash. LW_ENAME: closed cleanly; descriptors of its files stay open, for a copy. */
 int lw_pool_close(lw_pool *pool);
+/* Copies the pool to a new pool at `path`, while transactions go on. `id` or NULL: the last
+   transaction in the copy. LW_EINVAL: not LW_DECOUPLED. As lw_pool_create and lw_pool_flush. */
+int lw_pool_backup(lw_pool *pool, const char *path, uint64_t *id);
 /* Returns the pool's first object, from which the program reaches all others. The first call
    allocates it, with `bytes` zeros, 1 to 1024. LW_EMISMATCH: it is smaller. Runs a transaction in a
    worker of its own, with the statuses of lw_worker_open and lw_run. */
@@ -246,5 +247,4 @@ static inline uint64_t lw_array_block(uint64_t first, uint64_t at) {
 #ifdef __cplusplus
 }
 #endif
-
 #endif

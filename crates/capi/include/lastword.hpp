@@ -337,6 +337,14 @@ public:
     void wait(std::uint64_t id) { detail::check(lw_pool_wait(handle_.get(), id)); }
     void flush() { detail::check(lw_pool_flush(handle_.get())); }
 
+    // Copies the pool to a new pool, while transactions go on. Returns the last transaction in the
+    // copy. LW_EINVAL (not LW_DECOUPLED), LW_EEXIST, LW_EPLACE, LW_EIO.
+    std::uint64_t backup(const std::string& path) {
+        std::uint64_t id = 0;
+        detail::check(lw_pool_backup(handle_.get(), path.c_str(), &id));
+        return id;
+    }
+
     // Calls `notify` once, with true if `id` is durable, and with false if it failed to become so.
     // The call comes at once, or later in any thread, which may be this one. `notify` must be
     // short, throw nothing (that would end the program) and call no function of this library. It is

@@ -261,6 +261,31 @@ pub unsafe extern "C" fn lw_pool_flush(pool: *mut lw_pool) -> c_int {
     })
 }
 
+/// Copies the pool to a new pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_backup(
+    pool: *mut lw_pool,
+    path: *const c_char,
+    id: *mut u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the header requires a handle.
+        let open = unsafe { of(pool) }?;
+        if path.is_null() {
+            return Err(status::INVALID);
+        }
+        // SAFETY: the header requires a string.
+        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+        let copied = on!(&open.pool, pool => pool.backup(path));
+        let TxId(copied) = copied.map_err(|error| status::of(&error))?;
+        if !id.is_null() {
+            // SAFETY: `id` is not NULL, and the header requires a valid pointer.
+            unsafe { id.write(copied) };
+        }
+        Ok(())
+    })
+}
+
 /// The argument of a callback, which the header allows other threads to use.
 struct Argument(*mut c_void);
 

@@ -111,6 +111,44 @@ fn written_words_and_bytes_are_read() {
 }
 
 #[test]
+fn backup_is_pool_with_last_commit() {
+    for (design, durable) in designs() {
+        let setup = Setup::new(design);
+        let Setup { pool, worker, object, .. } = setup;
+        let (copy, mut opened) = (path(&setup.dir, "copy"), ptr::null_mut());
+        let (mut committed, mut copied) = (0, 0);
+        // SAFETY: all pointers and handles are valid.
+        unsafe {
+            assert_eq!(lw_begin(worker, 0), 0);
+            assert_eq!(lw_write(worker, object, 8, 77), 0);
+            assert_eq!(lw_commit(worker, &mut committed), 0);
+            assert_eq!(lw_pool_backup(pool, ptr::null(), &mut copied), status::INVALID);
+            let status = lw_pool_backup(pool, copy.as_ptr(), &mut copied);
+            if design != 0 {
+                let refused = if durable { status::INVALID } else { status::NOT_DURABLE };
+                assert_eq!(status, refused, "design {design}");
+            } else {
+                assert_eq!(status, 0);
+                assert!(copied >= committed);
+                let again = lw_pool_backup(pool, copy.as_ptr(), ptr::null_mut());
+                assert_eq!(again, status::EXISTS);
+                assert_eq!(lw_pool_open(copy.as_ptr(), &options(design), &mut opened), 0);
+                let (mut worker, mut value) = (ptr::null_mut(), 0);
+                assert_eq!(lw_worker_open(opened, &mut worker), 0);
+                // Addresses of objects are the same in the copy.
+                assert_eq!(lw_begin(worker, READ_ONLY), 0);
+                assert_eq!(lw_read(worker, object, 8, &mut value), 0);
+                assert_eq!(lw_commit(worker, ptr::null_mut()), 0);
+                assert_eq!(value, 77);
+                assert_eq!(lw_worker_close(worker), 0);
+                assert_eq!(lw_pool_close(opened), 0);
+            }
+        }
+        setup.close();
+    }
+}
+
+#[test]
 fn closed_handles_return_closed() {
     let setup = Setup::new(0);
     let Setup { pool, worker, object, .. } = setup;

@@ -176,6 +176,7 @@ void exceptions(lw::pool& pool, lw::worker& worker, lw::ptr<root_of_all> root) {
            "a callback for an unknown ID");
     expect(busy == LW_EBUSY, "a transaction is open");
     expect(now() == before + 1, "the pool is still open");
+    expect(status_of([&] { pool.backup("/nowhere/copy.pool"); }) == LW_ENOENT, "no directory");
 }
 
 // Two threads conflict. Exceptions that a body throws or swallows on a conflict have no effect.
