@@ -51,7 +51,7 @@ const PARTS: [(&str, Part); 23] = [
     ("a page with hot words", paced::a_page_with_hot_words),
     ("pages that wait", paced::pages_that_wait),
     ("a view of changing pages", views::a_view_of_changing_pages),
-    ("a migration under way", migrations::a_migration_under_way),
+    ("an interrupted migration", migrations::an_interrupted_migration),
     ("a reader that stays", snapshots::a_reader_that_stays),
     ("a forked child", hostile::a_forked_child),
     ("a removed pool", hostile::a_removed_pool),

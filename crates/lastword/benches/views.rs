@@ -16,7 +16,7 @@ use lastword::{Array, Objects, Options, Pool};
 /// Words that one transaction sets.
 const WRITES: u64 = 4;
 
-/// What runs beside the worker.
+/// The companion of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::Error;
+use crate::error::Error;
 
 thread_local! {
     /// The mark of this thread's open transaction, combined with [`AWAITED`], or [`NONE`].

@@ -1,6 +1,7 @@
 //! Options with which a pool is created and opened.
 
 mod layout;
+mod migrations;
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use medium::System;
 
 use crate::Error;
 use crate::persist::UNBOUNDED_WORDS;
-use layout::Migrations;
+use migrations::Migrations;
 
 /// The medium: the storage that makes a pool's bytes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

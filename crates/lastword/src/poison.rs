@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use medium::mutants::{Mutant, injected};
 
-use crate::Error;
+use crate::error::Error;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The first failure of a pool, if there was one.

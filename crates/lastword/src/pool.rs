@@ -5,7 +5,7 @@
 
 mod backup;
 mod kept;
-mod migration;
+mod opening;
 mod shape;
 mod view;
 
@@ -110,41 +110,6 @@ impl<D: Design> Pool<D> {
     pub fn create_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
         let made = D::create(path.as_ref(), &options)?;
         Ok(Pool::new(made, &options))
-    }
-
-    /// Opens a pool as design `D`; see [`Pool::open`].
-    ///
-    /// # Errors
-    /// As [`Pool::open`]; [`Error::NotDurable`] for designs that are not durable.
-    pub fn open_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
-        migration::run::<D>(path.as_ref(), &options)?;
-        Pool::open_migrated(path.as_ref(), &options)
-    }
-
-    fn open_migrated(path: &Path, options: &Options) -> Result<Pool<D>, Error> {
-        Ok(Pool::new(D::open(path, options)?, options))
-    }
-
-    /// Opens or creates a pool as design `D`; see [`Pool::open_or_create`].
-    ///
-    /// # Errors
-    /// As [`Pool::open_or_create`].
-    pub fn open_or_create_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
-        let (path, missing) = (path.as_ref(), |error: &Error| {
-            matches!(
-                error,
-                Error::Medium(medium::Error::NotFound { .. }) | Error::NotDurable { .. }
-            )
-        });
-        let opened = Pool::open_as(path, options.clone());
-        if !opened.as_ref().is_err_and(missing) {
-            return opened;
-        }
-        match Pool::create_as(path, options.clone()) {
-            // Another process or thread has created it meanwhile.
-            Err(Error::Medium(medium::Error::AlreadyExists { .. })) => Pool::open_as(path, options),
-            created => created,
-        }
     }
 
     fn new((design, shape): (D, Shape), options: &Options) -> Pool<D> {

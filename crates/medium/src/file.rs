@@ -4,6 +4,7 @@ mod blocking;
 mod heap;
 mod in_flight;
 mod log;
+mod mask;
 mod page_index;
 mod simulated_queue;
 mod target;

@@ -314,7 +314,7 @@ mod tests {
         heap_image.write_back(&[crate::writes::run(7, 1), 42]).unwrap();
         let cause = image.check().unwrap_err();
         assert!(!matches!(cause, Error::Poisoned { .. }), "{cause}");
-        assert!(matches!(image.check(), Err(Error::Poisoned { .. })), "the cause is told once");
+        assert!(matches!(image.check(), Err(Error::Poisoned { .. })), "the cause is reported once");
         heap_image.copy_frozen(&image, 0..PAGES);
         assert_eq!(image.pages_left(), PAGES);
         heap_image.write_back(&[crate::writes::run(8, 1), 43]).unwrap();

@@ -157,6 +157,7 @@ fn each_error_has_its_status() {
         WrongLog { path: path(), why: LogMismatch::Damaged, needed_after: None } => DAMAGED,
         DamagedLog { path: path(), at: 0 } => DAMAGED,
         DamagedHeap { path: path(), damage } => DAMAGED,
+        NoView { design: "undo" } => INVALID,
         OtherShadow { asked: "software", design: "Decoupled" } => INVALID,
         NotForIdeal { found: "file" } => INVALID,
         NotAtHome { path: path() } => DAMAGED,

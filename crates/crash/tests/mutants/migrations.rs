@@ -52,7 +52,7 @@ fn migrating(options: Options, numbers: Array<u64>) -> Options {
     options.migrate(1, steps(|n| 2 * n + 1)).migrate(2, steps(|n| n + 5))
 }
 
-pub(crate) fn a_migration_under_way(bug: Option<Mutant>) -> Option<String> {
+pub(crate) fn an_interrupted_migration(bug: Option<Mutant>) -> Option<String> {
     let _injected = inject(bug);
     let dax = crashed_at_every_point::<Decoupled>(Medium::Dax);
     dax.and_then(|()| crashed_at_every_point::<Decoupled>(Medium::File))

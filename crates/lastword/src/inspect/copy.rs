@@ -39,7 +39,7 @@ impl CopyOptions {
         self
     }
 
-    /// Sets the medium, which need not be one that the pool could change to.
+    /// Sets the medium. Any is allowed, also if the pool could not change to it.
     pub fn medium(mut self, medium: Medium) -> CopyOptions {
         self.medium = Some(medium);
         self

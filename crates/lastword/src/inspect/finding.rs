@@ -13,8 +13,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 use words::TxId;
 
-use crate::LogMismatch;
-use crate::error::{commands, layout};
+use crate::error::{LogMismatch, commands, layout};
 
 /// How bad a finding is, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,4 @@
-//! The layout of the program's data, and its migrations.
-
-use std::collections::BTreeMap;
-use std::fmt;
+//! Options of the layout of the program's data.
 
 use words::{ErasedTx, Stop};
 
@@ -9,31 +6,6 @@ use super::Options;
 use crate::Error;
 use crate::superblock::{LAYOUT_BYTES, padded};
 use crate::sync::Arc;
-
-/// A step of a migration; see [`Options::migrate`].
-pub(crate) type Migration =
-    dyn Fn(&mut ErasedTx<'_>, u64) -> Result<Option<u64>, Stop> + Send + Sync;
-
-/// The migrations of a program, by the version that each begins with.
-#[derive(Clone, Default)]
-pub(crate) struct Migrations(BTreeMap<u64, Arc<Migration>>);
-
-impl Migrations {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the migration that begins with this version.
-    pub(crate) fn of(&self, version: u64) -> Option<Arc<Migration>> {
-        self.0.get(&version).map(Arc::clone)
-    }
-}
-
-impl fmt::Debug for Migrations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
 
 impl Options {
     /// Sets the name (up to 32 bytes) and version of the program's data layout. The superblock
@@ -83,7 +55,7 @@ impl Options {
         from: u64,
         step: impl Fn(&mut ErasedTx<'_>, u64) -> Result<Option<u64>, Stop> + Send + Sync + 'static,
     ) -> Options {
-        self.migrations.0.insert(from, Arc::new(step));
+        self.migrations.insert(from, Arc::new(step));
         self
     }
 

@@ -10,9 +10,9 @@
 //!
 //! A crash before 5 leaves no pool at the new path.
 //!
-//! The copy has an ID of its own. With the same one, the log of one pool would pass for that of the
-//! other after a mix-up of files. The tag of its pointers is a function of the ID, so the new ID has
-//! the same tag.
+//! The copy has an ID of its own. With the same ID, the log of one pool would pass for that of
+//! the other after a mix-up of files. The tag of pointers is a function of the ID, so the new ID
+//! has the same tag.
 
 use std::path::Path;
 

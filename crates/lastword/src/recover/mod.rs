@@ -38,7 +38,7 @@ use medium::mutants::{Mutant, injected};
 use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
-use crate::Error;
+use crate::error::Error;
 use crate::superblock::Superblock;
 use decide::{Next, decide_next};
 

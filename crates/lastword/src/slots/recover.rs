@@ -24,7 +24,7 @@ use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
 use super::format::{HEAD_WORDS, Head, Key, Layout, Record, UNIT_WORDS};
-use crate::Error;
+use crate::error::Error;
 use crate::recover::Replayed;
 use crate::superblock::{Superblock, can_begin_behind};
 

@@ -97,6 +97,11 @@ mod format {
     pub(super) const SLOTS_MAX: usize = 2;
 }
 
+/// The path under which some files import errors.
+mod error {
+    pub(crate) use crate::around::Error;
+}
+
 use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};

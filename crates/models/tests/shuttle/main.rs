@@ -63,6 +63,11 @@ use options as shadow;
 use options as slots;
 use options as storage;
 
+/// The path under which some files import errors.
+mod error {
+    pub(crate) use crate::around::Error;
+}
+
 use around::{Error, Memory, cpu, signals, superblock};
 use circular::{CircularLog, Place, Sent};
 use options::Options;

@@ -1,12 +1,13 @@
-//! Migrations: the content of a pool gets the layout version that the program expects.
+//! Opens pools. Before that, migrations give the content the layout version that the program
+//! expects.
 //!
 //! ```text
-//!                                         superblock             heap         opened by
-//!   before                                1                      0 or 1       programs of version 1
-//!   1  the migration is noted             2, migrating from 1    0 or 1       this migration alone
-//!   2  steps; each stores its progress    2, migrating from 1    0 or 1       this migration alone
-//!   3  the last step                      2, migrating from 1    2            this migration alone
-//!   4  the note is removed                2                      2            programs of version 2
+//!                                       superblock            heap      opened by
+//!   before                              1                     0 or 1    programs of version 1
+//!   1  the migration is noted           2, migrating from 1   0 or 1    only this migration
+//!   2  steps; each stores its progress  2, migrating from 1   0 or 1    only this migration
+//!   3  the last step                    2, migrating from 1   2         only this migration
+//!   4  the note is removed              2                     2         programs of version 2
 //! ```
 //!
 //! Each of these is durable before the next begins. A step and its progress are one transaction,
@@ -27,9 +28,46 @@ use crate::storage::{Survey, open_settled};
 use crate::superblock::Superblock;
 use crate::{Error, Options};
 
+impl<D: Design> Pool<D> {
+    /// Opens a pool as design `D`; see [`Pool::open`].
+    ///
+    /// # Errors
+    /// As [`Pool::open`]; [`Error::NotDurable`] for designs that are not durable.
+    pub fn open_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
+        migrate::<D>(path.as_ref(), &options)?;
+        Pool::open_migrated(path.as_ref(), &options)
+    }
+
+    fn open_migrated(path: &Path, options: &Options) -> Result<Pool<D>, Error> {
+        Ok(Pool::new(D::open(path, options)?, options))
+    }
+
+    /// Opens or creates a pool as design `D`; see [`Pool::open_or_create`].
+    ///
+    /// # Errors
+    /// As [`Pool::open_or_create`].
+    pub fn open_or_create_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
+        let (path, missing) = (path.as_ref(), |error: &Error| {
+            matches!(
+                error,
+                Error::Medium(medium::Error::NotFound { .. }) | Error::NotDurable { .. }
+            )
+        });
+        let opened = Pool::open_as(path, options.clone());
+        if !opened.as_ref().is_err_and(missing) {
+            return opened;
+        }
+        match Pool::create_as(path, options.clone()) {
+            // Another process or thread has created it meanwhile.
+            Err(Error::Medium(medium::Error::AlreadyExists { .. })) => Pool::open_as(path, options),
+            created => created,
+        }
+    }
+}
+
 /// Runs the migrations that a pool needs, as far as the program has them. The opening that follows
 /// reports the other errors.
-pub(super) fn run<D: Design>(path: &Path, options: &Options) -> Result<(), Error> {
+fn migrate<D: Design>(path: &Path, options: &Options) -> Result<(), Error> {
     while D::DURABLE && !options.migrations.is_empty() {
         let Some((layout_version, from)) = versions(path, options) else { break };
         if from >= options.layout_version {
