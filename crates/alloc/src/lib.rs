@@ -123,8 +123,7 @@ pub struct Heap {
 pub struct Migrated {
     /// The layout version that the last migration has reached; 0 before the first.
     pub version: u64,
-    /// The number that the program has stored with the last step of the next migration; 0 before
-    /// its first step.
+    /// The number that the last step of the unfinished migration returned; 0 before its first step.
     pub progress: u64,
 }
 

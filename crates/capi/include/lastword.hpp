@@ -337,8 +337,8 @@ public:
     void wait(std::uint64_t id) { detail::check(lw_pool_wait(handle_.get(), id)); }
     void flush() { detail::check(lw_pool_flush(handle_.get())); }
 
-    // Copies the pool to a new pool, while transactions go on. Returns the last transaction in the
-    // copy. LW_EINVAL (not LW_DECOUPLED), LW_EEXIST, LW_EPLACE, LW_EIO.
+    // Copies the pool to a new pool while transactions go on. Returns the last transaction in the
+    // copy. Errors as lw_pool_backup.
     std::uint64_t backup(const std::string& path) {
         std::uint64_t id = 0;
         detail::check(lw_pool_backup(handle_.get(), path.c_str(), &id));

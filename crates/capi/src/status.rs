@@ -144,6 +144,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::NoRecords { .. } | Error::NoRing { .. } => NO_MEMORY,
         Error::Thread { .. } | Error::WorkerForgotten { .. } => IO,
         Error::Poisoned { cause } => of_poison(cause),
+        Error::Migration { source, .. } => of(source),
         Error::NameLost { .. } => NAME,
         Error::Forked { .. } => FORKED,
         _ => INVALID,

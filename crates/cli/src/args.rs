@@ -190,8 +190,9 @@ pub(crate) enum PoolCommand {
     Convert(PoolConvert),
     /// Copy a closed pool into a new pool, which may be larger or on another medium
     ///
-    /// The copy has what opening the pool would show, and opens without recovery. Objects keep
-    /// their addresses. The pool is only read. Takes as much memory as the heap.
+    /// The copy has the content that opening the pool would recover, and opens without recovery. It
+    /// is durable when the command ends. Objects keep their addresses. The pool is only read. Takes
+    /// as much memory as the heap.
     Copy(PoolCopy),
 }
 
@@ -201,7 +202,8 @@ pub(crate) struct PoolCopy {
     pub(crate) pool: PathBuf,
     /// Pool to create
     pub(crate) copy: PathBuf,
-    /// Heap size of the copy in bytes, as in 1.5G [default: that of the pool, and at least that]
+    /// Heap size of the copy in bytes, as in 1.5G; at least that of the pool [default: that of the
+    /// pool]
     #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) bytes: Option<u64>,
     /// Log size of the copy in bytes [default: that of the pool]
@@ -210,6 +212,9 @@ pub(crate) struct PoolCopy {
     /// Medium of the copy [default: that of the pool]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
+    /// Accept a cleanly closed pool whose log is lost
+    #[arg(long)]
+    pub(crate) without_log: bool,
 }
 
 #[derive(Debug, Args)]

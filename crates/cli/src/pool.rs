@@ -61,8 +61,9 @@ fn convert(arguments: &PoolConvert) -> Result<Verdict, Failure> {
 }
 
 fn copy(arguments: &PoolCopy) -> Result<Verdict, Failure> {
-    let PoolCopy { pool, copy, bytes, log_bytes, medium } = arguments;
-    let form = bytes.iter().fold(CopyOptions::new(), |form, bytes| form.bytes(*bytes));
+    let PoolCopy { pool, copy, bytes, log_bytes, medium, without_log } = arguments;
+    let form = CopyOptions::new().without_log(*without_log);
+    let form = bytes.iter().fold(form, |form, bytes| form.bytes(*bytes));
     let form = log_bytes.iter().fold(form, |form, bytes| form.log_bytes(*bytes));
     let form = medium.iter().fold(form, |form, it| form.medium(it.medium(Costs::default())));
     let id = lastword::copy(pool, copy, &form)?;

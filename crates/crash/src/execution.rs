@@ -239,8 +239,8 @@ impl Execution<'_> {
         self.check_backups::<S>()
     }
 
-    /// Opens every copy: it has the state of its call, or the call did not return and there is no
-    /// copy.
+    /// Opens every copy and checks that it has the state of its call. A copy may be missing only if
+    /// its call did not return.
     fn check_backups<S: Scenario>(&mut self) -> Result<(), Violation> {
         for Backup { path, id, words, is_done } in std::mem::take(&mut self.backups) {
             self.picker.log(format_args!("{} is opened", path.display()));

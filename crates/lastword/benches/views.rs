@@ -1,9 +1,9 @@
 //! The cost of views and backups to a worker that writes.
 //!
-//! `views [MIB] [SECONDS] [ROUNDS]` runs, in interleaved rounds, one worker that sets four random
-//! words of an array in each transaction: alone, beside a view that is open and not read, beside a
-//! view that is read from end to end again and again, and beside one backup after another. It
-//! prints medians over the rounds, with the least and the greatest.
+//! `views [MIB] [SECONDS] [ROUNDS]` measures one worker that sets four random words of an array in
+//! each transaction. It runs four phases in interleaved rounds: the worker alone, beside an open
+//! view, beside a view that is read repeatedly, and beside repeated backups. It prints the median,
+//! least and greatest of the rounds.
 
 use std::error::Error;
 use std::path::Path;

@@ -4,9 +4,9 @@ pub(crate) mod commands;
 mod full;
 mod lost_file;
 mod mismatch;
+mod shown;
 mod transaction_limit;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use std::time::Duration;
 use lw_alloc::Shortage;
 use thiserror::Error;
 
-use words::{AnyError, TxId};
+use words::TxId;
 
 use self::full::no_room;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
 pub(crate) use self::mismatch::layout;
-use self::mismatch::{not_ours, without};
+use self::mismatch::{not_ours, other_layout, without};
 pub use self::transaction_limit::Limit;
 use self::transaction_limit::{fewer, other_version};
 use crate::reason::Reason;
@@ -73,10 +73,8 @@ pub enum Error {
 
     /// The pool was created for another program, or for another version of it; see
     /// [`Options::migrate`](crate::Options::migrate).
-    #[error(
-        "{path} has layout {}, not {}: open it with the program that created it, or migrate it",
-        layout(found, *found_version), layout(expected, *expected_version)
-    )]
+    #[error("cannot open {path}: {}", other_layout(
+        (found, *found_version), (expected, *expected_version), *migrating))]
     Layout {
         /// The file.
         path: PathBuf,
@@ -88,6 +86,8 @@ pub enum Error {
         expected: String,
         /// The requested layout version.
         expected_version: u64,
+        /// Whether a migration from the pool's layout version is unfinished.
+        migrating: bool,
     },
 
     /// The pool cannot change from its medium to the requested one.
@@ -442,13 +442,20 @@ pub enum Error {
         design: &'static str,
     },
 
-    /// A view or a backup of an open pool, of a design that has none.
-    #[error(
-        "pools of design `{design}` have no views: close the pool and run `lastword pool copy`"
-    )]
+    /// The design does not support views and backups of an open pool.
+    #[error("a pool of `{design}` has no view or backup: close it and run `lastword pool copy`")]
     NoView {
         /// The design.
         design: &'static str,
+    },
+
+    /// A step of a migration has failed. The next opening with this migration continues it.
+    #[error("the migration from layout version {from} is unfinished: {source}")]
+    Migration {
+        /// The version of the content.
+        from: u64,
+        /// The error of the step.
+        source: Box<Error>,
     },
 
     /// The design has no room for another worker. `plain` has no isolation and one worker; `undo`,
@@ -581,18 +588,6 @@ pub enum Error {
         /// The first failure.
         cause: Arc<Error>,
     },
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl From<Error> for AnyError {
-    fn from(error: Error) -> AnyError {
-        AnyError::new(error)
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
 use crate::persist::{Notifiers, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::{Reproduce, Work};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::write_pace::SLICE_PAGES;
 
 /// The persist and reproduce steps of one pool, shared by the designs.
@@ -35,6 +35,9 @@ pub(crate) struct Pipeline {
     own_reproducer: bool,
     /// A thread has asked for reproduction, however little is queued.
     expedited: AtomicBool,
+    /// Held by the thread that begins, copies or ends a frozen image, until it has also run a step
+    /// that is due. So reproduction goes on however many threads read views.
+    visits: Mutex<()>,
 }
 
 /// The heap image and the pipeline that feeds it, as a shadow sees them.
@@ -72,8 +75,9 @@ impl<'a> PipelineView<'a> {
         self.pipeline.reproduce_up_to(self.clock, id)
     }
 
-    /// Freezes the heap image with every transaction that is committed now. Returns the last one
-    /// in the frozen image, which may be a later one. `None` if the heap image has no content.
+    /// Freezes the heap image as of the last transaction committed now, or a later one. Returns its
+    /// ID. Waits until it is durable and taken in. `None` if no heap image is written
+    /// ([ideal](crate::ideal) reproduction).
     ///
     /// # Errors
     /// The medium's.
@@ -86,18 +90,26 @@ impl<'a> PipelineView<'a> {
             true => pipeline.paced_step(true),
             false => pipeline.reproduce_step(true),
         })?;
+        persist.progress.check()?;
+        let _visit = lock(&pipeline.visits);
         Ok(reproduce.freeze(persist, notifiers, image))
     }
 
-    /// Copies pages of the heap image to a frozen image.
-    pub(crate) fn copy_frozen(self, image: &FrozenImage, pages: Range<usize>) {
-        let Pipeline { persist, reproduce, notifiers, .. } = self.pipeline;
+    /// Copies pages of the heap image to a frozen image. Then runs a reproduce step if one is due.
+    ///
+    /// # Errors
+    /// The medium's. A failed copy fails only the frozen image.
+    pub(crate) fn copy_frozen(self, image: &FrozenImage, pages: Range<usize>) -> Result<(), Error> {
+        let Pipeline { persist, reproduce, notifiers, visits, .. } = self.pipeline;
+        let _visit = lock(visits);
         reproduce.copy_frozen(persist, notifiers, image, pages);
+        self.pipeline.reproduce_if_due(true).map(drop)
     }
 
     /// Ends a frozen image.
     pub(crate) fn thaw(self, image: &Arc<FrozenImage>) {
-        let Pipeline { persist, reproduce, notifiers, .. } = self.pipeline;
+        let Pipeline { persist, reproduce, notifiers, visits, .. } = self.pipeline;
+        let _visit = lock(visits);
         reproduce.thaw(persist, notifiers, image);
     }
 
@@ -174,6 +186,7 @@ impl Pipeline {
             blocks,
             own_reproducer,
             expedited,
+            visits: Mutex::new(()),
         }
     }
 

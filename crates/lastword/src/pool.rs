@@ -94,8 +94,8 @@ impl Pool {
     /// Opens the pool at `path`, or creates one if none is there.
     ///
     /// # Errors
-    /// As [`open`](Pool::open) and [`create`](Pool::create). A missing pool whose log is there is
-    /// an error and is not created anew.
+    /// As [`open`](Pool::open) and [`create`](Pool::create). [`Error::OnlyLog`] if the pool's file
+    /// is missing and its log has records: no pool is created.
     pub fn open_or_create(path: impl AsRef<Path>, options: Options) -> Result<Pool, Error> {
         Pool::open_or_create_as(path, options)
     }

@@ -26,8 +26,8 @@
 //!          23     | most transactions of a combined group; 0: groups   |
 //!                 | were not combined                                  |
 //!          24     | 1 if groups were compressed where that helped, else 0 |
-//!          25     | layout version from which the content is being     |
-//!                 | migrated, plus 1; 0: it has the layout's version   |
+//!          25     | during a migration, the layout version of the      |
+//!                 | content plus 1; else 0                             |
 //!          26..62 | 0                                                  |
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
@@ -123,7 +123,7 @@ pub(crate) struct Superblock {
     /// Transactions of a combined group; 0 without combination.
     pub(crate) group: u64,
     pub(crate) compress: bool,
-    /// The layout version of the content, plus 1, while it is being migrated to the next; else 0.
+    /// During a migration, the layout version of the content plus 1; else 0.
     pub(crate) migrating: u64,
 }
 
@@ -204,8 +204,8 @@ impl Superblock {
         (self.pool % 0xffff) as u16 + 1
     }
 
-    /// Returns it with an ID that is still random, and has the tag of the ID `pool`. So pointers
-    /// into that pool are valid in this one, too.
+    /// Returns it with a random pool ID whose tag is that of the ID `pool`. Pointers of that pool are
+    /// then valid in this one.
     pub(crate) fn with_tag_of(self, pool: u64) -> Superblock {
         // `u64::MAX` is a multiple of 0xffff and has no room above it.
         let own = (self.pool - self.pool % 0xffff).min(u64::MAX - 0xffff);

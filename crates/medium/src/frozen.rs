@@ -4,13 +4,13 @@
 //!   heap image    | page | page | page | ...    before the first change of a page
 //!                    |                          since the moment, the page is copied
 //!                    v
-//!   copy          | page |  -   | page | ...    a file of its own; a bit a page: it is copied
+//!   copy          | page |  -   | page | ...    a file of its own; one bit a page: copied or not
 //! ```
 //!
 //! A part of a heap image copies each of its pages at most once, before the page changes or on
 //! request. So a page without a copy has not changed since the moment, and its content can be
-//! copied later. On files a page is more than the file has there: words that were gathered and not
-//! yet written belong to it.
+//! copied later. On files, the content of a page is the page in the file, overlaid with the gathered
+//! words that are not yet written. So writing these words does not change it.
 //!
 //! Invariants:
 //! - The part that owns a page is the only writer of its copy and of its bit. One thread at a time
@@ -89,6 +89,14 @@ impl FrozenImage {
         self.area.file().read_at(self.area.offset(at), out)
     }
 
+    /// Makes the copies so far durable.
+    ///
+    /// # Errors
+    /// The file's.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.area.file().sync()
+    }
+
     /// Returns the error of the copy, if it has failed. The first call returns the cause.
     ///
     /// # Errors
@@ -101,7 +109,7 @@ impl FrozenImage {
     }
 
     /// Notes that the copy has failed. The first error counts.
-    fn fail(&self, error: Error) {
+    pub(crate) fn fail(&self, error: Error) {
         lock(&self.failure).get_or_insert(error);
         self.failed.store(true, Ordering::Release);
     }
@@ -126,8 +134,8 @@ impl FrozenImage {
         self.left.fetch_sub(words.len() / PAGE_WORDS, Ordering::Relaxed);
     }
 
-    /// Copies those of the pages that a part owns and that are not copied. `now` returns the
-    /// present content of neighbouring pages.
+    /// Copies the pages of the range that a part owns and that have no copy yet. `now` reads the
+    /// current content of neighbouring pages.
     pub(crate) fn copy(
         &self,
         pages: Range<usize>,
@@ -305,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_that_cannot_be_written_fails_frozen_image_alone() {
+    fn failed_copy_fails_only_frozen_image() {
         let (_dir, file) = suite::pool();
         let mut heap_image = file_heap(file).in_parts(2);
         let (_copy_dir, copy) = suite::pool_for_reading();

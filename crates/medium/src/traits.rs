@@ -71,21 +71,21 @@ pub trait HeapMedium: Send {
         Ok(())
     }
 
-    /// Keeps a frozen image from here on: copies each page before it changes. The moment of the
-    /// frozen image is after everything written back so far, written out or not. Returns whether
-    /// this heap image can.
+    /// Begins to keep a frozen image: copies each page to it before the page changes. The image has
+    /// everything written back so far, written out or not. Returns whether this heap image supports
+    /// it.
     fn freeze(&mut self, image: &Arc<FrozenImage>) -> bool {
         let _ = image;
         false
     }
 
-    /// Copies those of the pages that this part owns to a frozen image which it keeps, unless they
-    /// are copied. An error fails the frozen image: see [`FrozenImage::check`].
+    /// Copies to a frozen image those pages of the range that this part owns and that have no copy
+    /// yet. An error fails only the frozen image: see [`FrozenImage::check`].
     fn copy_frozen(&mut self, image: &FrozenImage, pages: Range<usize>) {
         let _ = (image, pages);
     }
 
-    /// Keeps a frozen image no longer.
+    /// Ends a frozen image: pages are no longer copied to it.
     fn thaw(&mut self, image: &Arc<FrozenImage>) {
         let _ = image;
     }

@@ -146,7 +146,7 @@ fn each_error_has_its_status() {
         FormatVersion { path: path(), found: 2, expected: 1 } => MISMATCH,
         Layout {
             path: path(), found: "a".into(), found_version: 0, expected: "b".into(),
-            expected_version: 0
+            expected_version: 0, migrating: false
         } => MISMATCH,
         WrongMedium { own: "file" } => MISMATCH,
         Truncated { path: path(), expected: 8, found: 0 } => DAMAGED,
@@ -158,6 +158,7 @@ fn each_error_has_its_status() {
         DamagedLog { path: path(), at: 0 } => DAMAGED,
         DamagedHeap { path: path(), damage } => DAMAGED,
         NoView { design: "undo" } => INVALID,
+        Migration { from: 1, source: Box::new(Error::BadValue) } => MISMATCH,
         OtherShadow { asked: "software", design: "Decoupled" } => INVALID,
         NotForIdeal { found: "file" } => INVALID,
         NotAtHome { path: path() } => DAMAGED,

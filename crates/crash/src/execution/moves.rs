@@ -174,8 +174,8 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Copies the pool. From here on the copy must have this state, or not exist before the call
-    /// has returned.
+    /// Backs up the pool. From here on a copy at the path must have this state. It may be missing
+    /// until the call has returned.
     fn backup(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
         let path = format!("/copy{}", self.backups.len());
         self.picker.log(format_args!("backup to {path}"));

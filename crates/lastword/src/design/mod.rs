@@ -337,7 +337,7 @@ pub trait Design: Sized + Send + Sync + 'static {
         let _ = id;
     }
 
-    /// Returns the pipeline whose heap image can be frozen, of a design with views.
+    /// Returns the pipeline whose heap image can be frozen; `None` if the design has no views.
     #[doc(hidden)]
     fn pipeline(&self) -> Option<PipelineView<'_>> {
         None

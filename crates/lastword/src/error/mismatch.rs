@@ -15,6 +15,26 @@ pub(crate) fn layout(name: &str, version: u64) -> String {
     }
 }
 
+/// Returns why a program cannot open a pool with this layout.
+pub(super) fn other_layout(
+    (found, found_version): (&str, u64),
+    (expected, expected_version): (&str, u64),
+    migrating: bool,
+) -> String {
+    let has = layout(found, found_version);
+    if migrating {
+        return format!(
+            "a migration from layout {has} is unfinished: open it with the program that has this \
+             `Options::migrate`"
+        );
+    }
+    let expected = layout(expected, expected_version);
+    format!(
+        "it has layout {has}, not {expected}: open it with the program that created it, or add \
+         `Options::migrate`"
+    )
+}
+
 /// The reason why a log file does not belong to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -11,18 +11,19 @@ use crate::storage::{Demand, Storage, plan};
 use crate::superblock::{Superblock, exact_name};
 use crate::{Error, Medium, Options};
 
-/// The form of a copy; by default that of the pool.
+/// Options of [`copy`]: sizes and medium of the new pool, by default those of the copied pool.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CopyOptions {
     heap_bytes: Option<u64>,
     log_bytes: Option<u64>,
     medium: Option<Medium>,
+    without_log: bool,
     system: Option<System>,
 }
 
 impl CopyOptions {
-    /// The form of the pool.
+    /// Returns options that keep the pool's sizes and medium.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
@@ -39,9 +40,16 @@ impl CopyOptions {
         self
     }
 
-    /// Sets the medium. Any is allowed, also if the pool could not change to it.
+    /// Sets the medium of the copy. Any medium is allowed, even one on which the pool itself cannot
+    /// be opened.
     pub fn medium(mut self, medium: Medium) -> CopyOptions {
         self.medium = Some(medium);
+        self
+    }
+
+    /// Accepts a cleanly closed pool whose log is lost; see [`Options::without_log`].
+    pub fn without_log(mut self, without_log: bool) -> CopyOptions {
+        self.without_log = without_log;
         self
     }
 
@@ -53,13 +61,14 @@ impl CopyOptions {
     }
 }
 
-/// Copies a closed pool to a new pool at `to`, as opening it would show it. Returns the last
-/// transaction in the copy.
+/// Copies a closed pool to a new pool at `to`. The copy has the content that opening the pool would
+/// recover. Returns the last transaction in the copy.
 ///
-/// The pool is recovered in memory and never written. Objects keep their addresses, and the IDs of
-/// the copy's transactions continue with the next one. The copy has an ID of its own, so that the
-/// files of both cannot be mixed up. It appears whole or not at all. Takes as much memory as the
-/// heap. To copy an open pool, use [`Pool::backup`](crate::Pool::backup).
+/// The pool is recovered in memory and never written. The copy appears whole or not at all, and is
+/// durable on return. Objects keep their addresses, and transaction IDs continue. The copy has its
+/// own pool ID, so opening refuses the log of the other pool. A root that leads to no object is
+/// copied as it is. Takes as much memory as the heap. To copy an open pool, use
+/// [`Pool::backup`](crate::Pool::backup).
 ///
 /// ```
 /// use lastword::{CopyOptions, Objects, Options, Pool};
@@ -85,7 +94,7 @@ pub fn copy(
     form: &CopyOptions,
 ) -> Result<TxId, Error> {
     let (path, system) = (from.as_ref(), form.system.clone().unwrap_or_default());
-    let expected = CheckOptions::new().without_log(true);
+    let expected = CheckOptions::new().without_log(form.without_log);
     let examined = examine(path, &expected, |path| PoolFile::open_shared_on(&system, path))?;
     let Examined { mut survey, image, replayed, .. } = examined;
     let findings = std::mem::take(&mut survey.findings);

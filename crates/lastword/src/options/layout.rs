@@ -16,17 +16,18 @@ impl Options {
         self
     }
 
-    /// Migrates a pool whose layout has this name and version `from` to version `from + 1`, before
-    /// it is opened. Several of them are run one after another, up to the version of
-    /// [`layout`](Options::layout).
+    /// Adds a migration from version `from` of the layout to version `from + 1`. Opening the pool
+    /// runs the migrations from its version to that of [`layout`](Options::layout), in ascending
+    /// order. If one is missing, none runs, and the opening returns [`Error::Layout`].
     ///
-    /// `step` is the body of a transaction. It gets a number, 0 at first, and returns the number
-    /// that the next transaction gets, or `None` at the end of the migration. So a migration may be
-    /// larger than a transaction. The number is part of the pool: after a crash, or an error, the
-    /// next opening with this migration goes on where the last durable step ended. Meanwhile no
-    /// program without it opens the pool.
+    /// `step` is the body of a transaction, and may be repeated as any body. Its argument is 0 in
+    /// the first transaction, and then the number that the previous one returned. `None` ends the
+    /// migration. The pool stores the number in the same transaction. So a migration may be larger
+    /// than a transaction, and after a crash or an error the next opening continues after the last
+    /// durable step. Until the migration ends, the pool opens only with this migration.
     ///
-    /// A step that ends by a [`Stop`] ends the opening with its error.
+    /// If a step fails, the opening returns [`Error::Migration`]. Each version costs two updates of
+    /// the superblock, and the pool is opened and closed twice more.
     ///
     /// ```
     /// use lastword::{Array, Objects, Options, Pool};

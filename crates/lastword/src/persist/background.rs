@@ -180,8 +180,8 @@ impl Notifiers {
         if own_thread { self.reproduce.notify() } else { self.wake() }
     }
 
-    /// Notifies the thread that reproduces, whichever it is: one between two steps kept it from
-    /// its own.
+    /// Notifies the thread that reproduces: a thread of its own, or the persist thread. A thread
+    /// between two steps may have made it return `Busy`.
     pub(crate) fn notify_reproducer(&self) {
         self.reproduce.notify();
         self.wake();

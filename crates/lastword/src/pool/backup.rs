@@ -8,16 +8,15 @@
 //!   5  sync, names: the log's first, then the pool's
 //! ```
 //!
-//! A crash before 5 leaves no pool at the new path.
+//! Before 5, the path has no pool. A crash during 5 leaves no pool or the whole one.
 //!
-//! The copy has an ID of its own. With the same ID, the log of one pool would pass for that of
-//! the other after a mix-up of files. The tag of pointers is a function of the ID, so the new ID
-//! has the same tag.
+//! The copy has its own pool ID. With a common ID, recovery would accept the log of the other pool.
+//! A pointer's tag derives from the pool ID, so the new ID is chosen with the same tag.
 
 use std::path::Path;
 
-use medium::FrozenImage;
 use medium::mutants::{Mutant, injected};
+use medium::{Domain, FrozenImage};
 use words::TxId;
 
 use super::Pool;
@@ -25,17 +24,17 @@ use crate::design::Design;
 use crate::storage::{Created, plan};
 use crate::superblock::{Superblock, Superblocks};
 use crate::sync::Arc;
-use crate::{Error, Options};
+use crate::{Error, Medium, Options};
 
 impl<D: Design> Pool<D> {
-    /// Copies the pool to a new pool at `to`, while transactions go on. Returns the last
-    /// transaction in the copy, which is at least the last one committed at the call. The copy is
-    /// durable on return, opens as a pool that was closed cleanly, and has the sizes, layout,
-    /// medium and design of this pool. Its IDs continue with the next one.
+    /// Copies the pool to a new pool at `to` while transactions go on. Returns the last transaction
+    /// in the copy: the last one committed at the call, or a later one. The copy is durable on
+    /// return and opens without recovery. It has the sizes, layout, medium and design of this pool.
+    /// Its transaction IDs continue after the returned one.
     ///
-    /// Workers do not wait for the copy. Reproduction stands still while a slice of 32 MiB is
-    /// copied, and copies each page that changes meanwhile. The pool's ID differs, so that the
-    /// files of both cannot be mixed up. All pointers stay valid in the copy.
+    /// Workers wait only if the log fills up: reproduction waits while a slice of 32 MiB is copied,
+    /// and copies each page that changes before its slice. The copy has its own pool ID, so opening
+    /// refuses the log of the other pool. All pointers stay valid in the copy.
     ///
     /// ```
     /// use lastword::{Objects, Options, Pool};
@@ -53,12 +52,16 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// [`Error::NoView`] for designs other than [`Decoupled`](crate::Decoupled): close the pool and
     /// use [`copy`](crate::copy). As [`create`](Pool::create) for the new pool, and as
-    /// [`flush`](Pool::flush) for this one. After an error there is no pool at `to`.
+    /// [`flush`](Pool::flush) for this one. An error removes the copy, and leaves a file that was at
+    /// `to` before.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<TxId, Error> {
         self.may_call("backup")?;
         self.has_views()?;
         let first = self.plan_of_copy()?;
         let created = Created::unnamed(&self.system, to.as_ref(), &first)?;
+        if self.shape.info().medium == Some(Medium::Dax) {
+            Domain::dax(&created.file)?;
+        }
         let Superblock { heap_offset, heap_bytes, .. } = first;
         let image = FrozenImage::new(Arc::clone(&created.file), heap_offset, heap_bytes)?;
         if injected(Mutant::BackupNamedFirst) {

@@ -2,7 +2,8 @@
 //! expects.
 //!
 //! ```text
-//!                                       superblock            heap      opened by
+//!                                       superblock: version   heap:     opened by
+//!                                                             reached
 //!   before                              1                     0 or 1    programs of version 1
 //!   1  the migration is noted           2, migrating from 1   0 or 1    only this migration
 //!   2  steps; each stores its progress  2, migrating from 1   0 or 1    only this migration
@@ -10,10 +11,10 @@
 //!   4  the note is removed              2                     2         programs of version 2
 //! ```
 //!
-//! Each of these is durable before the next begins. A step and its progress are one transaction,
-//! and so are the last step and the version that it has reached. So after a crash the migration
-//! goes on with the first step that is not durable, and no step takes effect twice. Without 1, an
-//! older program would open a content of both versions.
+//! The rows become durable in this order. The heap's version is 0 before the first migration. A step
+//! and its progress are one transaction, and so are the last step and the version that it has
+//! reached. So after a crash the migration continues with the first step that is not durable, and no
+//! step takes effect twice. Without row 1, an older program would open data of both versions.
 
 use std::path::Path;
 
@@ -59,66 +60,129 @@ impl<D: Design> Pool<D> {
         }
         match Pool::create_as(path, options.clone()) {
             // Another process or thread has created it meanwhile.
-            Err(Error::Medium(medium::Error::AlreadyExists { .. })) => Pool::open_as(path, options),
+            Err(Error::Medium(medium::Error::AlreadyExists { path: taken })) if taken == path => {
+                Pool::open_as(path, options)
+            }
             created => created,
         }
     }
 }
 
-/// Runs the migrations that a pool needs, as far as the program has them. The opening that follows
-/// reports the other errors.
+/// Runs the migrations that a pool needs, if the program has all of them. Other errors are left to
+/// the opening that follows.
+///
+/// Another process may open the pool between two calls here. So each change of the superblock
+/// compares it with what this thread has seen, under the lock of the files, and otherwise looks
+/// again. A step finds in its own transaction whether another process has run the last one.
 fn migrate<D: Design>(path: &Path, options: &Options) -> Result<(), Error> {
+    let has = |from| options.migrations.of(from).is_some();
     while D::DURABLE && !options.migrations.is_empty() {
-        let Some((layout_version, from)) = versions(path, options) else { break };
-        if from >= options.layout_version {
+        let Some(seen) = versions(path, options) else { break };
+        let (from, to) = (seen.content(), seen.content().saturating_add(1));
+        if from >= options.layout_version || !(from..options.layout_version).all(has) {
             break;
         }
-        let Some(step) = options.migrations.of(from) else { break };
-        let to = from + 1;
-        if layout_version == from {
-            note(path, options, |now| (now.layout_version, now.migrating) = (to, to))?;
+        let noted = Versions { layout: to, migrating: to };
+        if seen.migrating == 0 {
+            // An opening that fails, for lack of memory for example, must change nothing.
+            open_as_noted::<D>(path, options, seen)?.close()?;
+            note(path, options, seen, noted)?;
+            continue;
         }
-        let now = Options { migrates: true, layout_version: to, ..options.clone() };
-        let pool = Pool::<D>::open_migrated(path, &now)?;
-        let mut worker = pool.worker()?;
-        let mut goes_on = true;
-        while goes_on {
-            let stepped = worker.run(|tx| {
-                let Migrated { version, progress } = tx.migrated()?;
-                if version == to && !injected(Mutant::LastStepRepeated) {
-                    return Ok(false); // before a crash
-                }
-                let next = step(&mut ErasedTx::new(tx), progress)?;
-                tx.set_migrated(match next {
-                    Some(progress) => Migrated { version, progress },
-                    None => Migrated { version: to, progress: 0 },
-                })?;
-                Ok(next.is_some())
-            });
-            goes_on = stepped?.value;
+        if seen != noted {
+            break; // no migration leaves these versions
         }
-        drop(worker);
-        pool.close()?;
-        note(path, &now, |now| now.migrating = 0)?;
+        let pool = match open_as_noted::<D>(path, options, noted) {
+            Err(Error::Layout { .. }) => continue, // another process has changed it
+            opened => opened?,
+        };
+        let done = pool.run_steps(from, options);
+        // The steps so far stay, and are durable.
+        let closed = pool.close();
+        done?;
+        closed?;
+        note(path, options, noted, Versions { layout: to, migrating: 0 })?;
     }
     Ok(())
 }
 
-/// Returns the versions of a pool's layout and of its content, if the layout has this name.
-fn versions(path: &Path, options: &Options) -> Option<(u64, u64)> {
+/// The layout version in a superblock, and its note of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Versions {
+    layout: u64,
+    migrating: u64,
+}
+
+impl Versions {
+    fn of(superblock: &Superblock) -> Versions {
+        Versions { layout: superblock.layout_version, migrating: superblock.migrating }
+    }
+
+    /// Returns the version of the content.
+    fn content(self) -> u64 {
+        self.migrating.checked_sub(1).unwrap_or(self.layout)
+    }
+}
+
+/// Returns the versions of a pool, if its layout has the expected name.
+fn versions(path: &Path, options: &Options) -> Option<Versions> {
     let survey = survey(path, &CheckOptions::new(), options).ok()?;
-    let superblock = survey.superblock?;
-    let (name, version) = survey.layout_found()?;
-    (name == options.layout).then_some((version, superblock.content_version()))
+    let (name, _) = survey.layout_found()?;
+    (name == options.layout).then_some(Versions::of(&survey.superblock?))
 }
 
 fn survey(path: &Path, expected: &CheckOptions, options: &Options) -> Result<Survey, Error> {
     Survey::of(path, expected, |path| open_settled(&options.system, path))
 }
 
-/// Changes the superblock of a closed pool. Two persist barriers.
-fn note(path: &Path, options: &Options, change: impl FnOnce(&mut Superblock)) -> Result<(), Error> {
+/// Opens a pool that has these versions.
+fn open_as_noted<D: Design>(
+    path: &Path,
+    options: &Options,
+    versions: Versions,
+) -> Result<Pool<D>, Error> {
+    let migrates = versions.migrating != 0;
+    let now = Options { migrates, layout_version: versions.layout, ..options.clone() };
+    Pool::open_migrated(path, &now)
+}
+
+/// Changes the versions in the superblock of a closed pool, if they are still these. Two persist
+/// barriers.
+fn note(path: &Path, options: &Options, seen: Versions, next: Versions) -> Result<(), Error> {
     let expected = CheckOptions { layout: None, ..CheckOptions::from(options) };
     let mut found = survey(path, &expected, options)?.found()?;
-    Ok(found.superblocks.update(change)?)
+    if Versions::of(found.superblocks.current()) == seen {
+        found.superblocks.update(|now| {
+            (now.layout_version, now.migrating) = (next.layout, next.migrating);
+        })?;
+    }
+    Ok(())
+}
+
+impl<D: Design> Pool<D> {
+    /// Runs the steps of a migration from this version that are left.
+    fn run_steps(&self, from: u64, options: &Options) -> Result<(), Error> {
+        let step = options.migrations.of(from).expect("the caller has looked for it");
+        let mut worker = self.worker()?;
+        let mut goes_on = true;
+        while goes_on {
+            let stepped = worker.run(|tx| {
+                let Migrated { version, progress } = tx.migrated()?;
+                if version > from && !injected(Mutant::LastStepRepeated) {
+                    return Ok(false); // the last step is done: before a crash, or by another process
+                }
+                let next = step(&mut ErasedTx::new(tx), progress)?;
+                tx.set_migrated(match next {
+                    Some(progress) => Migrated { version, progress },
+                    None => Migrated { version: from + 1, progress: 0 },
+                })?;
+                Ok(next.is_some())
+            });
+            goes_on = match stepped {
+                Ok(done) => done.value,
+                Err(source) => return Err(Error::Migration { from, source: Box::new(source) }),
+            };
+        }
+        Ok(())
+    }
 }

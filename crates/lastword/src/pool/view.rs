@@ -1,7 +1,7 @@
 //! Views: a pool as of one transaction, while other transactions go on.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use medium::{FrozenImage, PoolFile, Prewrite};
 use words::{Addr, Allocate, Stop, TxId, Words};
@@ -9,9 +9,9 @@ use words::{Addr, Allocate, Stop, TxId, Words};
 use super::Pool;
 use crate::Error;
 use crate::design::{Decoupled, Design};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// Pages that a frozen image copies while the heap image stands still: 32 MiB.
+/// Pages of one slice of a backup: 32 MiB. Reproduction waits while a slice is copied.
 const SLICE_PAGES: usize = 8192;
 
 /// Pages that are copied when one of them is read: 128 KiB.
@@ -24,17 +24,16 @@ const PAGE_WORDS: usize = 512;
 /// Pages that a [`ViewTx`] keeps in memory: 256 KiB.
 const KEPT_PAGES: usize = 64;
 
-/// Names that are tried for the file of a view, so the most views of a pool at a time.
-const NAMES: usize = 100;
-
 /// A pool as of one transaction, while other transactions go on: for long scans, checks and
 /// exports. Made by [`Pool::view`].
 ///
-/// Workers neither wait for a view nor invalidate it. A page of the heap image is copied to a file
-/// of the view before it first changes, and when the view reads it. So a view costs a copy of each
-/// page that it reads or that changes meanwhile, made by the thread that reproduces, and disk
-/// space as large as the heap, which is reserved at the beginning in an unnamed file beside the
-/// pool. It holds back neither the log nor memory. Dropping it ends it.
+/// Transactions never invalidate a view, and wait for it only if the log fills up. Reproduction
+/// copies each page of the heap image to a file of the view before the page first changes. A read
+/// copies the pages that it needs, 128 KiB at a time, and reproduction waits meanwhile. The file is
+/// on the disk of the pool, without a name and as large as the heap. Its disk space is reserved when
+/// the view begins. The
+/// log is truncated, and freed memory is used again, as without a view. Dropping the view ends it
+/// and removes the file.
 pub struct PoolView<'p, D: Design = Decoupled> {
     frozen: Frozen<'p, D>,
 }
@@ -47,8 +46,8 @@ pub(super) struct Frozen<'p, D: Design> {
 }
 
 impl<D: Design> Pool<D> {
-    /// Returns a view of the pool, as of a transaction that is at least the last one committed
-    /// now. Waits until that is durable.
+    /// Returns a view of the pool as of one transaction: the last one committed now, or a later
+    /// one. Waits until that transaction is durable and reproduction has taken it in.
     ///
     /// ```
     /// use lastword::{Objects, Options, Pool};
@@ -64,8 +63,8 @@ impl<D: Design> Pool<D> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoView`] for designs other than [`Decoupled`]. No disk space for a copy of the
-    /// heap. As [`flush`](Pool::flush).
+    /// [`Error::NoView`] for designs other than [`Decoupled`]. [`Error::Medium`] if the disk has no
+    /// space for a file as large as the heap. As [`flush`](Pool::flush).
     pub fn view(&self) -> Result<PoolView<'_, D>, Error> {
         self.may_call("view")?;
         self.has_views()?;
@@ -84,18 +83,16 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// Creates a file beside the pool, which gets no name and is removed with its last descriptor.
+    /// Creates a view's file beside the pool, without a name: the kernel removes it with its last
+    /// descriptor, also after a kill.
     fn view_file(&self, bytes: u64) -> Result<PoolFile, Error> {
-        for number in 1..NAMES {
-            let path = beside(&self.shape.info().path, number);
-            match PoolFile::create_on(&self.system, path, bytes, Prewrite::No) {
-                // Another view has it.
-                Err(medium::Error::InUse { .. } | medium::Error::AlreadyExists { .. }) => {}
-                created => return Ok(created?),
-            }
-        }
-        let path = beside(&self.shape.info().path, NAMES);
-        Ok(PoolFile::create_on(&self.system, path, bytes, Prewrite::No)?)
+        // The name exists for a moment. Another view may be created meanwhile.
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let mut path = self.shape.info().path.as_os_str().to_owned();
+        path.push(format!(".view{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let file = PoolFile::create_on(&self.system, Path::new(&path), bytes, Prewrite::No)?;
+        file.remove()?;
+        Ok(file)
     }
 
     /// Freezes the heap.
@@ -105,13 +102,6 @@ impl<D: Design> Pool<D> {
         let id = pipeline.freeze(&image)?.ok_or(none)?;
         Ok(Frozen { pool: self, image, id })
     }
-}
-
-/// The name of a view's file, under which it is never visible.
-fn beside(pool: &Path, number: usize) -> PathBuf {
-    let mut name = pool.as_os_str().to_owned();
-    name.push(format!(".view{number}"));
-    name.into()
 }
 
 impl<D: Design> Frozen<'_, D> {
@@ -127,20 +117,24 @@ impl<D: Design> Frozen<'_, D> {
         let pages = self.image.pages();
         for first in (0..pages).step_by(SLICE_PAGES) {
             self.copy(first..pages.min(first + SLICE_PAGES))?;
+            // A little at a time: at once, the disk would be busy with it for long.
+            self.image.sync()?;
         }
-        Ok(())
+        // A file that was cut has lost content. If it only lost its name, the copy rescues it.
+        match self.pool.file_check().check(self.id) {
+            Err(error @ Error::Cut { .. }) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Copies pages.
     ///
     /// # Errors
-    /// The medium's. An error of the pool, whose heap image may be wrong after it.
+    /// An I/O error of the copy. The pool's sticky error: its heap image may then be incomplete.
     fn copy(&self, pages: Range<usize>) -> Result<(), Error> {
-        let design = self.pool.design();
-        if let Some(pipeline) = design.pipeline() {
-            pipeline.copy_frozen(&self.image, pages);
+        if let Some(pipeline) = self.pool.design().pipeline() {
+            pipeline.copy_frozen(&self.image, pages)?;
         }
-        design.check()?;
         Ok(self.image.check()?)
     }
 }
@@ -165,8 +159,8 @@ impl<D: Design> PoolView<'_, D> {
     /// Reads from the view. The body runs once and may take any time.
     ///
     /// # Errors
-    /// The body's, as [`Worker::read`](crate::Worker::read). An error of the view's file, or of the
-    /// pool, which ends the view.
+    /// The body's, as [`Worker::read`](crate::Worker::read). An I/O error of the view's file, or the
+    /// pool's sticky error: every later read fails, too.
     pub fn read<R>(
         &self,
         body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,
@@ -176,7 +170,9 @@ impl<D: Design> PoolView<'_, D> {
         let shape = &self.frozen.pool.shape;
         let mut tx = ViewTx::new(&self.frozen.image, &copy, shape.heap(), shape.base());
         let done = body(&mut tx);
-        tx.conclude(done)
+        let done = tx.conclude(done)?;
+        self.frozen.pool.design().check()?;
+        Ok(done)
     }
 
     /// Checks that live and free objects cover the whole heap of the view, as
@@ -200,7 +196,7 @@ impl<D: Design> std::fmt::Debug for PoolView<'_, D> {
     }
 }
 
-/// Reads of a [`PoolView`]. A write ends them with [`Stop::ReadOnly`].
+/// Reader of a [`PoolView`]. A write or an allocation ends it with [`Stop::ReadOnly`].
 pub struct ViewTx<'v> {
     image: &'v FrozenImage,
     copy: &'v dyn Fn(Range<usize>) -> Result<(), Error>,

@@ -1,12 +1,12 @@
 //! Frozen images: the heap image as of one transaction, while reproduction goes on.
 //!
-//! A frozen image begins, is copied and ends *between steps*: under the lock of the steps, when no
-//! batch is open. Its transaction is the last one taken in. The words of every group up to there
-//! are in the heap image or gathered for it, and no word of a later one is.
+//! A thread begins, copies or ends a frozen image *between steps*: under the lock of the steps,
+//! while no batch is open. The transaction of the image is the last one taken in. The words of every
+//! group up to there are in the heap image or gathered for it, and no word of a later group is.
 //!
-//! A long copy takes the lock once for each slice. A step that finds a visitor waiting gives way
-//! to it, as if another thread held the step. Otherwise the thread that reproduces could take the
-//! lock again each time before the visitor wakes up, and the copy would not get on.
+//! A long copy takes the lock once for each slice. While such a thread (a *visitor*) waits, a step
+//! returns `Busy`. Otherwise the reproduce thread could take the lock again before the visitor
+//! wakes, and the copy would starve.
 
 use std::ops::Range;
 
@@ -73,8 +73,9 @@ impl Reproduce {
         visit: impl FnOnce(TxId) -> R,
     ) -> R {
         // Dropped after the lock, also by a panic.
-        let _over = VisitOver { persist, notifiers };
-        // Relaxed: the lock orders all else, and a step that misses the visitor costs it a wait.
+        let _over = VisitOver { reproduce: self, persist, notifiers };
+        // Relaxed: the lock orders everything else. A step that does not see the visitor only
+        // delays it.
         self.visitors.fetch_add(1, Ordering::Relaxed);
         let state = lock(&self.state);
         self.visitors.fetch_sub(1, Ordering::Relaxed);
@@ -82,19 +83,24 @@ impl Reproduce {
     }
 }
 
-/// Wakes the threads that gave way to a visitor, or found the lock taken.
+/// Wakes the threads that saw a visitor or found the lock taken, when it is dropped.
 struct VisitOver<'a> {
+    reproduce: &'a Reproduce,
     persist: &'a Persist,
     notifiers: &'a Notifiers,
 }
 
 impl Drop for VisitOver<'_> {
     fn drop(&mut self) {
-        // Such a thread sleeps until the epoch moves, and read it before it saw the visitor. The
-        // thread that reproduces has an event of its own.
+        // A thread that returned `Busy` sleeps until the epoch changes. It read the epoch before it
+        // saw the visitor.
         if !injected(Mutant::VisitNotNotified) {
             self.persist.progress.step_is_over();
         }
-        self.notifiers.notify_reproducer();
+        // The reproduce thread waits for its own event. Relaxed: if the flag is seen late, the next
+        // persist step notifies the thread, as always when a step is due.
+        if self.reproduce.gave_way.swap(false, Ordering::Relaxed) {
+            self.notifiers.notify_reproducer();
+        }
     }
 }

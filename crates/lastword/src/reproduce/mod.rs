@@ -126,6 +126,8 @@ pub(crate) struct Reproduce {
     taken_in: AtomicU64,
     /// Threads that wait for the lock of `state` [between steps](frozen).
     visitors: AtomicUsize,
+    /// Whether a step has found the lock taken, or wanted by a visitor.
+    gave_way: AtomicBool,
     /// Whether workers are slowed while much log is in use.
     limits: bool,
 }
@@ -147,6 +149,7 @@ impl Reproduce {
             gathered: AtomicBool::new(false),
             taken_in: AtomicU64::new(reproduced),
             visitors: AtomicUsize::new(0),
+            gave_way: AtomicBool::new(false),
             limits: false,
         }
     }
@@ -202,6 +205,7 @@ impl Reproduce {
         }
         // See `frozen`.
         if self.visitors.load(Ordering::Relaxed) > 0 {
+            self.gave_way.store(true, Ordering::Relaxed);
             return Ok(Step::Busy);
         }
         let (Work::All { log_bytes, .. } | Work::Paced { log_bytes }) = work;
@@ -404,8 +408,8 @@ impl ShardQueue {
         self.parts.len()
     }
 
-    /// Calls `call` for each part, until it returns false; returns whether it never did. No batch
-    /// is open.
+    /// Calls `call` for each part until it returns false. Returns whether all calls returned true.
+    /// No batch may be open.
     pub(crate) fn for_each(&self, mut call: impl FnMut(&mut dyn HeapMedium) -> bool) -> bool {
         self.parts.iter().all(|part| call(&mut **lock(part)))
     }

@@ -53,6 +53,8 @@ impl Storage {
             batch.push(index, value);
             if batch.is_full() {
                 storage.heap_image.write_back(&batch.take())?;
+                // The words come in order, so few pages get more. Memory stays small.
+                storage.heap_image.write_out()?;
             }
         }
         storage.heap_image.write_back(&batch.take())?;

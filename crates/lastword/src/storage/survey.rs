@@ -288,7 +288,9 @@ impl Survey {
             expected_version,
         };
         let path = self.path();
-        let error = Error::Layout { path, found, found_version, expected, expected_version };
+        let migrating = superblock.migrating != 0;
+        let error =
+            Error::Layout { path, found, found_version, expected, expected_version, migrating };
         self.refuse(None, problem, error);
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::names::EMULATED;
 use lastword::{
-    Array, CheckOptions, CopyOptions, Decoupled, Design, Error, Medium, Objects, Options, Pool,
-    Problem, Stop, Volatile,
+    Array, CheckOptions, CopyOptions, Decoupled, Design, Error, Medium, MediumError, Objects,
+    Options, Pool, Problem, Stop, Volatile,
 };
 
 /// A pool of numbers. A migration makes `2 n + 1` of each.
@@ -90,7 +90,7 @@ fn options(medium: Medium, version: u64) -> Options {
 }
 
 #[test]
-fn migration_ended_at_every_step_goes_on() {
+fn interrupted_migration_continues() {
     every_durable!(ended_at_every_step(EMULATED, 600));
     // Ten times as large as a transaction, with a log of 128 KiB.
     ended_at_every_step::<Decoupled>(Medium::File, 20_000);
@@ -102,7 +102,8 @@ fn ended_at_every_step<D: Design>(medium: Medium, len: u64) {
         // One more step succeeds, and the next fails after its writes.
         let options = numbers.doubling(numbers.options(1), 0, 1);
         let error = Pool::<D>::open_as(&numbers.path, options).unwrap_err();
-        assert!(matches!(error, Error::Stopped { stop: Stop::Aborted }), "step {step}: {error}");
+        let Error::Migration { from: 0, source } = error else { panic!("step {step}: {error}") };
+        assert!(matches!(*source, Error::Stopped { stop: Stop::Aborted }), "{source}");
     }
     assert_eq!(numbers.refused::<D>(0), (0, 0));
     assert_eq!(numbers.refused::<D>(1), (0, 1));
@@ -129,7 +130,7 @@ fn migrations_run_one_after_another() {
     // Never back, and never across a gap.
     let back = Pool::open(&numbers.path, all.clone().layout("numbers", 4)).unwrap_err();
     assert!(matches!(back, Error::Layout { found_version: 5, .. }), "{back}");
-    let gap = numbers.doubling(numbers.options(8), 6, u64::MAX);
+    let gap = numbers.doubling(numbers.doubling(numbers.options(8), 5, u64::MAX), 7, u64::MAX);
     let gap = Pool::open(&numbers.path, gap).unwrap_err();
     assert!(matches!(gap, Error::Layout { found_version: 5, .. }), "{gap}");
     let other = all.clone().layout("letters", 9);
@@ -139,7 +140,7 @@ fn migrations_run_one_after_another() {
 }
 
 #[test]
-fn commands_agree_about_unfinished_migration() {
+fn commands_report_unfinished_migration() {
     let numbers = Numbers::new::<Decoupled>(Medium::File, 300);
     let options = numbers.doubling(numbers.options(1), 0, 1);
     Pool::open(&numbers.path, options).unwrap_err();
@@ -151,6 +152,7 @@ fn commands_agree_about_unfinished_migration() {
         assert!(matches!(problem, Problem::Layout { found_version: 0, .. }), "{problem:?}");
         let described = lastword::inspect_with(&numbers.path, &expected).unwrap_err();
         assert!(matches!(described, Error::Layout { found_version: 0, .. }), "{described}");
+        assert!(described.to_string().contains("unfinished"), "{described}");
     }
     // Without an expected layout its content can be looked at and copied, and the copy goes on.
     assert!(lastword::check(&numbers.path).unwrap().is_sound());
@@ -162,7 +164,7 @@ fn commands_agree_about_unfinished_migration() {
 }
 
 #[test]
-fn migration_that_panics_leaves_pool_as_it_was() {
+fn migration_continues_after_panic() {
     let numbers = Numbers::new::<Decoupled>(Medium::File, 300);
     let panics = numbers.options(1).migrate(0, |_, _| panic!("the step's own"));
     let open = || Pool::open(&numbers.path, panics).map(drop);
@@ -172,14 +174,36 @@ fn migration_that_panics_leaves_pool_as_it_was() {
     numbers.check(&Pool::open(&numbers.path, options).unwrap(), 1);
 }
 
+/// Two threads open the pool, as two processes would: each has a descriptor of its own.
 #[test]
-fn pools_without_files_and_new_pools_need_no_migration() {
+fn concurrent_openings_migrate_once() {
+    for _ in 0..5 {
+        let numbers = Numbers::new::<Decoupled>(Medium::File, 3000);
+        let open = || loop {
+            let all = (0..3).fold(numbers.options(3), |options, from| {
+                numbers.doubling(options, from, u64::MAX)
+            });
+            match Pool::open(&numbers.path, all) {
+                Ok(pool) => return numbers.check(&pool, 3),
+                Err(Error::Medium(MediumError::InUse { .. })) => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(open);
+            scope.spawn(open);
+        });
+    }
+}
+
+#[test]
+fn new_pool_needs_no_migration() {
     let dir = tempfile::tempdir().unwrap();
     let options = options(Medium::File, 3).migrate(2, |_, _| panic!("it is not needed"));
     let path = dir.path().join("pool");
     Pool::open_or_create(&path, options.clone()).unwrap().close().unwrap();
     Pool::open_or_create(&path, options.clone()).unwrap();
     let missing = Pool::open(dir.path().join("none"), options.clone()).unwrap_err();
-    assert!(matches!(missing, Error::Medium(lastword::MediumError::NotFound { .. })), "{missing}");
+    assert!(matches!(missing, Error::Medium(MediumError::NotFound { .. })), "{missing}");
     assert!(Pool::<Volatile>::open_as(Path::new(""), options).is_err());
 }

@@ -220,13 +220,6 @@ impl FileHeap {
         self.index.take_swept(pages, &mut writing);
         // In order of their numbers: reads and writes of neighbours are cheaper.
         writing.sort_unstable();
-        if !self.frozen.is_empty() {
-            // Pages whose words were all gathered before the moment of a frozen image.
-            let FileHeap { area, index, frozen, .. } = self;
-            for page in &writing {
-                frozen.before_change(*page as usize, |page, out| now(area, index, page, out));
-            }
-        }
         let neighbours = writing.chunk_by(|page, next| page + 1 == *next);
         let mut groups = neighbours.flat_map(|pages| pages.chunks(WRITE_PAGES));
         groups.try_for_each(|pages| self.write_neighbours(pages))?;
@@ -360,7 +353,11 @@ impl HeapMedium for FileHeap {
     }
 
     fn copy_frozen(&mut self, image: &FrozenImage, pages: Range<usize>) {
-        let FileHeap { area, index, share, .. } = self;
+        let FileHeap { area, index, share, state, .. } = self;
+        // After a failed write or sync, the file may lack words that the index has not either.
+        if state.poisoned.load(Ordering::Relaxed) {
+            return image.fail(area.poisoned());
+        }
         let owns = |page| share.as_ref().is_none_or(|share| share.has((page * PAGE_WORDS) as u64));
         image.copy(pages, owns, |first, out| now(area, index, first, out));
     }
@@ -374,7 +371,7 @@ impl HeapMedium for FileHeap {
     }
 }
 
-/// Reads the present content of neighbouring pages: that of the file, with the gathered words.
+/// Reads the current content of neighbouring pages: that of the file, with the gathered words.
 fn now(area: &Area, index: &PageIndex, first: usize, out: &mut [u64]) -> Result<(), Error> {
     area.file().read_at(area.offset(first as u64 * PAGE_BYTES), out)?;
     if !injected(Mutant::FrozenWordsIgnored) {

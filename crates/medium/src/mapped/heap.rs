@@ -180,7 +180,7 @@ impl HeapMedium for MappedHeap {
     }
 }
 
-/// Reads the present content of neighbouring pages.
+/// Reads the current content of neighbouring pages.
 fn now(mapped: &Mapped, first: usize, out: &mut [u64]) -> Result<(), Error> {
     let first = first * PAGE_WORDS;
     match mapped {

@@ -168,7 +168,7 @@ const MODELS: &[(&str, fn())] = &[
     ("recycling::concurrent_reproducers_keep_order", recycling::concurrent_reproducers_keep_order),
     ("recycling::superblock_waits_for_all_parts", recycling::superblock_waits_for_all_parts),
     ("recycling::failed_part_fails_the_leader", recycling::failed_part_fails_the_leader),
-    ("recycling::step_that_gives_way_is_woken", recycling::step_that_gives_way_is_woken),
+    ("recycling::step_is_woken_after_visitor", recycling::step_is_woken_after_visitor),
     ("ordering::groups_are_acknowledged_in_order", ordering::groups_are_acknowledged_in_order),
     (
         "acknowledging::reported_durable_id_is_durable_and_stays",

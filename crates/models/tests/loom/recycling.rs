@@ -261,9 +261,9 @@ pub(crate) fn failed_part_fails_the_leader() {
     met.are(0..2);
 }
 
-/// A thread visits between the steps of another, which gives way to it or finds it there. It is
-/// woken, so its group is reproduced.
-pub(crate) fn step_that_gives_way_is_woken() {
+/// One thread visits between the steps of another. The other returns `Busy` or finds the lock
+/// taken, sleeps, and must be woken to reproduce its group.
+pub(crate) fn step_is_woken_after_visitor() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {

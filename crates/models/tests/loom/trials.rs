@@ -58,7 +58,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     recycling::superblock_waits_for_all_parts, "not in the heap image":
         PartsAtWorkNotAwaited, PartEndsBeforeBarrier;
     recycling::superblock_waits_for_all_parts, "deadlock": LastPartNotNotified;
-    recycling::step_that_gives_way_is_woken, "deadlock": VisitNotNotified;
+    recycling::step_is_woken_after_visitor, "deadlock": VisitNotNotified;
     recycling::failed_part_fails_the_leader, "": FailedPartCountsAsDone;
     recycling::failed_part_fails_the_leader, "a part that fails poisons": FailedPartPoisonsLast;
     ordering::groups_are_acknowledged_in_order, "the durable ID went back":
