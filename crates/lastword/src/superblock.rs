@@ -204,8 +204,8 @@ impl Superblock {
         (self.pool % 0xffff) as u16 + 1
     }
 
-    /// Returns it with a random pool ID whose tag is that of the ID `pool`. Pointers of that pool are
-    /// then valid in this one.
+    /// Returns it with a random pool ID whose tag is that of the ID `pool`. Pointers of that pool
+    /// are then valid in this one.
     pub(crate) fn with_tag_of(self, pool: u64) -> Superblock {
         // `u64::MAX` is a multiple of 0xffff and has no room above it.
         let own = (self.pool - self.pool % 0xffff).min(u64::MAX - 0xffff);

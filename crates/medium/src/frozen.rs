@@ -9,8 +9,8 @@
 //!
 //! A part of a heap image copies each of its pages at most once, before the page changes or on
 //! request. So a page without a copy has not changed since the moment, and its content can be
-//! copied later. On files, the content of a page is the page in the file, overlaid with the gathered
-//! words that are not yet written. So writing these words does not change it.
+//! copied later. On files, the content of a page is the page in the file, overlaid with the
+//! gathered words that are not yet written. So writing these words does not change it.
 //!
 //! Invariants:
 //! - The part that owns a page is the only writer of its copy and of its bit. One thread at a time

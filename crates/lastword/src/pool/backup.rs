@@ -52,8 +52,8 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// [`Error::NoView`] for designs other than [`Decoupled`](crate::Decoupled): close the pool and
     /// use [`copy`](crate::copy). As [`create`](Pool::create) for the new pool, and as
-    /// [`flush`](Pool::flush) for this one. An error removes the copy, and leaves a file that was at
-    /// `to` before.
+    /// [`flush`](Pool::flush) for this one. An error removes the copy, and leaves a file that was
+    /// at `to` before.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<TxId, Error> {
         self.may_call("backup")?;
         self.has_views()?;

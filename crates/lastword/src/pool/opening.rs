@@ -11,10 +11,10 @@
 //!   4  the note is removed              2                     2         programs of version 2
 //! ```
 //!
-//! The rows become durable in this order. The heap's version is 0 before the first migration. A step
-//! and its progress are one transaction, and so are the last step and the version that it has
-//! reached. So after a crash the migration continues with the first step that is not durable, and no
-//! step takes effect twice. Without row 1, an older program would open data of both versions.
+//! The rows become durable in this order. The heap's version is 0 before the first migration. A
+//! step and its progress are one transaction, and so are the last step and the version that it has
+//! reached. So after a crash the migration continues with the first step that is not durable, and
+//! no step takes effect twice. Without row 1, an older program would open data of both versions.
 
 use std::path::Path;
 
@@ -72,8 +72,9 @@ impl<D: Design> Pool<D> {
 /// the opening that follows.
 ///
 /// Another process may open the pool between two calls here. So each change of the superblock
-/// compares it with what this thread has seen, under the lock of the files, and otherwise looks
-/// again. A step finds in its own transaction whether another process has run the last one.
+/// compares it, under the lock of the files, with the versions that this thread has read. If they
+/// differ, the thread reads again. A step finds in its own transaction whether another process has
+/// run the last one.
 fn migrate<D: Design>(path: &Path, options: &Options) -> Result<(), Error> {
     let has = |from| options.migrations.of(from).is_some();
     while D::DURABLE && !options.migrations.is_empty() {
@@ -169,7 +170,7 @@ impl<D: Design> Pool<D> {
             let stepped = worker.run(|tx| {
                 let Migrated { version, progress } = tx.migrated()?;
                 if version > from && !injected(Mutant::LastStepRepeated) {
-                    return Ok(false); // the last step is done: before a crash, or by another process
+                    return Ok(false); // done before a crash, or by another process
                 }
                 let next = step(&mut ErasedTx::new(tx), progress)?;
                 tx.set_migrated(match next {

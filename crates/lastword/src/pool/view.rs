@@ -30,10 +30,9 @@ const KEPT_PAGES: usize = 64;
 /// Transactions never invalidate a view, and wait for it only if the log fills up. Reproduction
 /// copies each page of the heap image to a file of the view before the page first changes. A read
 /// copies the pages that it needs, 128 KiB at a time, and reproduction waits meanwhile. The file is
-/// on the disk of the pool, without a name and as large as the heap. Its disk space is reserved when
-/// the view begins. The
-/// log is truncated, and freed memory is used again, as without a view. Dropping the view ends it
-/// and removes the file.
+/// on the disk of the pool, without a name and as large as the heap. Its disk space is reserved
+/// when the view begins. The log is truncated, and freed memory is used again, as without a view.
+/// Dropping the view ends it and removes the file.
 pub struct PoolView<'p, D: Design = Decoupled> {
     frozen: Frozen<'p, D>,
 }
@@ -159,8 +158,8 @@ impl<D: Design> PoolView<'_, D> {
     /// Reads from the view. The body runs once and may take any time.
     ///
     /// # Errors
-    /// The body's, as [`Worker::read`](crate::Worker::read). An I/O error of the view's file, or the
-    /// pool's sticky error: every later read fails, too.
+    /// The body's, as [`Worker::read`](crate::Worker::read). An I/O error of the view's file, or
+    /// the pool's sticky error: every later read fails, too.
     pub fn read<R>(
         &self,
         body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,

@@ -1,8 +1,9 @@
 //! Frozen images: the heap image as of one transaction, while reproduction goes on.
 //!
 //! A thread begins, copies or ends a frozen image *between steps*: under the lock of the steps,
-//! while no batch is open. The transaction of the image is the last one taken in. The words of every
-//! group up to there are in the heap image or gathered for it, and no word of a later group is.
+//! while no batch is open. The transaction of the image is the last one taken in. The words of
+//! every group up to there are in the heap image or gathered for it, and no word of a later group
+//! is.
 //!
 //! A long copy takes the lock once for each slice. While such a thread (a *visitor*) waits, a step
 //! returns `Busy`. Otherwise the reproduce thread could take the lock again before the visitor
