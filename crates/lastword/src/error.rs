@@ -79,11 +79,11 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The pool's layout name.
-        found: String,
+        found: Box<str>,
         /// The pool's layout version.
         found_version: u64,
         /// The requested layout name.
-        expected: String,
+        expected: Box<str>,
         /// The requested layout version.
         expected_version: u64,
         /// Whether a migration from the pool's layout version is unfinished.

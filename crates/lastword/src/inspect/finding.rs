@@ -402,9 +402,7 @@ impl Problem {
                  appended, restore both files from the same backup"
             }
             Problem::Length { .. } => "restore both files from the same backup",
-            Problem::Layout { .. } => {
-                "open it with the program that created it, or that migrates it"
-            }
+            Problem::Layout { .. } => "open it with the program that created or migrates it",
             Problem::OtherMedium { .. } => "open it on its own medium",
             Problem::NoDax => {
                 "move it to a file system mounted with `-o dax`, or open it on another medium"

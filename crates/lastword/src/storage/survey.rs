@@ -288,6 +288,7 @@ impl Survey {
             expected_version,
         };
         let path = self.path();
+        let (found, expected) = (found.into(), expected.into());
         let migrating = superblock.migrating != 0;
         let error =
             Error::Layout { path, found, found_version, expected, expected_version, migrating };
