@@ -13,7 +13,7 @@ use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
 use crate::persist::{Notifiers, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::{Reproduce, Work};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::write_pace::SLICE_PAGES;
 
 /// The persist and reproduce steps of one pool, shared by the designs.
@@ -35,9 +35,6 @@ pub(crate) struct Pipeline {
     own_reproducer: bool,
     /// A thread has asked for reproduction, however little is queued.
     expedited: AtomicBool,
-    /// Held by the thread that begins, copies or ends a frozen image, until it has also run a step
-    /// that is due. So reproduction goes on however many threads read views.
-    visits: Mutex<()>,
 }
 
 /// The heap image and the pipeline that feeds it, as a shadow sees them.
@@ -83,34 +80,50 @@ impl<'a> PipelineView<'a> {
     /// The medium's.
     pub(crate) fn freeze(self, image: &Arc<FrozenImage>) -> Result<Option<TxId>, Error> {
         let PipelineView { pipeline, clock } = self;
-        let (Pipeline { persist, reproduce, notifiers, .. }, id) = (pipeline, self.committed());
+        let (Pipeline { persist, reproduce, .. }, id) = (pipeline, self.committed());
         pipeline.wait(clock, id)?;
         let is_taken_in = || (reproduce.taken_in() >= id).then_some(());
         help_until(&persist.progress, 0, is_taken_in, || match pipeline.paced {
             true => pipeline.paced_step(true),
             false => pipeline.reproduce_step(true),
         })?;
-        persist.progress.check()?;
-        let _visit = lock(&pipeline.visits);
-        Ok(reproduce.freeze(persist, notifiers, image))
+        let frozen = reproduce.freeze(persist, image);
+        pipeline.notify_if_due();
+        frozen
     }
 
-    /// Copies pages of the heap image to a frozen image. Then runs a reproduce step if one is due.
+    /// Copies pages of the heap image to a frozen image. Waits for a reproduce step that is due
+    /// since the last such call, so that reproduction goes on however many threads copy.
     ///
     /// # Errors
     /// The medium's. A failed copy fails only the frozen image.
     pub(crate) fn copy_frozen(self, image: &FrozenImage, pages: Range<usize>) -> Result<(), Error> {
-        let Pipeline { persist, reproduce, notifiers, visits, .. } = self.pipeline;
-        let _visit = lock(visits);
-        reproduce.copy_frozen(persist, notifiers, image, pages);
-        self.pipeline.reproduce_if_due(true).map(drop)
+        let Pipeline { persist, reproduce, notifiers, .. } = self.pipeline;
+        let is_turn = || !(reproduce.was_visited() && self.pipeline.is_due());
+        help_until(
+            &persist.progress,
+            0,
+            || is_turn().then_some(()),
+            || {
+                persist.progress.check()?;
+                // A thread that has sent a group must not sleep in a sync: see `make_room`.
+                if self.pipeline.own_reproducer && !notifiers.is_closing() {
+                    notifiers.notify_reproduce(true);
+                    return Ok(Step::Busy);
+                }
+                self.pipeline.reproduce_if_due(true)
+            },
+        )?;
+        reproduce.copy_frozen(persist, image, pages);
+        self.pipeline.notify_if_due();
+        persist.progress.check()
     }
 
     /// Ends a frozen image.
     pub(crate) fn thaw(self, image: &Arc<FrozenImage>) {
-        let Pipeline { persist, reproduce, notifiers, visits, .. } = self.pipeline;
-        let _visit = lock(visits);
-        reproduce.thaw(persist, notifiers, image);
+        let Pipeline { persist, reproduce, .. } = self.pipeline;
+        reproduce.thaw(persist, image);
+        self.pipeline.notify_if_due();
     }
 
     /// Requests reproduction of the durable groups, however few.
@@ -186,7 +199,6 @@ impl Pipeline {
             blocks,
             own_reproducer,
             expedited,
-            visits: Mutex::new(()),
         }
     }
 
@@ -258,6 +270,13 @@ impl Pipeline {
             false => self.persist.queued_bytes(),
         };
         queued >= self.due_bytes || self.is_urgent() || self.is_nearly_full()
+    }
+
+    /// Notifies the thread that reproduces if a step is due: a visitor may have kept it from one.
+    fn notify_if_due(&self) {
+        if self.is_due() {
+            self.notifiers.notify_reproduce(self.blocks);
+        }
     }
 
     /// Whether pages are written however little is taken in: see `WritePace`.

@@ -10,7 +10,7 @@ mod shape;
 mod view;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lw_alloc::{Request, Shortage};
@@ -42,6 +42,8 @@ pub struct Pool<D: Design = Decoupled> {
     pub(crate) patience: Duration,
     /// Creates the files of views and backups.
     system: System,
+    /// The path of the pool, whatever the working directory becomes.
+    home: PathBuf,
     numbers: Mutex<Numbers>,
     kept: Kept<D>,
 }
@@ -115,6 +117,7 @@ impl<D: Design> Pool<D> {
     fn new((design, shape): (D, Shape), options: &Options) -> Pool<D> {
         Pool {
             design: Some(design),
+            home: std::path::absolute(&shape.info().path).unwrap_or_default(),
             shape,
             durability: options.durability,
             patience: options.patience,

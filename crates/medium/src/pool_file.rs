@@ -11,6 +11,7 @@
 //! - A name appears only when its file is whole and durable.
 
 mod allocate;
+mod claim;
 mod create;
 mod extents;
 mod locking;

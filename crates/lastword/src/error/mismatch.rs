@@ -24,8 +24,8 @@ pub(super) fn other_layout(
     let has = layout(found, found_version);
     if migrating {
         return format!(
-            "a migration from layout {has} is unfinished: open it with the program that has this \
-             `Options::migrate`"
+            "a migration from layout {has} is unfinished: open it with a program that has this \
+             `Options::migrate` and all later ones up to its own version"
         );
     }
     let expected = layout(expected, expected_version);

@@ -180,13 +180,6 @@ impl Notifiers {
         if own_thread { self.reproduce.notify() } else { self.wake() }
     }
 
-    /// Notifies the thread that reproduces: a thread of its own, or the persist thread. A thread
-    /// between two steps may have made it return `Busy`.
-    pub(crate) fn notify_reproducer(&self) {
-        self.reproduce.notify();
-        self.wake();
-    }
-
     /// Notifies the other reproduce threads of parts that they can claim.
     pub(crate) fn notify_parts(&self) {
         self.parts.notify();

@@ -32,7 +32,7 @@ impl<D: Design> Pool<D> {
     /// return and opens without recovery. It has the sizes, layout, medium and design of this pool.
     /// Its transaction IDs continue after the returned one.
     ///
-    /// Workers wait only if the log fills up: reproduction waits while a slice of 32 MiB is copied,
+    /// Workers wait only for room in the log: reproduction waits while a slice of 32 MiB is copied,
     /// and copies each page that changes before its slice. The copy has its own pool ID, so opening
     /// refuses the log of the other pool. All pointers stay valid in the copy.
     ///
@@ -71,6 +71,7 @@ impl<D: Design> Pool<D> {
         frozen.copy_all()?;
         let id = frozen.id();
         drop(frozen);
+        self.design().check()?;
         Superblocks::create(&created.file, Superblock { reproduced: id.0, ..first })?;
         created.publish()?;
         Ok(id)

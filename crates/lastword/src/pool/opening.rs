@@ -35,8 +35,16 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// As [`Pool::open`]; [`Error::NotDurable`] for designs that are not durable.
     pub fn open_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
-        migrate::<D>(path.as_ref(), &options)?;
-        Pool::open_migrated(path.as_ref(), &options)
+        let path = path.as_ref();
+        loop {
+            let seen = migrate::<D>(path, &options)?;
+            match Pool::open_migrated(path, &options) {
+                // Another process has migrated it meanwhile, or begun to.
+                Err(Error::Layout { .. })
+                    if seen.is_some() && seen != versions(path, &options)? => {}
+                opened => return opened,
+            }
+        }
     }
 
     fn open_migrated(path: &Path, options: &Options) -> Result<Pool<D>, Error> {
@@ -59,39 +67,49 @@ impl<D: Design> Pool<D> {
             return opened;
         }
         match Pool::create_as(path, options.clone()) {
-            // Another process or thread has created it meanwhile.
-            Err(Error::Medium(medium::Error::AlreadyExists { path: taken })) if taken == path => {
-                Pool::open_as(path, options)
+            // Another process may have created it meanwhile. Otherwise a file is in its way.
+            Err(in_the_way @ Error::Medium(medium::Error::AlreadyExists { .. })) => {
+                let opened = Pool::open_as(path, options);
+                if opened.as_ref().is_err_and(missing) { Err(in_the_way) } else { opened }
             }
             created => created,
         }
     }
 }
 
-/// Runs the migrations that a pool needs, if the program has all of them. Other errors are left to
-/// the opening that follows.
+/// Runs the migrations that a pool needs, if the program has all of them. Returns the versions that
+/// the pool then has, if it needs or needed some. Other errors are left to the opening that
+/// follows.
 ///
 /// Another process may open the pool between two calls here. So each change of the superblock
 /// compares it, under the lock of the files, with the versions that this thread has read. If they
 /// differ, the thread reads again. A step finds in its own transaction whether another process has
 /// run the last one.
-fn migrate<D: Design>(path: &Path, options: &Options) -> Result<(), Error> {
+fn migrate<D: Design>(path: &Path, options: &Options) -> Result<Option<Versions>, Error> {
     let has = |from| options.migrations.of(from).is_some();
-    while D::DURABLE && !options.migrations.is_empty() {
-        let Some(seen) = versions(path, options) else { break };
+    if !D::DURABLE || options.migrations.is_empty() {
+        return Ok(None);
+    }
+    loop {
+        let Some(seen) = versions(path, options)? else { return Ok(None) };
         let (from, to) = (seen.content(), seen.content().saturating_add(1));
         if from >= options.layout_version || !(from..options.layout_version).all(has) {
-            break;
+            return Ok(Some(seen));
         }
         let noted = Versions { layout: to, migrating: to };
         if seen.migrating == 0 {
-            // An opening that fails, for lack of memory for example, must change nothing.
-            open_as_noted::<D>(path, options, seen)?.close()?;
-            note(path, options, seen, noted)?;
+            // An opening that fails, for lack of memory for example, must leave the versions.
+            match open_as_noted::<D>(path, options, seen) {
+                Err(Error::Layout { .. }) => {} // another process has changed it
+                opened => {
+                    opened?.close()?;
+                    note(path, options, seen, noted)?;
+                }
+            }
             continue;
         }
         if seen != noted {
-            break; // no migration leaves these versions
+            return Ok(Some(seen)); // no migration leaves these versions
         }
         let pool = match open_as_noted::<D>(path, options, noted) {
             Err(Error::Layout { .. }) => continue, // another process has changed it
@@ -104,7 +122,6 @@ fn migrate<D: Design>(path: &Path, options: &Options) -> Result<(), Error> {
         closed?;
         note(path, options, noted, Versions { layout: to, migrating: 0 })?;
     }
-    Ok(())
 }
 
 /// The layout version in a superblock, and its note of a migration.
@@ -126,10 +143,17 @@ impl Versions {
 }
 
 /// Returns the versions of a pool, if its layout has the expected name.
-fn versions(path: &Path, options: &Options) -> Option<Versions> {
-    let survey = survey(path, &CheckOptions::new(), options).ok()?;
-    let (name, _) = survey.layout_found()?;
-    (name == options.layout).then_some(Versions::of(&survey.superblock?))
+///
+/// # Errors
+/// The pool is in use.
+fn versions(path: &Path, options: &Options) -> Result<Option<Versions>, Error> {
+    let survey = match survey(path, &CheckOptions::new(), options) {
+        Err(error @ Error::Medium(medium::Error::InUse { .. })) => return Err(error),
+        Err(_) => return Ok(None),
+        Ok(survey) => survey,
+    };
+    let is_same = survey.layout_found().is_some_and(|(name, _)| name == options.layout);
+    Ok(survey.superblock.filter(|_| is_same).map(|superblock| Versions::of(&superblock)))
 }
 
 fn survey(path: &Path, expected: &CheckOptions, options: &Options) -> Result<Survey, Error> {

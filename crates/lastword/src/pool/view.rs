@@ -1,15 +1,14 @@
 //! Views: a pool as of one transaction, while other transactions go on.
 
 use std::ops::Range;
-use std::path::Path;
 
-use medium::{FrozenImage, PoolFile, Prewrite};
+use medium::{FrozenImage, PoolFile};
 use words::{Addr, Allocate, Stop, TxId, Words};
 
 use super::Pool;
 use crate::Error;
 use crate::design::{Decoupled, Design};
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::Arc;
 
 /// Pages of one slice of a backup: 32 MiB. Reproduction waits while a slice is copied.
 const SLICE_PAGES: usize = 8192;
@@ -27,7 +26,7 @@ const KEPT_PAGES: usize = 64;
 /// A pool as of one transaction, while other transactions go on: for long scans, checks and
 /// exports. Made by [`Pool::view`].
 ///
-/// Transactions never invalidate a view, and wait for it only if the log fills up. Reproduction
+/// Transactions never invalidate a view. They wait only for room in the log. Reproduction
 /// copies each page of the heap image to a file of the view before the page first changes. A read
 /// copies the pages that it needs, 128 KiB at a time, and reproduction waits meanwhile. The file is
 /// on the disk of the pool, without a name and as large as the heap. Its disk space is reserved
@@ -68,7 +67,7 @@ impl<D: Design> Pool<D> {
         self.may_call("view")?;
         self.has_views()?;
         let heap_bytes = self.shape.info().heap_bytes;
-        let file = Arc::new(self.view_file(heap_bytes)?);
+        let file = Arc::new(PoolFile::create_unnamed(&self.system, &self.home, heap_bytes)?);
         let image = Arc::new(FrozenImage::new(file, 0, heap_bytes)?);
         Ok(PoolView { frozen: self.freeze(image)? })
     }
@@ -80,18 +79,6 @@ impl<D: Design> Pool<D> {
             None if D::DURABLE => Err(Error::NoView { design: D::NAME }),
             None => Err(Error::NotDurable { design: D::NAME }),
         }
-    }
-
-    /// Creates a view's file beside the pool, without a name: the kernel removes it with its last
-    /// descriptor, also after a kill.
-    fn view_file(&self, bytes: u64) -> Result<PoolFile, Error> {
-        // The name exists for a moment. Another view may be created meanwhile.
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let mut path = self.shape.info().path.as_os_str().to_owned();
-        path.push(format!(".view{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
-        let file = PoolFile::create_on(&self.system, Path::new(&path), bytes, Prewrite::No)?;
-        file.remove()?;
-        Ok(file)
     }
 
     /// Freezes the heap.

@@ -16,7 +16,8 @@ use medium::mutants::{Mutant, injected};
 use words::TxId;
 
 use super::Reproduce;
-use crate::persist::{Notifiers, Persist};
+use crate::error::Error;
+use crate::persist::Persist;
 use crate::sync::{Arc, Ordering, lock};
 
 impl Reproduce {
@@ -26,29 +27,32 @@ impl Reproduce {
         TxId(self.taken_in.load(Ordering::Acquire))
     }
 
+    /// Whether a visitor was the last to hold the lock of the steps.
+    pub(crate) fn was_visited(&self) -> bool {
+        // Relaxed: a caller that reads an old value waits for one step more or less.
+        self.visited.load(Ordering::Relaxed)
+    }
+
     /// Begins a frozen image as of the last transaction taken in, and returns that. `None` if the
     /// heap image has no content to freeze.
+    ///
+    /// # Errors
+    /// That of a pool that has failed. Its heap image may be incomplete.
     pub(crate) fn freeze(
         &self,
         persist: &Persist,
-        notifiers: &Notifiers,
         image: &Arc<FrozenImage>,
-    ) -> Option<TxId> {
-        self.between_steps(persist, notifiers, |last| {
-            let is_frozen = self.shards.for_each(|part| part.freeze(image));
-            is_frozen.then_some(last)
+    ) -> Result<Option<TxId>, Error> {
+        self.between_steps(persist, |last| {
+            // Under the lock: a step that failed before has poisoned the pool by now.
+            persist.progress.check()?;
+            Ok(self.shards.for_each(|part| part.freeze(image)).then_some(last))
         })
     }
 
     /// Copies pages to a frozen image.
-    pub(crate) fn copy_frozen(
-        &self,
-        persist: &Persist,
-        notifiers: &Notifiers,
-        image: &FrozenImage,
-        pages: Range<usize>,
-    ) {
-        self.between_steps(persist, notifiers, |_| {
+    pub(crate) fn copy_frozen(&self, persist: &Persist, image: &FrozenImage, pages: Range<usize>) {
+        self.between_steps(persist, |_| {
             self.shards.for_each(|part| {
                 part.copy_frozen(image, pages.clone());
                 true
@@ -57,8 +61,8 @@ impl Reproduce {
     }
 
     /// Ends a frozen image.
-    pub(crate) fn thaw(&self, persist: &Persist, notifiers: &Notifiers, image: &Arc<FrozenImage>) {
-        self.between_steps(persist, notifiers, |_| {
+    pub(crate) fn thaw(&self, persist: &Persist, image: &Arc<FrozenImage>) {
+        self.between_steps(persist, |_| {
             self.shards.for_each(|part| {
                 part.thaw(image);
                 true
@@ -67,41 +71,29 @@ impl Reproduce {
     }
 
     /// Calls `visit` with the last transaction taken in, while no step runs.
-    pub(crate) fn between_steps<R>(
-        &self,
-        persist: &Persist,
-        notifiers: &Notifiers,
-        visit: impl FnOnce(TxId) -> R,
-    ) -> R {
+    pub(crate) fn between_steps<R>(&self, persist: &Persist, visit: impl FnOnce(TxId) -> R) -> R {
         // Dropped after the lock, also by a panic.
-        let _over = VisitOver { reproduce: self, persist, notifiers };
+        let _over = VisitOver(persist);
         // Relaxed: the lock orders everything else. A step that does not see the visitor only
         // delays it.
         self.visitors.fetch_add(1, Ordering::Relaxed);
         let state = lock(&self.state);
         self.visitors.fetch_sub(1, Ordering::Relaxed);
+        self.visited.store(true, Ordering::Relaxed);
         visit(TxId(state.last))
     }
 }
 
-/// Wakes the threads that saw a visitor or found the lock taken, when it is dropped.
-struct VisitOver<'a> {
-    reproduce: &'a Reproduce,
-    persist: &'a Persist,
-    notifiers: &'a Notifiers,
-}
+/// When it is dropped, wakes the threads that saw a visitor or found the lock taken. No lock is
+/// held then: callbacks may run.
+struct VisitOver<'a>(&'a Persist);
 
 impl Drop for VisitOver<'_> {
     fn drop(&mut self) {
         // A thread that returned `Busy` sleeps until the epoch changes. It read the epoch before it
         // saw the visitor.
         if !injected(Mutant::VisitNotNotified) {
-            self.persist.progress.step_is_over();
-        }
-        // The reproduce thread waits for its own event. Relaxed: if the flag is seen late, the next
-        // persist step notifies the thread, as always when a step is due.
-        if self.reproduce.gave_way.swap(false, Ordering::Relaxed) {
-            self.notifiers.notify_reproducer();
+            self.0.progress.step_is_over();
         }
     }
 }

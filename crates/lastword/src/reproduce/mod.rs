@@ -126,8 +126,8 @@ pub(crate) struct Reproduce {
     taken_in: AtomicU64,
     /// Threads that wait for the lock of `state` [between steps](frozen).
     visitors: AtomicUsize,
-    /// Whether a step has found the lock taken, or wanted by a visitor.
-    gave_way: AtomicBool,
+    /// Whether a visitor was the last to hold it.
+    visited: AtomicBool,
     /// Whether workers are slowed while much log is in use.
     limits: bool,
 }
@@ -149,7 +149,7 @@ impl Reproduce {
             gathered: AtomicBool::new(false),
             taken_in: AtomicU64::new(reproduced),
             visitors: AtomicUsize::new(0),
-            gave_way: AtomicBool::new(false),
+            visited: AtomicBool::new(false),
             limits: false,
         }
     }
@@ -205,7 +205,6 @@ impl Reproduce {
         }
         // See `frozen`.
         if self.visitors.load(Ordering::Relaxed) > 0 {
-            self.gave_way.store(true, Ordering::Relaxed);
             return Ok(Step::Busy);
         }
         let (Work::All { log_bytes, .. } | Work::Paced { log_bytes }) = work;
@@ -218,6 +217,7 @@ impl Reproduce {
         });
         try_step(&self.state, &persist.progress, StepEnd::Awaited, |state, running| {
             self.working.store(true, Ordering::Release);
+            self.visited.store(false, Ordering::Relaxed);
             let groups = early.unwrap_or_else(|| persist.queue.take(log_bytes));
             let batch = state.take_in(groups, work, persist.queued_bytes());
             if batch.groups.is_empty() && batch.pages == 0 {

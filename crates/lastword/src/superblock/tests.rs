@@ -22,7 +22,7 @@ fn superblock() -> Superblock {
         medium: padded("persistent_cache").unwrap(),
         group: 1000,
         compress: true,
-        migrating: 3,
+        migrating: 0,
     }
 }
 
@@ -31,6 +31,9 @@ fn superblock_roundtrips() {
     let block = superblock().encode();
     assert_eq!(Superblock::decode(&block), Ok(superblock()));
     assert_eq!(name(&superblock().layout), "bank");
+    let migrating = Superblock { migrating: 3, ..superblock() };
+    assert_eq!(Superblock::decode(&migrating.encode()), Ok(migrating));
+    assert_eq!((migrating.content_version(), superblock().content_version()), (2, 2));
 }
 
 #[test]

@@ -112,6 +112,20 @@ struct State {
     poisoned: AtomicBool,
 }
 
+/// Poisons the heap image when it is dropped, unless its step has succeeded.
+struct Failed {
+    state: Arc<State>,
+    is_so: bool,
+}
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        if self.is_so {
+            self.state.poisoned.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 impl FileHeap {
     /// Default memory for gathered words. With less memory than the words of a batch take, a page
     /// may be written several times in the batch. Measured with `lastword run hashtable` (uniform
@@ -178,10 +192,10 @@ impl FileHeap {
         if self.state.poisoned.load(Ordering::Relaxed) {
             return Err(self.area.poisoned());
         }
+        // A panic fails it, too: words may be neither in the index nor in the file.
+        let mut failed = Failed { state: Arc::clone(&self.state), is_so: true };
         let result = step(self);
-        if result.is_err() {
-            self.state.poisoned.store(true, Ordering::Relaxed);
-        }
+        failed.is_so = result.is_err();
         result
     }
 

@@ -13,16 +13,27 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::PoolFile;
 use super::allocate::{has_room, reserve, write_zeros};
-use super::name::{NEW, directory, is_named, name_new, remove_placeholder, temporary_name};
-use super::{PoolFile, lock_file, open_regular};
+use super::claim::claim;
+use super::name::{directory, is_named, name_new, remove_placeholder, temporary_name};
 use crate::error::Error;
 use crate::sync::{AtomicBool, Mutex, lock};
 use system::mutants::{Mutant, injected};
-use system::{Directory, Files, Handle, System};
+use system::{Directory, Files, System};
+
+/// Names that are tried for a file that keeps none.
+const NAMES: usize = 100;
+
+/// Whether a new file gets a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// When it is [published](PoolFile::publish).
+    AtLast,
+    Never,
+}
 
 /// Whether a file's blocks are written with zeros when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +113,33 @@ impl PoolFile {
         PoolFile::create_in(directory, system, path, bytes, prewrite)
     }
 
+    /// Creates such a file for this process alone, in the directory of `beside`. It loses its name
+    /// before its blocks are allocated, so the kernel frees it with its last descriptor, also after
+    /// a kill.
+    ///
+    /// # Errors
+    /// As [`create_on`](PoolFile::create_on).
+    pub fn create_unnamed(
+        system: &System,
+        beside: impl AsRef<Path>,
+        bytes: u64,
+    ) -> Result<PoolFile, Error> {
+        let beside = beside.as_ref();
+        // A name exists for a moment. Another file may have it, or be in the same moment.
+        let mut number = 0;
+        loop {
+            let mut path = beside.as_os_str().to_owned();
+            path.push(format!(".view{number}"));
+            let (path, directory) = (PathBuf::from(path), open_directory(system.files(), beside)?);
+            match PoolFile::create_as(directory, system, &path, bytes, Prewrite::No, Named::Never) {
+                Err(Error::InUse { .. } | Error::AlreadyExists { .. }) if number < NAMES => {
+                    number += 1;
+                }
+                created => return created,
+            }
+        }
+    }
+
     /// That a file could have this name, and other files the name with a `suffix`: for a creation
     /// of several files, before the first.
     ///
@@ -121,13 +159,31 @@ impl PoolFile {
         bytes: u64,
         prewrite: Prewrite,
     ) -> Result<PoolFile, Error> {
+        PoolFile::create_as(directory, system, path, bytes, prewrite, Named::AtLast)
+    }
+
+    fn create_as(
+        directory: Box<dyn Directory>,
+        system: &System,
+        path: &Path,
+        bytes: u64,
+        prewrite: Prewrite,
+        named: Named,
+    ) -> Result<PoolFile, Error> {
         let (files, path, temporary) = (system.files(), path.to_path_buf(), temporary_of(path)?);
         let file = claim(files, &temporary, &path, bytes)?;
+        let (directory, temporary) = match named {
+            Named::AtLast => (Some(directory), Some(temporary)),
+            Named::Never => {
+                files.unlink(&temporary).map_err(|errno| whole("removing", &path, bytes, errno))?;
+                (None, None)
+            }
+        };
         let prewritten = prewrite == Prewrite::Zeros;
         // From here on dropping it removes the temporary name.
-        let temporary = Mutex::new(Some(temporary));
+        let temporary = Mutex::new(temporary);
         let system = system.clone();
-        let (directory, indirect) = (Mutex::new(Some(directory)), Mutex::new(None));
+        let (directory, indirect) = (Mutex::new(directory), Mutex::new(None));
         let released = AtomicBool::new(false);
         let this = PoolFile {
             system,
@@ -276,81 +332,8 @@ impl Drop for PoolFile {
     }
 }
 
-/// Creates an empty file under the temporary name, locked, and removes a leftover of a crash first.
-/// `bytes` is its final length.
-fn claim(
-    files: &dyn Files,
-    temporary: &Path,
-    path: &Path,
-    bytes: u64,
-) -> Result<Box<dyn Handle>, Error> {
-    let in_use = || Error::InUse { path: path.to_path_buf() };
-    let lock = FlockOperation::NonBlockingLockExclusive;
-    let create = || files.open(temporary, NEW, Mode::RUSR | Mode::WUSR);
-    let mut created = create();
-    if matches!(created, Err(Errno::EXIST)) {
-        remove_left(files, temporary, path)?;
-        created = create();
-    }
-    let file = match created {
-        Ok(file) => file,
-        Err(Errno::EXIST) => return Err(in_use()),
-        Err(Errno::NOENT) => return Err(Error::NoDirectory { path: path.to_path_buf() }),
-        Err(Errno::NAMETOOLONG) => {
-            let added = temporary_bytes(path);
-            return Err(Error::NameTooLong { path: path.to_path_buf(), added, limit: None });
-        }
-        Err(errno) => return Err(whole("creating", path, bytes, errno)),
-    };
-    let locked = lock_file(&*file, path, lock);
-    // Between create and lock, another process could have removed it as a leftover.
-    let named = locked.and_then(|()| is_named(files, &*file, temporary));
-    match named {
-        Ok(true) => Ok(file),
-        Ok(false) | Err(Error::InUse { .. }) => Err(in_use()),
-        Err(error) => {
-            // No other process wants it. If even its identity is unknown it stays, harmlessly.
-            if is_named(files, &*file, temporary).unwrap_or(false) {
-                let _ = files.unlink(temporary);
-            }
-            Err(error)
-        }
-    }
-}
-
-/// Removes a crash's leftover under the temporary name. A directory, a link, or a file that this
-/// user may not read or remove is not a leftover and stays.
-fn remove_left(files: &dyn Files, temporary: &Path, path: &Path) -> Result<(), Error> {
-    let in_the_way = |found: String| Error::InTheWay {
-        path: path.to_path_buf(),
-        temporary: temporary.to_path_buf(),
-        found,
-    };
-    let left = match open_regular(files, temporary, OFlags::RDONLY) {
-        Ok(left) => left,
-        Err(Error::NotFound { .. }) => return Ok(()), // it went meanwhile
-        Err(Error::NotAFile { .. }) => {
-            return Err(in_the_way("a directory, a link or the like".into()));
-        }
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(in_the_way(format!("a file that cannot be opened ({source})")));
-        }
-        Err(error) => return Err(error),
-    };
-    lock_file(&*left, path, FlockOperation::NonBlockingLockExclusive)?;
-    if is_named(files, &*left, temporary)? {
-        match files.unlink(temporary) {
-            Err(errno @ (Errno::PERM | Errno::ACCESS)) => {
-                return Err(in_the_way(format!("a file that cannot be removed ({errno})")));
-            }
-            removed => removed.map_err(Error::io("removing", temporary))?,
-        }
-    }
-    Ok(())
-}
-
 /// Bytes that the temporary name has besides the file's.
-fn temporary_bytes(path: &Path) -> usize {
+pub(super) fn temporary_bytes(path: &Path) -> usize {
     let bytes = |path: &Path| path.file_name().map_or(0, OsStr::len);
     temporary_name(path).map_or(0, |temporary| bytes(&temporary) - bytes(path))
 }
@@ -399,7 +382,7 @@ fn open_directory(files: &dyn Files, path: &Path) -> Result<Box<dyn Directory>, 
 }
 
 /// The error of a call on a whole file of `bytes` bytes.
-fn whole(operation: &'static str, path: &Path, bytes: u64, errno: Errno) -> Error {
+pub(super) fn whole(operation: &'static str, path: &Path, bytes: u64, errno: Errno) -> Error {
     match errno {
         Errno::NOSPC | Errno::DQUOT => {
             Error::NoSpace { path: path.to_path_buf(), bytes, option: None }

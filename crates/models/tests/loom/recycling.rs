@@ -270,8 +270,8 @@ pub(crate) fn step_is_woken_after_visitor() {
         let pool = Pool::with(1);
         let theirs = Arc::clone(&pool);
         let visitor = thread::spawn(move || {
-            let Pool { persist, reproduce, notifiers, .. } = &*theirs;
-            reproduce.between_steps(persist, notifiers, |last| last)
+            let Pool { persist, reproduce, .. } = &*theirs;
+            reproduce.between_steps(persist, |last| last)
         });
         let progress = &pool.persist.progress;
         let reproduced = || (pool.reproduce.reproduced() >= TxId(1)).then_some(());
