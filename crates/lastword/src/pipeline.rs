@@ -13,7 +13,7 @@ use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
 use crate::persist::{Notifiers, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::{Reproduce, Work};
-use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, rest};
 use crate::write_pace::SLICE_PAGES;
 
 /// The persist and reproduce steps of one pool, shared by the designs.
@@ -92,31 +92,37 @@ impl<'a> PipelineView<'a> {
         frozen
     }
 
-    /// Copies pages of the heap image to a frozen image. Waits for a reproduce step that is due
-    /// since the last such call, so that reproduction goes on however many threads copy.
+    /// Copies pages of the heap image to a frozen image, after a reproduce step that is due since
+    /// the last such call. So reproduction goes on however many threads copy.
     ///
     /// # Errors
     /// The medium's. A failed copy fails only the frozen image.
     pub(crate) fn copy_frozen(self, image: &FrozenImage, pages: Range<usize>) -> Result<(), Error> {
-        let Pipeline { persist, reproduce, notifiers, .. } = self.pipeline;
-        let is_turn = || !(reproduce.was_visited() && self.pipeline.is_due());
-        help_until(
-            &persist.progress,
-            0,
-            || is_turn().then_some(()),
-            || {
-                persist.progress.check()?;
-                // A thread that has sent a group must not sleep in a sync: see `make_room`.
-                if self.pipeline.own_reproducer && !notifiers.is_closing() {
-                    notifiers.notify_reproduce(true);
-                    return Ok(Step::Busy);
-                }
-                self.pipeline.reproduce_if_due(true)
-            },
-        )?;
+        let Pipeline { persist, reproduce, .. } = self.pipeline;
+        self.let_step()?;
         reproduce.copy_frozen(persist, image, pages);
         self.pipeline.notify_if_due();
         persist.progress.check()
+    }
+
+    /// Lets a reproduce step go first if one is due and a visitor was the last to hold its lock.
+    /// Waits for a bounded time: a step may be due and have nothing to do.
+    fn let_step(self) -> Result<(), Error> {
+        let Pipeline { persist, reproduce, notifiers, own_reproducer, .. } = self.pipeline;
+        for look in 0..TURN_LOOKS {
+            if !(reproduce.was_visited() && self.pipeline.is_due()) {
+                break;
+            }
+            persist.progress.check()?;
+            // A thread that has sent a group must not sleep in a sync: see `make_room`.
+            if *own_reproducer && !notifiers.is_closing() {
+                notifiers.notify_reproduce(true);
+                rest(look);
+            } else if self.pipeline.reproduce_if_due(true)? != Step::Done {
+                rest(look);
+            }
+        }
+        Ok(())
     }
 
     /// Ends a frozen image.
@@ -150,6 +156,9 @@ const DUE_BYTES_MEMORY: u64 = 1 << 20;
 /// random words a transaction in 96 MiB and a log of 64 MiB on a busy machine: 600 k/s in batches,
 /// 300 k/s at a pace, with half as long a longest call.)
 const BATCHED_HEAP_BYTES: u64 = 256 << 20;
+
+/// Looks at a due step before a visitor goes on without it: about 100 ms; see [`rest`].
+const TURN_LOOKS: u32 = 300;
 
 /// Log that a paced step takes in at a time: some milliseconds of its thread, and
 /// some hundred groups.
