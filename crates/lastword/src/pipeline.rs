@@ -92,8 +92,8 @@ impl<'a> PipelineView<'a> {
         frozen
     }
 
-    /// Copies pages of the heap image to a frozen image, after a reproduce step that is due since
-    /// the last such call. So reproduction goes on however many threads copy.
+    /// Copies pages of the heap image to a frozen image, after a reproduce step that is due or was
+    /// refused since the last such call. So reproduction goes on however many threads copy.
     ///
     /// # Errors
     /// The medium's. A failed copy fails only the frozen image.
@@ -105,23 +105,26 @@ impl<'a> PipelineView<'a> {
         persist.progress.check()
     }
 
-    /// Lets a reproduce step go first if one is due and a visitor was the last to hold its lock.
-    /// Waits for a bounded time: a step may be due and have nothing to do.
+    /// Lets a reproduce step go first, if a visitor was the last to hold its lock and a step is due
+    /// or was refused. Waits for a bounded time: no thread may come for that step.
     fn let_step(self) -> Result<(), Error> {
         let Pipeline { persist, reproduce, notifiers, own_reproducer, .. } = self.pipeline;
         for look in 0..TURN_LOOKS {
-            if !(reproduce.was_visited() && self.pipeline.is_due()) {
-                break;
+            let is_due = self.pipeline.is_due();
+            if !(reproduce.was_visited() && (is_due || reproduce.has_refused())) {
+                return Ok(());
             }
             persist.progress.check()?;
             // A thread that has sent a group must not sleep in a sync: see `make_room`.
-            if *own_reproducer && !notifiers.is_closing() {
+            let has_thread = *own_reproducer && !notifiers.is_closing();
+            if is_due && has_thread {
                 notifiers.notify_reproduce(true);
-                rest(look);
-            } else if self.pipeline.reproduce_if_due(true)? != Step::Done {
-                rest(look);
+            } else if is_due && self.pipeline.reproduce_if_due(true)? == Step::Done {
+                continue;
             }
+            rest(look);
         }
+        reproduce.had_turn();
         Ok(())
     }
 
@@ -237,14 +240,18 @@ impl Pipeline {
     /// Runs one reproduce step on the queued groups: writes a slice of the pages.
     pub(crate) fn reproduce_step(&self, helped: bool) -> Result<Step, Error> {
         let timer = StepTimer { blocks: self.blocks, helped };
-        self.expedited.store(false, Ordering::Relaxed);
+        let expedited = self.expedited.swap(false, Ordering::Relaxed);
         let (usual, pages) = match self.paced {
             true => (self.half, SLICE_PAGES),
             false => (self.due_bytes, usize::MAX),
         };
         let log_bytes = usual.max(self.persist.queued_bytes() / BACKLOG_STEPS);
         let work = Work::All { log_bytes, pages };
-        self.reproduce.step(&self.persist, &self.notifiers, work, timer)
+        let step = self.reproduce.step(&self.persist, &self.notifiers, work, timer)?;
+        if expedited && step == Step::Busy {
+            self.expedited.store(true, Ordering::Relaxed); // not served
+        }
+        Ok(step)
     }
 
     /// Runs one reproduce step if one is due.

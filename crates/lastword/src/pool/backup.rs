@@ -32,9 +32,10 @@ impl<D: Design> Pool<D> {
     /// return and opens without recovery. It has the sizes, layout, medium and design of this pool.
     /// Its transaction IDs continue after the returned one.
     ///
-    /// Workers wait only for room in the log: reproduction waits while a slice of 32 MiB is copied,
-    /// and copies each page that changes before its slice. The copy has its own pool ID, so opening
-    /// refuses the log of the other pool. All pointers stay valid in the copy.
+    /// Workers wait only for room in the log, or for a page of a bounded shadow: reproduction waits
+    /// while a slice of 32 MiB is copied, and copies each page that changes before its slice. The
+    /// copy has its own pool ID, so opening refuses the log of the other pool. All pointers stay
+    /// valid in the copy.
     ///
     /// ```
     /// use lastword::{Objects, Options, Pool};

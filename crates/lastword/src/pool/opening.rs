@@ -152,8 +152,9 @@ fn versions(path: &Path, options: &Options) -> Result<Option<Versions>, Error> {
         Err(_) => return Ok(None),
         Ok(survey) => survey,
     };
-    let is_same = survey.layout_found().is_some_and(|(name, _)| name == options.layout);
-    Ok(survey.superblock.filter(|_| is_same).map(|superblock| Versions::of(&superblock)))
+    let layout = options.layout_padded()?;
+    let same = survey.superblock.filter(|superblock| superblock.layout == layout);
+    Ok(same.map(|superblock| Versions::of(&superblock)))
 }
 
 fn survey(path: &Path, expected: &CheckOptions, options: &Options) -> Result<Survey, Error> {

@@ -26,7 +26,8 @@ const KEPT_PAGES: usize = 64;
 /// A pool as of one transaction, while other transactions go on: for long scans, checks and
 /// exports. Made by [`Pool::view`].
 ///
-/// Transactions never invalidate a view. They wait only for room in the log. Reproduction
+/// Transactions never invalidate a view. They wait only for reproduction: for room in the log, or
+/// for a page of a bounded shadow. Reproduction
 /// copies each page of the heap image to a file of the view before the page first changes. A read
 /// copies the pages that it needs, 128 KiB at a time, and reproduction waits meanwhile. The file is
 /// on the disk of the pool, without a name and as large as the heap. Its disk space is reserved

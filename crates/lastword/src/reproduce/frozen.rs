@@ -29,8 +29,19 @@ impl Reproduce {
 
     /// Whether a visitor was the last to hold the lock of the steps.
     pub(crate) fn was_visited(&self) -> bool {
-        // Relaxed: a caller that reads an old value waits for one step more or less.
+        // Relaxed, as below: a caller that reads an old value waits for one step more or less.
         self.visited.load(Ordering::Relaxed)
+    }
+
+    /// Whether a step has been refused since the last one ran.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a step runs, or that a visitor has waited for one in vain.
+    pub(crate) fn had_turn(&self) {
+        self.visited.store(false, Ordering::Relaxed);
+        self.refused.store(false, Ordering::Relaxed);
     }
 
     /// Begins a frozen image as of the last transaction taken in, and returns that. `None` if the

@@ -126,8 +126,10 @@ pub(crate) struct Reproduce {
     taken_in: AtomicU64,
     /// Threads that wait for the lock of `state` [between steps](frozen).
     visitors: AtomicUsize,
-    /// Whether a visitor was the last to hold it.
+    /// Whether a visitor was the last to hold it, and no step has looked for work since.
     visited: AtomicBool,
+    /// Whether a step has been refused since the last one ran.
+    refused: AtomicBool,
     /// Whether workers are slowed while much log is in use.
     limits: bool,
 }
@@ -150,6 +152,7 @@ impl Reproduce {
             taken_in: AtomicU64::new(reproduced),
             visitors: AtomicUsize::new(0),
             visited: AtomicBool::new(false),
+            refused: AtomicBool::new(false),
             limits: false,
         }
     }
@@ -201,10 +204,14 @@ impl Reproduce {
             // Acquire: pairs with the Release below. A thread that sees the flag sleeps until the
             // running step ends. The flag is cleared before that step notifies.
             let working = self.working.load(Ordering::Acquire);
+            if !working {
+                self.visited.store(false, Ordering::Relaxed);
+            }
             return Ok(if working { Step::Busy } else { Step::Nothing });
         }
         // See `frozen`.
         if self.visitors.load(Ordering::Relaxed) > 0 {
+            self.refused.store(true, Ordering::Relaxed);
             return Ok(Step::Busy);
         }
         let (Work::All { log_bytes, .. } | Work::Paced { log_bytes }) = work;
@@ -215,9 +222,9 @@ impl Reproduce {
             drop(try_lock(&self.state)); // another thread may come first
             batch
         });
-        try_step(&self.state, &persist.progress, StepEnd::Awaited, |state, running| {
+        let step = try_step(&self.state, &persist.progress, StepEnd::Awaited, |state, running| {
             self.working.store(true, Ordering::Release);
-            self.visited.store(false, Ordering::Relaxed);
+            self.had_turn();
             let groups = early.unwrap_or_else(|| persist.queue.take(log_bytes));
             let batch = state.take_in(groups, work, persist.queued_bytes());
             if batch.groups.is_empty() && batch.pages == 0 {
@@ -232,7 +239,11 @@ impl Reproduce {
             self.taken_in.store(state.last, Ordering::Release);
             self.working.store(false, Ordering::Release);
             done.map(|()| Step::Done)
-        })
+        });
+        if matches!(step, Ok(Step::Busy)) {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        step
     }
 
     /// Whether pages wait that this work would write, whatever is queued.

@@ -135,6 +135,38 @@ fn view_under_load<D: Design>(options: Options) {
     assert!(files.count() <= 2, "a view leaves no file");
 }
 
+/// Checkpoints of few transactions, whose steps are not due, end beside threads that copy pages of
+/// views all the time.
+#[test]
+fn checkpoint_ends_beside_readers() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(8 << 20).log_bytes(1 << 20).medium(Medium::File);
+    let pool = Pool::create(dir.path().join("pool"), options).unwrap();
+    let numbers = pool.run(|tx| Array::<u64>::reserve(tx, 500_000)).unwrap().value;
+    while !pool.run(|tx| numbers.prepare(tx, 500)).unwrap().value {}
+    let ends = AtomicBool::new(false);
+    let read = || {
+        while !ends.load(Ordering::Relaxed) {
+            let view = pool.view().unwrap();
+            let sum = view.read(|tx| {
+                (0..numbers.len())
+                    .step_by(8000)
+                    .try_fold(0, |sum, n| Ok(sum + tx.get(numbers.at(n)?)?))
+            });
+            assert!(sum.unwrap() <= 20);
+        }
+    };
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..3).map(|_| scope.spawn(read)).collect();
+        for _ in 0..20 {
+            let _ = pool.run(|tx| tx.update(numbers.at(0)?, |n| n + 1)).unwrap();
+            pool.checkpoint().unwrap();
+        }
+        ends.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+}
+
 #[test]
 fn views_are_independent() {
     let dir = tempfile::tempdir().unwrap();

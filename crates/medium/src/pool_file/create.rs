@@ -132,8 +132,10 @@ impl PoolFile {
             path.push(format!(".view{number}"));
             let (path, directory) = (PathBuf::from(path), open_directory(system.files(), beside)?);
             match PoolFile::create_as(directory, system, &path, bytes, Prewrite::No, Named::Never) {
-                Err(Error::InUse { .. } | Error::AlreadyExists { .. }) if number < NAMES => {
-                    number += 1;
+                Err(Error::InUse { .. } | Error::AlreadyExists { .. } | Error::InTheWay { .. })
+                    if number < NAMES =>
+                {
+                    number += 1
                 }
                 created => return created,
             }
