@@ -143,7 +143,7 @@ fn injected(layout: Layout) -> Vec<(u64, u64, Wrong)> {
         (root - 8, 0, Wrong::OwnHeader),
         (pages - 8, 7, Wrong::OwnHeader),
         (owners - 8, 7, Wrong::OwnHeader),
-        (root + 24, 1, Wrong::Reserved),
+        (root + 40, 1, Wrong::Reserved),
         (pages + 56, 1, Wrong::Reserved),
         (owners + 8, 1, Wrong::Reserved),
         (at.list() + 16, 1, Wrong::Reserved),
