@@ -219,7 +219,7 @@ const CONTENTS: &[Injection] = &[
         NOTHING
     }),
     row(Clean, Damage, &["heap"], |files| set_heap(files, ARENA_HEADER, 5)),
-    row(Clean, Damage, &["heap"], |files| set_heap(files, 13, 5)), // a reserved word
+    row(Clean, Damage, &["heap"], |files| set_heap(files, 15, 5)), // a reserved word
     row(Clean, Damage, &["heap", UNCHECKED], |files| set_heap(files, 18, 0)), // the frontier
     row(Clean, Damage, &["heap", UNCHECKED], |files| set_heap(files, CHUNK_WORDS + 2, 9)),
     row(Clean, Damage, &["heap"], |files| set_heap(files, CHUNK_WORDS + 9, 5)), // a block's header

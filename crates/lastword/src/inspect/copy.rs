@@ -95,6 +95,7 @@ pub fn copy(
 ) -> Result<TxId, Error> {
     let (path, system) = (from.as_ref(), form.system.clone().unwrap_or_default());
     let expected = CheckOptions::new().without_log(form.without_log);
+    let expected = CheckOptions { migrates: true, ..expected };
     let examined = examine(path, &expected, |path| PoolFile::open_shared_on(&system, path))?;
     let Examined { mut survey, image, replayed, .. } = examined;
     let findings = std::mem::take(&mut survey.findings);

@@ -296,7 +296,8 @@ impl HeapAtRest {
     /// # Errors
     /// As [`check`] and [`Report::sound`].
     pub fn load(path: impl AsRef<Path>) -> Result<HeapAtRest, Error> {
-        let (report, contents) = look(path.as_ref(), &CheckOptions::new().without_log(true))?;
+        let expected = CheckOptions { migrates: true, ..CheckOptions::new().without_log(true) };
+        let (report, contents) = look(path.as_ref(), &expected)?;
         let checked = report.sound()?;
         let (image, heap) = contents.expect("a pool that opens has a heap");
         Ok(HeapAtRest { checked, image, heap })

@@ -175,7 +175,7 @@ fn open_as_noted<D: Design>(
 /// Changes the versions in the superblock of a closed pool, if they are still these. Two persist
 /// barriers.
 fn note(path: &Path, options: &Options, seen: Versions, next: Versions) -> Result<(), Error> {
-    let expected = CheckOptions { layout: None, ..CheckOptions::from(options) };
+    let expected = CheckOptions { layout: None, migrates: true, ..CheckOptions::from(options) };
     let mut found = survey(path, &expected, options)?.found()?;
     if Versions::of(found.superblocks.current()) == seen {
         found.superblocks.update(|now| {

@@ -264,19 +264,26 @@ impl Survey {
 
     /// Checks the pool against the expectations of the program.
     fn expected(&mut self, superblock: &Superblock, expected: &CheckOptions) {
-        if let Some((layout, version)) = &expected.layout {
-            self.layout(superblock, layout, *version, expected.migrates);
-        }
+        // A pool in migration opens with no layout alone, so it is refused without one, too.
+        let own = (exact_name(&superblock.layout), superblock.layout_version);
+        let (layout, version) = expected.layout.as_ref().unwrap_or(&own);
+        self.layout(superblock, (layout, *version), expected);
         if let Some(own) = self.medium {
             self.place(own, expected.medium);
         }
     }
 
     /// Checks the layout.
-    fn layout(&mut self, superblock: &Superblock, layout: &str, version: u64, migrates: bool) {
+    fn layout(
+        &mut self,
+        superblock: &Superblock,
+        (layout, version): (&str, u64),
+        expected: &CheckOptions,
+    ) {
         let asked = padded(layout).filter(|_| !layout.contains('\0'));
-        let is_ready = superblock.migrating == 0 || migrates;
-        if is_ready && (asked, version) == (Some(superblock.layout), superblock.layout_version) {
+        let is_same = expected.layout.is_none()
+            || (asked, version) == (Some(superblock.layout), superblock.layout_version);
+        if is_same && (superblock.migrating == 0 || expected.migrates) {
             return;
         }
         let (found, found_version) = (exact_name(&superblock.layout), superblock.content_version());
