@@ -160,6 +160,16 @@ impl Heap {
         Heap { tag, bytes: bytes / CHUNK_BYTES * CHUNK_BYTES, layout }
     }
 
+    /// Describes the same heap with another size, after it has grown.
+    ///
+    /// # Panics
+    /// As [`new`](Heap::new).
+    #[must_use]
+    pub const fn with_bytes(self, bytes: u64) -> Heap {
+        assert!(bytes <= 1 << ADDRESS_BITS, "an address has 48 bits");
+        Heap { bytes: bytes / CHUNK_BYTES * CHUNK_BYTES, ..self }
+    }
+
     /// Returns the object from which the program reaches all others, or 0 in a new heap.
     ///
     /// # Errors

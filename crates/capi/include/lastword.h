@@ -73,7 +73,7 @@ extern "C" {
 #define LW_ENESTED -5        /* this thread has an open transaction */
 #define LW_EIDLE -6          /* the worker has no open transaction: lw_begin first */
 #define LW_EADDRESS -7       /* no such word in a live object of this pool */
-#define LW_EFULL -8          /* the heap is full: free objects, or create a larger pool */
+#define LW_EFULL -8          /* the heap is full: free objects, or set options.max_bytes */
 #define LW_ETOOLARGE -9      /* exceeds the ring or the log: split it, or see lw_options */
 #define LW_EREADONLY -10     /* a write in a read-only transaction */
 #define LW_EBUSY -11         /* a transaction is open, or another process has the pool open */
@@ -140,6 +140,7 @@ typedef struct lw_options {
     uint64_t patience_ms;    /* before LW_EHELDUP; 10000 */
     uint64_t without_log;    /* 1: make a new log for a cleanly closed pool that lost its own; 0 */
     uint64_t ownership_records; /* locks of the transactional memory; 0: by heap and cores */
+    uint64_t max_bytes;      /* a full heap grows to this while the pool is open; 0: never */
 } lw_options;
 
 /* Use of a heap. Runs serve any request that is not longer, free slots their size class only. */
@@ -210,8 +211,7 @@ int lw_run(lw_worker *worker, uint32_t flags, int (*body)(lw_worker *worker, voi
 
 /* Begins a transaction, until lw_commit is LW_OK, or lw_abort. LW_ENESTED, LW_EHELDUP, LW_EIO. */
 int lw_begin(lw_worker *worker, uint32_t flags);
-/* Commits. `id` or NULL. Every other status than LW_OK still needs an lw_abort. LW_EIO: it may be
-   committed, and could not be made durable. */
+/* Commits. `id` or NULL. A status but LW_OK needs an lw_abort. LW_EIO: it may be committed. */
 int lw_commit(lw_worker *worker, uint64_t *id);
 /* Rolls the transaction back. LW_EIDLE: no transaction is open. LW_EIO: it is rolled back, and the
    data that it read cannot become durable (LW_SYNC). */

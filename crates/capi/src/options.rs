@@ -52,10 +52,11 @@ pub struct lw_options {
     pub patience_ms: u64,
     pub without_log: u64,
     pub ownership_records: u64,
+    pub max_bytes: u64,
 }
 
 /// The offset of each field, which the header must have, too.
-pub const FIELDS: [(&str, usize); 15] = [
+pub const FIELDS: [(&str, usize); 16] = [
     ("size", offset_of!(lw_options, size)),
     ("design", offset_of!(lw_options, design)),
     ("medium", offset_of!(lw_options, medium)),
@@ -71,6 +72,7 @@ pub const FIELDS: [(&str, usize); 15] = [
     ("patience_ms", offset_of!(lw_options, patience_ms)),
     ("without_log", offset_of!(lw_options, without_log)),
     ("ownership_records", offset_of!(lw_options, ownership_records)),
+    ("max_bytes", offset_of!(lw_options, max_bytes)),
 ];
 
 impl lw_options {
@@ -90,6 +92,7 @@ impl lw_options {
         patience_ms: 10_000,
         without_log: 0,
         ownership_records: 0,
+        max_bytes: 0,
     };
 
     /// Returns the options of a program, with defaults for fields that it does not have.
@@ -124,6 +127,7 @@ impl lw_options {
             .patience(Duration::from_millis(self.patience_ms))
             .without_log(self.without_log != 0)
             .ownership_records(self.ownership_records)
+            .max_bytes(self.max_bytes)
             .background(self.threads > 0)
             .reproduce_threads(self.threads.max(1) as usize);
         let options = match self.log_bytes {

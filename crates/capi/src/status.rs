@@ -42,8 +42,8 @@ statuses! {
          not yet prepared",
     FULL "LW_EFULL" -8
         "the heap is full, or its free memory is in pieces that are too short: free an object of \
-         the same size, all objects of another size or an array, or create a pool with more \
-         options.bytes. lw_pool_heap_usage returns the free memory",
+         the same size, all objects of another size or an array, or open the pool with \
+         more options.max_bytes. lw_pool_heap_usage returns the free memory",
     TOO_LARGE "LW_ETOOLARGE" -9
         "the transaction exceeds its worker's limit: split it, or raise the limit. LW_DECOUPLED: 8 \
          bytes for each of options.ring_entries (also in lw_pool_open), then a quarter of \

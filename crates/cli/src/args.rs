@@ -194,6 +194,21 @@ pub(crate) enum PoolCommand {
     /// is durable when the command ends. Objects keep their addresses. The pool is only read. Takes
     /// as much memory as the heap.
     Copy(PoolCopy),
+    /// Make the heap of a closed pool larger
+    ///
+    /// The new size is durable when the command ends. The content stays where it is, and a pool
+    /// that needs recovery still does. A program makes an open pool larger with
+    /// `Options::max_bytes` or `Pool::grow`.
+    Grow(PoolGrow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolGrow {
+    /// Pool file
+    pub(crate) path: PathBuf,
+    /// Heap size in bytes, as in 1.5G; a heap that is as large stays as it is
+    #[arg(value_name = "BYTES", value_parser = size)]
+    pub(crate) bytes: u64,
 }
 
 #[derive(Debug, Args)]

@@ -10,7 +10,9 @@ use lastword::{CopyOptions, Decoupled, Info, LogPath, Medium, MemoryUse, Options
 use medium::PoolFile;
 use serde::Serialize;
 
-use crate::args::{Expected, Format, PoolCommand, PoolConvert, PoolCopy, PoolCreate, PoolInfo};
+use crate::args::{
+    Expected, Format, PoolCommand, PoolConvert, PoolCopy, PoolCreate, PoolGrow, PoolInfo,
+};
 use crate::failure::{Failure, Verdict};
 use crate::media::{Costs, MediumName};
 use crate::report::{HeapUse, json, print, table};
@@ -28,6 +30,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Dump(arguments) => crate::dump::run(arguments),
         PoolCommand::Convert(arguments) => convert(arguments),
         PoolCommand::Copy(arguments) => copy(arguments),
+        PoolCommand::Grow(arguments) => grow(arguments),
     }
 }
 
@@ -70,6 +73,14 @@ fn copy(arguments: &PoolCopy) -> Result<Verdict, Failure> {
     let (pool, copy) = (pool.display(), copy.display());
     crate::output::print(&format!("{copy} has the content of {pool}, up to transaction {id}\n"))
         .map_err(Failure::after(format!("{copy} is created")))?;
+    Ok(Verdict::Held)
+}
+
+fn grow(PoolGrow { path, bytes }: &PoolGrow) -> Result<Verdict, Failure> {
+    let heap_bytes = lastword::grow(path, *bytes)?;
+    let path = path.display();
+    crate::output::print(&format!("the heap of {path} has {heap_bytes} bytes\n"))
+        .map_err(Failure::after(format!("the heap of {path} is larger")))?;
     Ok(Verdict::Held)
 }
 

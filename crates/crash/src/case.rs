@@ -73,6 +73,8 @@ pub struct Case {
     pub paced: bool,
     /// Whether the pool is also backed up while it is open.
     pub backup: bool,
+    /// Whether the heap may grow: when it is full, and as a move of its own.
+    pub grow: bool,
     /// Whether groups are compressed.
     pub compress: bool,
     /// Groups that may be prepared at a time. One thread prepares all of them here; with several
@@ -109,6 +111,7 @@ impl Case {
             recycle: 0,
             paced: false,
             backup: false,
+            grow: false,
             compress: false,
             persist_threads: 1,
             workers: 1,
@@ -155,8 +158,11 @@ impl Case {
             true => options.gather_bytes(GATHER_BYTES),
             false => options,
         };
+        let max_bytes = if self.grow { heap_bytes + GROWTHS * GROWTH_BYTES } else { 0 };
         options
             .bytes(heap_bytes)
+            .max_bytes(max_bytes)
+            .grow_step(GROWTH_BYTES)
             .log_bytes(log_bytes)
             .ring_entries(log_bytes / 32)
             .medium(self.medium.medium())
@@ -171,6 +177,10 @@ impl Case {
             .background(false)
     }
 }
+
+/// How often a heap grows by hand, and by how much.
+const GROWTHS: u64 = 6;
+pub(crate) const GROWTH_BYTES: u64 = 64 << 10;
 
 /// Memory for gathered words in paced cases: a few hundred words in chains, or four dense pages.
 const GATHER_BYTES: u64 = 16 << 10;
@@ -270,6 +280,7 @@ fields! {
     "recycle": recycle,
     "paced": paced,
     "backup": backup,
+    "grow": grow,
     "compress": compress,
     "persist_threads": persist_threads,
     "workers": workers,

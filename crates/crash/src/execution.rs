@@ -144,6 +144,7 @@ impl workload::Visitor for Run<'_> {
             workers: if S::FILLS && case.group > 0 { 1 } else { case.workers },
             faults: 0,
             backups: Vec::new(),
+            heap_bytes: 0,
             report: Report::default(),
         };
         execution.states =
@@ -178,6 +179,8 @@ struct Execution<'a> {
     /// Failed calls when the pool was opened. Only a later failure excuses an error.
     faults: u64,
     backups: Vec<Backup>,
+    /// The size that the heap has had durably.
+    heap_bytes: u64,
     report: Report,
 }
 
@@ -445,6 +448,11 @@ impl Execution<'_> {
         };
         check_order(pool)?;
         pool.check_heap().map_err(|damage| Violation::Heap { damage: damage.to_string() })?;
+        let (had, has) = (self.heap_bytes, pool.info().heap_bytes);
+        if has < had {
+            let damage = format!("it had grown to {had} bytes, and has {has}");
+            return Err(Violation::Heap { damage });
+        }
         Ok(left)
     }
 

@@ -47,6 +47,12 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn backup(&self, to: &Path) -> Result<TxId, Error>;
 
+    /// As [`Pool::grow`].
+    ///
+    /// # Errors
+    /// As there.
+    fn grow(&self, bytes: u64) -> Result<u64, Error>;
+
     /// As [`Pool::check_heap`].
     ///
     /// # Errors
@@ -71,8 +77,8 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn step(&self, step: usize) -> Result<bool, Error>;
 
-    /// Returns all words of the heap as the next transaction would read them, with links as 0. No
-    /// transaction may run during the call.
+    /// Returns all words of the heap as the next transaction would read them, with links as 0, and
+    /// zeros for those that it may grow by. No transaction may run during the call.
     fn heap_words(&self) -> Vec<u64>;
 
     /// As [`Pool::close`].
@@ -114,6 +120,10 @@ impl<D: Design> AnyPool for Pool<D> {
         self.backup(to)
     }
 
+    fn grow(&self, bytes: u64) -> Result<u64, Error> {
+        self.grow(bytes)
+    }
+
     fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
         self.check_heap()
     }
@@ -141,7 +151,7 @@ impl<D: Design> AnyPool for Pool<D> {
     fn heap_words(&self) -> Vec<u64> {
         let design = self.design();
         let mut words = vec![0; design.words()];
-        design.observe(0, &mut words);
+        design.observe(0, &mut words[..self.info().heap_bytes as usize / 8]);
         for link in 0..words.len().saturating_sub(2) {
             let is_link = || {
                 let object = 8 * (link as u64 + 2);

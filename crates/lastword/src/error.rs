@@ -1,6 +1,7 @@
 //! Errors of a pool: the failed operation, its file, the reason and the remedy.
 
 pub(crate) mod commands;
+mod endless;
 mod full;
 mod lost_file;
 mod mismatch;
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 use words::TxId;
 
+use self::endless::endless;
 use self::full::no_room;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
@@ -442,6 +444,18 @@ pub enum Error {
         design: &'static str,
     },
 
+    /// The heap would be larger than [`Options::max_bytes`](crate::Options::max_bytes).
+    #[error(
+        "the heap may grow up to {max_bytes} bytes, and not to {wanted}: open the pool with a \
+         larger `max_bytes`"
+    )]
+    NoGrowth {
+        /// The requested size.
+        wanted: u64,
+        /// The limit.
+        max_bytes: u64,
+    },
+
     /// The design does not support views and backups of an open pool.
     #[error("a pool of `{design}` has no view or backup: close it and run `lastword pool copy`")]
     NoView {
@@ -495,12 +509,7 @@ pub enum Error {
 
     /// A starving transaction runs alone and does not end: its body is long, or the program forgot
     /// it. This transaction had no effect.
-    #[error(
-        "the transaction of worker {worker} runs alone and did not end within {waited:?}; this \
-         one had no effect: run it again when that one has ended, keep bodies short, or open the \
-         pool with more `Options::patience` (a forgotten transaction ends when its worker is \
-         dropped, or when the pool is closed)"
-    )]
+    #[error("{}", endless("runs alone", *worker, *waited))]
     StarvationLockHeld {
         /// Number of the worker, counted from 0.
         worker: usize,
@@ -510,12 +519,7 @@ pub enum Error {
 
     /// Another transaction keeps a word that this one needs, and does not end: its body is long, or
     /// the program forgot it. This transaction had no effect.
-    #[error(
-        "the transaction of worker {worker} keeps a word that this one needs and did not end \
-         within {waited:?}; this one had no effect: run it again when that one has ended, keep \
-         bodies short, or open the pool with more `Options::patience` (a forgotten transaction \
-         ends when its worker is dropped, or when the pool is closed)"
-    )]
+    #[error("{}", endless("keeps a word that this one needs", *worker, *waited))]
     Blocked {
         /// Number of the worker, counted from 0.
         worker: usize,

@@ -159,6 +159,12 @@ impl Info {
         }
     }
 
+    /// Returns the description after the heap has grown to this size.
+    pub(crate) fn with_heap_bytes(self, heap_bytes: u64) -> Info {
+        let added = if self.file_bytes == 0 { 0 } else { heap_bytes - self.heap_bytes };
+        Info { heap_bytes, file_bytes: self.file_bytes + added, ..self }
+    }
+
     /// Returns the description with another path of log writes.
     pub(crate) fn with_log_path(self, path: LogPath) -> Info {
         let refused = || "the file system refused a direct write".to_owned();

@@ -104,7 +104,7 @@ pub use inspect::{
 pub use metrics::Metrics;
 pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
-pub use pool::{Pool, PoolView, Shape, ViewTx};
+pub use pool::{Pool, PoolView, Shape, ViewTx, grow};
 pub use reason::{AbortReason, Reason};
 pub use registry::{DesignInfo, Isolation, LogFormat, Promise};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};

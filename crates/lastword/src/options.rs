@@ -1,5 +1,6 @@
 //! Options with which a pool is created and opened.
 
+mod growth;
 mod layout;
 mod migrations;
 
@@ -100,6 +101,10 @@ pub enum Shadow {
 #[must_use]
 pub struct Options {
     pub(crate) heap_bytes: u64,
+    /// 0: the heap does not grow.
+    pub(crate) max_bytes: u64,
+    /// 0: by the heap.
+    pub(crate) grow_step: u64,
     /// `None`: by the heap.
     pub(crate) log_bytes: Option<u64>,
     pub(crate) ring_entries: u64,
@@ -176,6 +181,8 @@ impl Options {
     pub fn new() -> Options {
         Options {
             heap_bytes: HEAP_BYTES,
+            max_bytes: 0,
+            grow_step: 0,
             log_bytes: None,
             ring_entries: 1 << 20,
             ownership_records: 0,

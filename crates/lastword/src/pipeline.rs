@@ -13,6 +13,7 @@ use crate::Error;
 use crate::metrics::{Metrics, StepTimer};
 use crate::persist::{Notifiers, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::{Reproduce, Work};
+use crate::superblock::GrowthStep;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, rest};
 use crate::write_pace::SLICE_PAGES;
 
@@ -21,13 +22,13 @@ pub(crate) struct Pipeline {
     pub(crate) persist: Persist,
     pub(crate) reproduce: Reproduce,
     pub(crate) notifiers: Notifiers,
-    /// Bytes of log, or of decoded groups, that make a reproduce step worth its barriers. Where
-    /// steps are paced, and need not write, bytes of log that make one worth a wake-up.
+    /// Bytes of log, or of decoded groups, that make a reproduce step worth its barriers where
+    /// steps are not paced.
     due_bytes: u64,
     /// Half of the log.
     half: u64,
     /// Whether steps take groups in as they come, and write pages at the pace of the commits.
-    paced: bool,
+    paced: AtomicBool,
     /// Whether steps sleep in the kernel: reproduction then has a thread of its own.
     pub(crate) blocks: bool,
     /// Whether a thread that waits for log space leaves reproduction to a dedicated thread, because
@@ -83,7 +84,7 @@ impl<'a> PipelineView<'a> {
         let (Pipeline { persist, reproduce, .. }, id) = (pipeline, self.committed());
         pipeline.wait(clock, id)?;
         let is_taken_in = || (reproduce.taken_in() >= id).then_some(());
-        help_until(&persist.progress, 0, is_taken_in, || match pipeline.paced {
+        help_until(&persist.progress, 0, is_taken_in, || match pipeline.is_paced() {
             true => pipeline.paced_step(true),
             false => pipeline.reproduce_step(true),
         })?;
@@ -188,10 +189,7 @@ impl Pipeline {
         background: bool,
     ) -> Pipeline {
         let half = log_bytes / 2;
-        let paced = blocks && reproduce.heap_bytes() > BATCHED_HEAP_BYTES;
         let due_bytes = match (blocks, persist.is_unpaused()) {
-            // Small, so that the memory of the queue is soon free. See `WritePace` for the pages.
-            _ if paced => (log_bytes / TAKEN_SHARE).min(TAKEN_BYTES),
             // A file combines writes to one page over as much log as possible, and leaves the other
             // half of the log to the workers during the write-back.
             (true, _) => half,
@@ -199,9 +197,9 @@ impl Pipeline {
             (false, false) => half.min(DUE_BYTES_MEMORY),
         };
         let (notifiers, own_reproducer) = (Notifiers::default(), blocks && background);
-        let reproduce = reproduce.with_limits(paced && own_reproducer);
-        let expedited = AtomicBool::new(false);
-        Pipeline {
+        let (paced, expedited) = (AtomicBool::new(false), AtomicBool::new(false));
+        let heap_bytes = reproduce.heap_bytes();
+        let pipeline = Pipeline {
             persist,
             reproduce,
             notifiers,
@@ -211,6 +209,39 @@ impl Pipeline {
             blocks,
             own_reproducer,
             expedited,
+        };
+        pipeline.has_grown(heap_bytes);
+        pipeline
+    }
+
+    /// Chooses how pages are written for a heap of this size.
+    pub(crate) fn has_grown(&self, heap_bytes: u64) {
+        let paced = self.blocks && heap_bytes > BATCHED_HEAP_BYTES;
+        // Relaxed: a step of the other kind does no harm.
+        self.paced.store(paced, Ordering::Relaxed);
+        self.reproduce.set_limits(paced && self.own_reproducer);
+    }
+
+    /// Records a step of the heap's growth in the superblock, between two steps.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
+        self.reproduce.record_growth(&self.persist, step)
+    }
+
+    #[inline]
+    fn is_paced(&self) -> bool {
+        self.paced.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the log that make a step due. A paced step need not write: they make it worth a
+    /// wake-up.
+    fn due_bytes(&self) -> u64 {
+        match self.is_paced() {
+            // Small, so that the memory of the queue is soon free. See `WritePace` for the pages.
+            true => (2 * self.half / TAKEN_SHARE).min(TAKEN_BYTES),
+            false => self.due_bytes,
         }
     }
 
@@ -241,9 +272,9 @@ impl Pipeline {
     pub(crate) fn reproduce_step(&self, helped: bool) -> Result<Step, Error> {
         let timer = StepTimer { blocks: self.blocks, helped };
         let expedited = self.expedited.swap(false, Ordering::Relaxed);
-        let (usual, pages) = match self.paced {
+        let (usual, pages) = match self.is_paced() {
             true => (self.half, SLICE_PAGES),
-            false => (self.due_bytes, usize::MAX),
+            false => (self.due_bytes(), usize::MAX),
         };
         let log_bytes = usual.max(self.persist.queued_bytes() / BACKLOG_STEPS);
         let work = Work::All { log_bytes, pages };
@@ -259,7 +290,7 @@ impl Pipeline {
         if !self.is_due() {
             return Ok(Step::Nothing);
         }
-        if self.paced { self.paced_step(helped) } else { self.reproduce_step(helped) }
+        if self.is_paced() { self.paced_step(helped) } else { self.reproduce_step(helped) }
     }
 
     /// Runs one reproduce step that writes the pages that are due by its pace, and maybe none. If
@@ -281,11 +312,11 @@ impl Pipeline {
 
     /// Whether a reproduce step is due.
     pub(crate) fn is_due(&self) -> bool {
-        let queued = match self.paced {
+        let queued = match self.is_paced() {
             true => self.persist.queue.waiting_bytes(),
             false => self.persist.queued_bytes(),
         };
-        queued >= self.due_bytes || self.is_urgent() || self.is_nearly_full()
+        queued >= self.due_bytes() || self.is_urgent() || self.is_nearly_full()
     }
 
     /// Notifies the thread that reproduces if a step is due: a visitor may have kept it from one.
@@ -297,7 +328,7 @@ impl Pipeline {
 
     /// Whether pages are written however little is taken in: see `WritePace`.
     fn is_nearly_full(&self) -> bool {
-        self.paced && self.persist.queued_bytes() > self.half / 2 * 3
+        self.is_paced() && self.persist.queued_bytes() > self.half / 2 * 3
     }
 
     /// Whether a step is due that frees log space, however little.

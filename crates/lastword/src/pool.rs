@@ -4,6 +4,7 @@
 //! numbers, and the idle workers that [`Pool::run`] lends out.
 
 mod backup;
+mod growth;
 mod kept;
 mod opening;
 mod shape;
@@ -26,6 +27,7 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::tx::Ended;
 use crate::worker::{Phase, WorkerState};
 use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
+pub use growth::grow;
 use kept::{Kept, Lent};
 pub use shape::Shape;
 pub use view::{PoolView, ViewTx};
@@ -188,7 +190,7 @@ impl<D: Design> Pool<D> {
     pub(crate) fn error_of(&self, ended: Ended) -> Error {
         match ended {
             Ended::Error(error) => self.settle(error),
-            Ended::Full { wanted } => self.full(wanted),
+            Ended::Full { wanted, .. } => self.full(wanted),
         }
     }
 
@@ -208,7 +210,7 @@ impl<D: Design> Pool<D> {
         };
         Error::Full {
             wanted_bytes,
-            heap_bytes: self.shape.info().heap_bytes,
+            heap_bytes: self.shape.heap_bytes(),
             free_bytes: usage.free_bytes,
             largest_free_bytes: usage.largest_free_bytes,
             free_slot_bytes: usage.free_slot_bytes(),
@@ -349,7 +351,7 @@ impl<D: Design> Pool<D> {
         // A child has no copy of a mapped heap: to read it is a SIGSEGV.
         if self.is_forked() {
             let mut usage = lw_alloc::Usage::default();
-            usage.heap_bytes = self.shape.info().heap_bytes;
+            usage.heap_bytes = self.shape.heap_bytes();
             return usage;
         }
         // A version that an earlier reader kept from the heap waits for the next transaction.

@@ -28,7 +28,9 @@
 //!          24     | 1 if groups were compressed where that helped, else 0 |
 //!          25     | during a migration, the layout version of the      |
 //!                 | content plus 1; else 0                             |
-//!          26..62 | 0                                                  |
+//!          26     | heap bytes that an unfinished growth may have      |
+//!                 | allocated in NAME; else 0                          |
+//!          27..62 | 0                                                  |
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 //!
@@ -53,6 +55,7 @@
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 
+mod growth;
 mod paired_block;
 
 use std::sync::Arc;
@@ -61,6 +64,7 @@ use medium::mutants::{Mutant, injected};
 use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
 
+pub(crate) use growth::{GrowthStep, extend};
 pub(crate) use paired_block::{Paired, PairedBlock};
 
 /// Bytes of one copy of a superblock or log head: a page, so that no device write covers both
@@ -125,6 +129,8 @@ pub(crate) struct Superblock {
     pub(crate) compress: bool,
     /// During a migration, the layout version of the content plus 1; else 0.
     pub(crate) migrating: u64,
+    /// The heap bytes up to which an unfinished growth may have extended the file; else 0.
+    pub(crate) growing: u64,
 }
 
 /// Whether a pool can continue after this transaction and be opened again. A log with a greater ID
@@ -217,6 +223,11 @@ impl Superblock {
         self.migrating.checked_sub(1).unwrap_or(self.layout_version)
     }
 
+    /// Returns the greatest length that its file may have.
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        self.heap_offset + self.heap_bytes.max(self.growing)
+    }
+
     /// Whether its numbers leave room for the pool to continue.
     pub(crate) fn can_go_on(&self) -> bool {
         let numbers = [self.edition, self.generation, self.reproduced, self.log_sequence];
@@ -247,7 +258,8 @@ impl Superblock {
             self.log_sequence,
         ]);
         block[21..23].as_mut_bytes().copy_from_slice(&self.medium);
-        block[23..26].copy_from_slice(&[self.group, u64::from(self.compress), self.migrating]);
+        let words = [self.group, u64::from(self.compress), self.migrating, self.growing];
+        block[23..27].copy_from_slice(&words);
         sealed(block)
     }
 
@@ -262,7 +274,7 @@ impl Superblock {
         if counted.iter().any(|&number| number > NUMBER_MAX) {
             return Err(Invalid::Damaged);
         }
-        if block[18] != 1 || block[26..WORDS - 1].iter().any(|&word| word != 0) {
+        if block[18] != 1 || block[27..WORDS - 1].iter().any(|&word| word != 0) {
             return Err(Invalid::Damaged);
         }
         let mut design = [0; 16];
@@ -294,6 +306,7 @@ impl Superblock {
             group: block[23],
             compress: bool_at(24)?,
             migrating: block[25],
+            growing: block[26],
         })
     }
 }
@@ -366,8 +379,10 @@ impl Paired for Superblock {
     fn is_akin(&self, other: &Superblock) -> bool {
         let Superblock { edition, generation, clean, design, .. } = *self;
         let Superblock { reproduced, log_sequence, medium, group, compress, .. } = *self;
-        let Superblock { layout_version, migrating, .. } = *self;
+        let Superblock { layout_version, migrating, heap_bytes, growing, .. } = *self;
         let changing = Superblock {
+            heap_bytes,
+            growing,
             layout_version,
             migrating,
             edition,
@@ -381,7 +396,7 @@ impl Paired for Superblock {
             compress,
             ..*other
         };
-        changing == *self
+        changing == *self && self.has_size_beside(other)
     }
 }
 

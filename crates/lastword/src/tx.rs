@@ -48,6 +48,8 @@ pub struct Tx<'t, D: Design = Decoupled> {
     /// Words of the heap. 0 after the attempt has ended, so that every later access takes the path
     /// to `refuse`.
     bound: u64,
+    /// The size of the heap at the begin of the attempt.
+    heap_bytes: u64,
     /// The last object found to be live, and its size. Its header is in the read set, so the commit
     /// verifies that the object is still live.
     live: (u64, u64),
@@ -80,6 +82,8 @@ pub(crate) enum Ended {
     Full {
         /// The request, as in [`Tx::wild`].
         wanted: Addr,
+        /// The size of the heap that was full.
+        heap_bytes: u64,
     },
     /// The error for the program.
     Error(Error),
@@ -103,7 +107,8 @@ impl<'t, D: Design> Tx<'t, D> {
         arena: usize,
         read_only: bool,
     ) -> Tx<'t, D> {
-        let (base, bound) = (shape.base(), design.words() as u64);
+        let (base, heap_bytes) = (shape.base(), shape.heap_bytes());
+        let bound = heap_bytes / 8;
         let wild = Addr::new(0, 0);
         let (live, run) = ((0, 0), Prepared::NONE);
         let (stop, reason, stage) = (None, None, Stage::Open);
@@ -114,6 +119,7 @@ impl<'t, D: Design> Tx<'t, D> {
             arena,
             base,
             bound,
+            heap_bytes,
             live,
             run,
             known,

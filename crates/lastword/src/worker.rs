@@ -251,7 +251,7 @@ impl<'p, D: Design> Worker<'p, D> {
         if waits {
             state.pass(pool, &mut place)?;
         }
-        let mut reclaimed = false;
+        let (mut reclaimed, mut growths) = (false, 0);
         let done = loop {
             match attempt(pool, state, &mut body, read_only) {
                 Err(None) => {
@@ -264,7 +264,12 @@ impl<'p, D: Design> Worker<'p, D> {
                     if !reclaimed && !injected(Mutant::FullHeapNotReclaimed) =>
                 {
                     reclaimed = true;
-                    if !reclaim(pool, state, &mut place)? {
+                    if !reclaim(pool, state, &mut place)? && !grow(pool, &ended, &mut growths)? {
+                        break Err(ended);
+                    }
+                }
+                Err(Some(ended @ Ended::Full { .. })) => {
+                    if !grow(pool, &ended, &mut growths)? {
                         break Err(ended);
                     }
                 }
@@ -283,6 +288,15 @@ impl<'p, D: Design> Worker<'p, D> {
         }
         Ok(Committed { value, ticket })
     }
+}
+
+/// Makes a full heap larger, if the pool may grow. Returns whether it is larger. `growths` counts
+/// those of this transaction.
+#[cold]
+fn grow<D: Design>(pool: &Pool<D>, ended: &Ended, growths: &mut u32) -> Result<bool, Error> {
+    let Ended::Full { wanted, heap_bytes } = *ended else { return Ok(false) };
+    *growths += 1;
+    pool.grow_for(wanted, heap_bytes, *growths - 1)
 }
 
 /// Takes the slabs and the free slots of all arenas, so that a full heap serves other sizes and
@@ -461,7 +475,8 @@ pub(crate) fn conclude<R, D: Design>(
         // The first stop is sticky: the body may have ignored it.
         (_, Some(stop)) | (Err(stop), None) => stop,
     };
-    if stop == Stop::Conflict { Err(None) } else { Err(Some(tx.fail(stop))) }
+    let again = stop == Stop::Conflict || tx.is_outgrown(stop);
+    if again { Err(None) } else { Err(Some(tx.fail(stop))) }
 }
 
 impl<D: Design> Drop for Worker<'_, D> {

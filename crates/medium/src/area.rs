@@ -23,12 +23,24 @@ pub(crate) struct Area {
 impl Area {
     /// The range, if it lies in the file in whole pages and its size fits in memory.
     pub(crate) fn new(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<Area, Error> {
-        let pages = offset.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
-        if !pages || file.check_range(offset, bytes).is_err() || usize::try_from(bytes).is_err() {
+        Area::with_room(file, offset, bytes, bytes)
+    }
+
+    /// An area that has `bytes` bytes in the file, and will have up to `room` when the file grows.
+    /// All its methods deal with `room` bytes. The caller touches none that the file does not have.
+    pub(crate) fn with_room(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        room: u64,
+    ) -> Result<Area, Error> {
+        let pages = [offset, bytes, room].iter().all(|place| place.is_multiple_of(PAGE_BYTES));
+        let fits = usize::try_from(room).is_ok() && offset.checked_add(room).is_some();
+        if !pages || !fits || room < bytes || file.check_range(offset, bytes).is_err() {
             let (path, file_bytes) = (file.path().to_path_buf(), file.len());
             return Err(Error::BadArea { path, offset, bytes, unit: PAGE_BYTES, file_bytes });
         }
-        Ok(Area { file, offset, bytes })
+        Ok(Area { file, offset, bytes: room })
     }
 
     pub(crate) fn file(&self) -> &PoolFile {
@@ -77,6 +89,11 @@ impl Area {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// How many of its bytes the file has.
+    pub(crate) fn present_bytes(&self) -> u64 {
+        self.file.len().saturating_sub(self.offset).min(self.bytes)
     }
 
     /// For `map_err`: moving bytes of the area failed.

@@ -114,8 +114,12 @@ impl FrozenImage {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Whether the part that owns a page must copy it before it changes.
+    /// Whether the part that owns a page must copy it before it changes. A heap image that has
+    /// grown has pages that the frozen one has not.
     fn wants(&self, page: usize) -> bool {
+        if page >= self.pages() {
+            return false;
+        }
         // Relaxed: the part's own bit. A failure that is seen late costs a copy in vain.
         let bits = self.copied[page / 64].load(Ordering::Relaxed);
         bits & 1 << (page % 64) == 0 && !self.failed.load(Ordering::Relaxed)

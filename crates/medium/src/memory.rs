@@ -133,7 +133,21 @@ impl Memory {
     /// # Errors
     /// [`Error::BadArea`]; [`Error::NoMemory`] or [`Error::Io`] when it cannot be mapped.
     pub fn copy_on_write(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<Memory, Error> {
-        let area = Area::new(file, offset, bytes)?;
+        Memory::copy_on_write_growing(file, offset, bytes, bytes)
+    }
+
+    /// The same for a part that [grows](PoolFile::grow) with the file up to `room` bytes. An access
+    /// to words that the file does not have kills the process (`SIGBUS`).
+    ///
+    /// # Errors
+    /// As [`copy_on_write`](Memory::copy_on_write).
+    pub fn copy_on_write_growing(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        room: u64,
+    ) -> Result<Memory, Error> {
+        let area = Area::with_room(file, offset, bytes, room)?;
         Ok(Memory { mapping: area.map(Sharing::CopyOnWrite)?, area: Some(area) })
     }
 

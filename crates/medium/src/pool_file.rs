@@ -4,16 +4,17 @@
 //! - An exclusive lock (`flock`) is held from before the first read until the file is closed and
 //!   all io_uring writes have ended. Readers of tools hold a shared one. Renaming keeps the lock,
 //!   because it belongs to the open file.
-//! - The length never changes while the file is open. Processes that honour the lock do not change
-//!   it, and no write goes beyond it. With every block allocated at creation, this makes mapping
-//!   the file safe: an access beyond the end, or to a block that a full disk cannot supply, would
-//!   kill the process.
+//! - The length never shrinks while the file is open, and [`PoolFile::grow`] alone extends it.
+//!   Processes that honour the lock do not change it, and no write goes beyond it. With every block
+//!   allocated, this makes mapping the file safe: an access beyond the end, or to a block that a
+//!   full disk cannot supply, would kill the process.
 //! - A name appears only when its file is whole and durable.
 
 mod allocate;
 mod claim;
 mod create;
 mod extents;
+mod grow;
 mod locking;
 mod name;
 mod report;
@@ -31,7 +32,7 @@ pub use self::create::Prewrite;
 use self::locking::lock_file;
 use crate::error::Error;
 use crate::retry::{uninterrupted, write_durably};
-use crate::sync::{AtomicBool, Mutex, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use system::mutants::{Mutant, injected};
 use system::{Directory, Fate, Files, Handle, Seek, System};
 
@@ -59,7 +60,8 @@ pub struct PoolFile {
     system: System,
     file: Box<dyn Handle>,
     path: PathBuf,
-    bytes: u64,
+    /// Relaxed: an owner of an area learns of new bytes through the pool, after they are there.
+    bytes: AtomicU64,
     /// The name that the file has until it is published.
     temporary: Mutex<Option<PathBuf>>,
     /// The directory that it is in, while it is created: the last steps open nothing, so that a
@@ -125,7 +127,7 @@ impl PoolFile {
             system: system.clone(),
             file,
             path: path.to_path_buf(),
-            bytes: stat.bytes,
+            bytes: AtomicU64::new(stat.bytes),
             temporary: Mutex::new(None),
             directory: Mutex::new(None),
             prewritten: false,
@@ -141,12 +143,12 @@ impl PoolFile {
 
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
-        self.bytes
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.bytes == 0
+        self.len() == 0
     }
 
     /// Reads words.
@@ -187,7 +189,7 @@ impl PoolFile {
     pub fn is_zero(&self, offset: u64) -> Result<bool, Error> {
         let (mut at, mut words) = (offset, vec![0; 1 << 17]);
         // Ends: data that is found is not empty, and ends behind `at`.
-        while let Some(data) = self.next_data(at, self.bytes) {
+        while let Some(data) = self.next_data(at, self.len()) {
             for start in data.clone().step_by(8 * words.len()) {
                 let piece = ((data.end - start) as usize / 8).min(words.len());
                 self.read_at(start, &mut words[..piece])?;
@@ -253,8 +255,8 @@ impl PoolFile {
 
     /// Checks that the file contains this range; returns its end.
     pub(crate) fn check_range(&self, offset: u64, bytes: u64) -> Result<u64, Error> {
-        offset.checked_add(bytes).filter(|&end| end <= self.bytes).ok_or_else(|| {
-            let found = self.bytes.saturating_sub(offset);
+        offset.checked_add(bytes).filter(|&end| end <= self.len()).ok_or_else(|| {
+            let found = self.len().saturating_sub(offset);
             Error::Truncated { path: self.path.clone(), offset, expected: bytes, found }
         })
     }
@@ -319,7 +321,7 @@ impl PoolFile {
                 Some(LostName::Unlinked { descriptor })
             }
         };
-        (lost, bytes.filter(|bytes| *bytes < self.bytes))
+        (lost, bytes.filter(|bytes| *bytes < self.len()))
     }
 
     /// Keeps a descriptor of the file open until the process ends, and with it the content of a

@@ -158,6 +158,7 @@ fn each_error_has_its_status() {
         DamagedLog { path: path(), at: 0 } => DAMAGED,
         DamagedHeap { path: path(), damage } => DAMAGED,
         NoView { design: "undo" } => INVALID,
+        NoGrowth { wanted: 2, max_bytes: 1 } => INVALID,
         Migration { from: 1, source: Box::new(Error::BadValue) } => MISMATCH,
         OtherShadow { asked: "software", design: "Decoupled" } => INVALID,
         NotForIdeal { found: "file" } => INVALID,

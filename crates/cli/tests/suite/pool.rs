@@ -476,6 +476,31 @@ fn check_refuses_unexpected_layout() {
 }
 
 #[test]
+fn heap_of_crashed_pool_grows() {
+    for medium in ["file", "persistent_cache"] {
+        let room = crashed(medium, 20);
+        let text = room.expect(0, &["pool", "grow", "a.pool", "3M"]);
+        assert!(text.contains("the heap of a.pool has 3145728 bytes"), "{text}");
+        let info = room.json(0, &["pool", "info", "a.pool"]);
+        assert_eq!((&info["heap_bytes"], &info["clean"]), (&(3 << 20).into(), &false.into()));
+        room.expect(0, &["pool", "check", "a.pool"]);
+        // A heap that is as large stays.
+        let before = contents(&room);
+        let text = room.expect(0, &["pool", "grow", "a.pool", "1M"]);
+        assert!(text.contains("has 3145728 bytes") && contents(&room) == before, "{text}");
+        let options = || Options::new().layout("ledger", 0);
+        let pool = Pool::open(room.path("a.pool"), options()).unwrap();
+        assert_eq!(pool.info().heap_bytes, 3 << 20);
+        room.refuse("in use", &["pool", "grow", "a.pool", "4M"]);
+        let filled = pool.run(|tx| lastword::Array::<u64>::create(tx, 250_000)).unwrap().value;
+        let _ = pool.run(|tx| tx.set(filled.at(249_999)?, 7)).unwrap();
+        pool.close().unwrap();
+        let pool = Pool::open(room.path("a.pool"), options()).unwrap();
+        assert_eq!(pool.run(|tx| tx.get(filled.at(249_999)?)).unwrap().value, 7);
+    }
+}
+
+#[test]
 fn copy_of_crashed_pool_is_sound_and_larger() {
     for medium in ["file", "persistent_cache"] {
         let room = crashed(medium, 20);

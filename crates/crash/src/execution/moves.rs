@@ -6,6 +6,7 @@ use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error, Stop};
 
 use super::{Backup, Execution, Stopped, check_order, words_of};
 use crate::Violation;
+use crate::case::GROWTH_BYTES;
 use crate::oracle::Words;
 use crate::workload::Scenario;
 
@@ -29,11 +30,13 @@ impl Execution<'_> {
             let others = if self.case.all_moves { 5 } else { 0 };
             // The last move, so that the others keep their numbers.
             let backups = usize::from(self.case.backup);
-            match self.picker.pick(2 + steps + others + backups) {
+            let growths = usize::from(self.case.grow);
+            match self.picker.pick(2 + steps + others + backups + growths) {
                 0 => self.transaction(pool, scenario, worker, client)?,
                 1 => self.wait(pool)?,
                 step if step < 2 + steps => self.step(pool, self.steps(pool)[step - 2])?,
-                other if other == 2 + steps + others => self.backup(pool)?,
+                other if other >= 2 + steps + others + backups => self.grow(pool)?,
+                other if other >= 2 + steps + others => self.backup(pool)?,
                 other => match other - steps - 2 {
                     0 => self.abort(pool, scenario, worker, client)?,
                     1 => self.read(pool, worker)?,
@@ -189,6 +192,19 @@ impl Execution<'_> {
         self.backups.last_mut().expect("it was added above").is_done = true;
         self.acknowledged(id);
         Ok(())
+    }
+
+    /// Makes the heap larger. From here on every opening must find it so.
+    fn grow(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
+        let bytes = pool.info().heap_bytes + GROWTH_BYTES;
+        self.picker.log(format_args!("the heap grows to {bytes} bytes"));
+        match pool.grow(bytes) {
+            Err(Error::NoGrowth { .. }) => Ok(()),
+            grown => {
+                self.heap_bytes = grown.map_err(|error| self.broken("grow", &error))?;
+                Ok(())
+            }
+        }
     }
 
     /// Waits until every committed transaction is durable, as a program does.

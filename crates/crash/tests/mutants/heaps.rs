@@ -42,3 +42,26 @@ pub(crate) fn a_heap_of_format_1(bug: Option<Mutant>) -> Option<String> {
     heap.convert_format_1(&mut words).unwrap();
     heap.check(|offset| words[offset as usize / 8]).err().map(|damage| format!("heap: {damage}"))
 }
+
+/// Reads an object that another worker has allocated in new memory of the heap, in a transaction
+/// that began before the heap grew.
+pub(crate) fn a_heap_that_grows_meanwhile(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).max_bytes(64 << 20);
+    let pool = Pool::<Decoupled>::create_as(dir.path().join("pool"), options).unwrap();
+    let mut made: Option<Array<u64>> = None;
+    let found = pool.run(|tx| {
+        let array = match made {
+            Some(array) => array,
+            None => std::thread::scope(|scope| {
+                let create = || pool.run(|tx| Array::create(tx, 90_000)).unwrap().value;
+                // The second one is behind the first heap's end.
+                let arrays = scope.spawn(move || [create(), create()]).join().unwrap();
+                *made.insert(arrays[1])
+            }),
+        };
+        lastword::Objects::get(tx, array.at(89_999)?)
+    });
+    found.err().map(|error| error.to_string())
+}

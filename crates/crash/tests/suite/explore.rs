@@ -321,6 +321,18 @@ fn backups_survive_random_crashes() {
     at_random("workload=bulk backup=1 paced=1 transactions=20 moves=60", &["file"], &options, 20);
 }
 
+/// Heaps that grow, when they are full and by hand: every later opening finds the new size, and no
+/// record of a transaction that used new memory is refused.
+#[test]
+fn growing_heaps_survive_random_crashes() {
+    let options = ["", "kills=1 garbage=1", "partitions=2", "faults=1", "cow=1", "backup=1"];
+    let case = "workload=reuse grow=1 transactions=20 moves=50";
+    at_random(case, MEDIA, &options, 10);
+    for design in ["undo", "redo", "snapshot", "decoupled-software"] {
+        at_random(&format!("design={design} {case}"), MEDIA, &["", "kills=1 garbage=1"], 5);
+    }
+}
+
 /// Background steps that are not taken leave groups in flight when the power fails, so the last of
 /// several transactions are lost.
 #[test]

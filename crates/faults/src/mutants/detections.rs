@@ -115,6 +115,9 @@ const PACED: &str = "workload=bulk medium=file paced=1 transactions=40 moves=120
      all_moves=1 crashes=2";
 const BACKUP: &str =
     "workload=bulk medium=file paced=1 backup=1 transactions=20 moves=60 crashes=2";
+const GROWTH: &str = "workload=reuse medium=file grow=1 transactions=20 moves=40 crashes=2";
+const GROWTH_MEMORY: &str =
+    "workload=reuse medium=memory grow=1 transactions=20 moves=40 crashes=2";
 const FEW_PARTS_FILE: &str =
     "workload=bulk medium=file partitions=5 transactions=6 moves=16 crashes=2";
 const UNDO_MEMORY: &str =
@@ -277,6 +280,11 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::FrozenWordsIgnored, "a view of changing pages"),
     case(Mutant::FrozenWordsIgnored, BACKUP, C),
     case(Mutant::BackupNamedFirst, BACKUP, C),
+    case(Mutant::GrowthNotAnnounced, GROWTH, C),
+    case(Mutant::GrowthNotAnnounced, GROWTH_MEMORY, C),
+    case(Mutant::GrowthNotRecorded, GROWTH, C),
+    case(Mutant::GrowthNotRecorded, GROWTH_MEMORY, C),
+    part(Mutant::OutgrownBound, "a heap that grows meanwhile"),
     part(Mutant::LastStepRepeated, "an interrupted migration"),
     case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
     case(Mutant::InPlaceFirst, UNDO_FILE, C),

@@ -273,6 +273,12 @@ registry! {
         "A freed slot is counted in the worker's cache and not linked there.",
     BackupNamedFirst 136 "backup-named-first"
         "A backup has its name before it has its content.",
+    GrowthNotAnnounced 138 "growth-not-announced"
+        "The file becomes longer before the superblock allows it.",
+    GrowthNotRecorded 139 "growth-not-recorded"
+        "Transactions use new memory of the heap before the superblock has its size.",
+    OutgrownBound 140 "outgrown-bound"
+        "A transaction that meets memory of a heap that has grown ends with an error.",
     LastStepRepeated 137 "last-step-repeated"
         "A migration that a crash ended after its last step runs that step again.",
     ArenaNotListed 135 "arena-not-listed"

@@ -363,13 +363,15 @@ impl Inode {
         offset: u64,
         bytes: u64,
     ) -> Result<Arc<File>, Errno> {
-        self.decide(machine, offset..offset + bytes);
-        machine.decide_lines(self, offset..offset + bytes);
+        // A mapping may be longer than the file, which may grow.
+        let end = self.bytes().max(offset).min(offset + bytes);
+        self.decide(machine, offset..end);
+        machine.decide_lines(self, offset..end);
         let memory = rustix::fs::memfd_create("recorded", rustix::fs::MemfdFlags::CLOEXEC)?;
         let memory = system::above_standard(memory)?;
         rustix::fs::ftruncate(&memory, bytes)?;
         let memory = Arc::new(File::from(memory));
-        for at in (offset..offset + bytes).step_by(PAGE_BYTES as usize) {
+        for at in (offset..end).step_by(PAGE_BYTES as usize) {
             if self.pages[(at / PAGE_BYTES) as usize].is_some() {
                 let page = self.peek(at, PAGE_BYTES as usize);
                 memory.write_all_at(page, at - offset).map_err(|_| Errno::NOMEM)?;

@@ -32,7 +32,7 @@ use crate::recover;
 use crate::reproduce::Reproduce;
 use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
 use crate::storage::{Demand, Opened, ReadyPool, Storage};
-use crate::superblock::Superblock;
+use crate::superblock::{GrowthStep, Superblock};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Limit, Medium, Options};
 
@@ -284,6 +284,14 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     #[inline]
     fn words(&self) -> usize {
         self.inner.shadow.words()
+    }
+
+    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
+        self.inner.pipeline.record_growth(step)
+    }
+
+    fn has_grown(&self, heap_bytes: u64) {
+        self.inner.pipeline.has_grown(heap_bytes);
     }
 
     #[inline]

@@ -49,6 +49,7 @@ pub(crate) mod exported {
 use crate::metrics::Metrics;
 use crate::pipeline::PipelineView;
 use crate::pool::Shape;
+use crate::superblock::GrowthStep;
 use crate::{Error, Options};
 
 /// The place of a word in the heap. Both indices count words from the start of the heap.
@@ -103,8 +104,22 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// See [`Pool::open_as`](crate::Pool::open_as).
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error>;
 
-    /// Returns the number of words in the heap.
+    /// Returns the most words that the heap may have.
     fn words(&self) -> usize;
+
+    /// Records a step of the heap's growth in the superblock. Durable on return.
+    ///
+    /// # Errors
+    /// The medium's; then the pool is poisoned.
+    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
+        let _ = step;
+        Ok(())
+    }
+
+    /// Notes that the heap has this size from here on.
+    fn has_grown(&self, heap_bytes: u64) {
+        let _ = heap_bytes;
+    }
 
     /// Reads a word without isolation. For callers that exclude writers, or that validate the value
     /// later.

@@ -17,17 +17,17 @@ pub(super) fn no_room(wanted: u64, heap_bytes: u64, free: Free, shortage: &Short
     let Shortage { needed_bytes, heap_bytes_min, fits, .. } = *shortage;
     let why = match () {
         () if needed_bytes == 0 => {
-            format!("{found}: free some, or create a pool with more `bytes`")
+            format!("{found}: free some, or let it grow (`max_bytes`)")
         }
         () if heap_bytes_min == u64::MAX => "no heap is so large".into(),
         () if heap_bytes_min > heap_bytes => {
-            format!("create a pool with `bytes` of at least {heap_bytes_min} to hold it")
+            format!("let it grow to hold that: `max_bytes` of at least {heap_bytes_min}")
         }
         // The usage is that after the roll-back.
         () if fits => format!(
             "the transaction, or another one at the same time, had taken memory that is free again \
-             now: {found}; allocate less in one transaction, or free objects first, or create a \
-             pool with more `bytes`"
+             now: {found}; allocate less in one transaction, or free objects first, or let the \
+             heap grow (`max_bytes`)"
         ),
         () if free_bytes + slots >= needed_bytes => {
             format!("enough is free, but in pieces: {found}; {}", remedies(heap_bytes, shortage))
@@ -56,6 +56,6 @@ fn remedies(heap_bytes: u64, shortage: &Shortage) -> String {
         remedies.push(format!("free objects until {needed_bytes} bytes are free in one piece"));
     }
     let larger = heap_bytes.saturating_add(needed_bytes.next_multiple_of(CHUNK_BYTES));
-    remedies.push(format!("create a pool with `bytes` of at least {larger}"));
+    remedies.push(format!("let the heap grow: `max_bytes` of at least {larger}"));
     remedies.join(", or ")
 }

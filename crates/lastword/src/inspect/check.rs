@@ -110,9 +110,9 @@ impl Examined {
         action: Action,
     ) -> Result<(), Error> {
         let Superblock { heap_offset, heap_bytes, .. } = *superblock;
-        let whole = self.survey.file.len() == heap_offset + heap_bytes;
+        let whole = self.survey.file.len() >= heap_offset + heap_bytes;
         let image = match whole {
-            true => Some(ShadowHeap::load(&self.survey.file, heap_offset, heap_bytes)?),
+            true => Some(ShadowHeap::load(&self.survey.file, heap_offset, heap_bytes, heap_bytes)?),
             false => None,
         };
         let replayed = action != Action::Replay || self.groups(superblock, medium, &image)?;

@@ -244,7 +244,7 @@ impl Design for Mvcc {
     fn create(_path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         let (heap, shape) = Shape::in_memory(options)?;
         let bytes = 8 * heap.heap().len() as u64;
-        let heads = ShadowHeap::zeros(bytes / ID_WORDS as u64)?;
+        let heads = ShadowHeap::zeros(0, bytes / ID_WORDS as u64)?;
         let (versions, running) = (Versions::new(bytes)?, Running::new());
         let (stores, starvation_lock) = (Mutex::default(), StarvationLock::default());
         let poison = Poison::default();

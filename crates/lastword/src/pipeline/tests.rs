@@ -130,6 +130,7 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
         group: 0,
         compress: false,
         migrating: 0,
+        growing: 0,
     };
     let superblocks = Superblocks::create(&Arc::new(file), superblock).unwrap();
     (dir, superblocks)

@@ -58,17 +58,22 @@ impl<D: Design> Pool<D> {
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<TxId, Error> {
         self.may_call("backup")?;
         self.has_views()?;
-        let first = self.plan_of_copy()?;
-        let created = Created::unnamed(&self.system, to.as_ref(), &first)?;
-        if self.shape.info().medium == Some(Medium::Dax) {
-            Domain::dax(&created.file)?;
-        }
-        let Superblock { heap_offset, heap_bytes, .. } = first;
-        let image = FrozenImage::new(Arc::clone(&created.file), heap_offset, heap_bytes)?;
-        if injected(Mutant::BackupNamedFirst) {
-            created.publish()?;
-        }
-        let frozen = self.freeze(Arc::new(image))?;
+        // Ends: a heap grows a finite number of times.
+        let (first, created, frozen) = loop {
+            let first = self.plan_of_copy()?;
+            let created = Created::unnamed(&self.system, to.as_ref(), &first)?;
+            if self.shape.info().medium == Some(Medium::Dax) {
+                Domain::dax(&created.file)?;
+            }
+            let Superblock { heap_offset, heap_bytes, .. } = first;
+            let image = FrozenImage::new(Arc::clone(&created.file), heap_offset, heap_bytes)?;
+            if injected(Mutant::BackupNamedFirst) {
+                created.publish()?;
+            }
+            if let Some(frozen) = self.freeze(Arc::new(image))? {
+                break (first, created, frozen);
+            }
+        };
         frozen.copy_all()?;
         let id = frozen.id();
         drop(frozen);
@@ -83,7 +88,7 @@ impl<D: Design> Pool<D> {
         let info = self.shape.info();
         let medium = info.medium.ok_or(Error::NotDurable { design: D::NAME })?;
         let (layout, version) = &info.layout;
-        let options = Options::new().bytes(info.heap_bytes).log_bytes(info.log_bytes);
+        let options = Options::new().bytes(self.shape.heap_bytes()).log_bytes(info.log_bytes);
         let options = options.layout(layout, *version).system(self.system.clone());
         Ok(plan(&options, D::NAME, medium)?.with_tag_of(info.pool_id))
     }

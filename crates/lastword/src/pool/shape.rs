@@ -4,18 +4,23 @@ use std::sync::Weak;
 
 use medium::{LogMedium, Process};
 
+use super::growth::Growth;
 use crate::design::Design;
 use crate::file_check::FileCheck;
 use crate::perform::records_of;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{DesignInfo, Error, Info, Options};
 
 /// The state of a pool that does not depend on its design.
 #[derive(Debug)]
 pub struct Shape {
+    /// With the largest size that the heap may get.
     heap: lw_alloc::Heap,
+    /// The heap's present size: see `growth`.
+    heap_bytes: AtomicU64,
+    pub(super) growth: Growth,
     runs: lw_alloc::Runs,
     base: u64,
     info: Info,
@@ -40,7 +45,10 @@ impl Shape {
         let info = info.with_shadow(options.shadow, options.shadow_bytes);
         let in_groups = !DesignInfo::of::<D>().writes_records();
         let log = in_groups.then(|| Arc::downgrade(&storage.log));
-        let shape = Shape::new(heap(superblock), base, info, FileCheck::of::<D>(storage));
+        let growth = Growth::of(options, info.heap_bytes);
+        let growth = growth.in_file(&storage.file, superblock.heap_offset);
+        let heap = heap(superblock).with_bytes(growth.max);
+        let shape = Shape::new(heap, base, info, growth, FileCheck::of::<D>(storage));
         Shape { log, ..shape }
     }
 
@@ -49,19 +57,39 @@ impl Shape {
         const TAG: u16 = 0xfade;
         <ShadowHeap as ShadowMemory>::check(options)?;
         let bytes = options.heap_rounded()?;
-        let shadow = ShadowHeap::zeros(bytes)?;
+        let growth = Growth::of(options, bytes);
+        let shadow = ShadowHeap::zeros(bytes, growth.max)?;
         let heap = lw_alloc::Heap::new(TAG, bytes);
         let base = u64::from(TAG) << words::ADDRESS_BITS;
         for (index, value) in crate::storage::format(&heap, base) {
             shadow.heap()[index as usize].store(value, Ordering::Relaxed);
         }
-        let info = Info::in_memory(options, bytes)?;
-        Ok((shadow, Shape::new(heap, base, info, FileCheck::default())))
+        let (info, heap) = (Info::in_memory(options, bytes)?, heap.with_bytes(growth.max));
+        Ok((shadow, Shape::new(heap, base, info, growth, FileCheck::default())))
     }
 
-    fn new(heap: lw_alloc::Heap, base: u64, info: Info, file_check: FileCheck) -> Shape {
+    fn new(
+        heap: lw_alloc::Heap,
+        base: u64,
+        info: Info,
+        growth: Growth,
+        file_check: FileCheck,
+    ) -> Shape {
         let (runs, file_check) = (lw_alloc::Runs::new(&heap), Arc::new(file_check));
-        Shape { heap, runs, base, info, log: None, file_check, process: Process::current() }
+        let (heap_bytes, process) = (AtomicU64::new(info.heap_bytes), Process::current());
+        Shape { heap, heap_bytes, growth, runs, base, info, log: None, file_check, process }
+    }
+
+    /// Returns the present size of the heap.
+    #[inline(always)]
+    pub(crate) fn heap_bytes(&self) -> u64 {
+        // Relaxed: a transaction that meets memory behind an old value runs again.
+        self.heap_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Lets transactions use a heap of this size.
+    pub(super) fn set_heap_bytes(&self, bytes: u64) {
+        self.heap_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns the check of the files. An `Arc`, since tickets outlive the caller.
@@ -83,7 +111,7 @@ impl Shape {
 
     #[inline]
     pub(crate) fn heap(&self) -> lw_alloc::Heap {
-        self.heap
+        self.heap.with_bytes(self.heap_bytes())
     }
 
     #[inline]
@@ -96,12 +124,13 @@ impl Shape {
         &self.info
     }
 
-    /// Returns the description with the current path of log writes.
+    /// Returns the description with the current size and path of log writes.
     pub(super) fn info_now(&self) -> Info {
         let written = self.log.as_ref().and_then(Weak::upgrade).and_then(|log| log.written());
+        let info = self.info.clone().with_heap_bytes(self.heap_bytes());
         match written {
-            Some(path) if self.info.log_path.is_some() => self.info.clone().with_log_path(path),
-            _ => self.info.clone(),
+            Some(path) if self.info.log_path.is_some() => info.with_log_path(path),
+            _ => info,
         }
     }
 }

@@ -67,10 +67,15 @@ impl<D: Design> Pool<D> {
     pub fn view(&self) -> Result<PoolView<'_, D>, Error> {
         self.may_call("view")?;
         self.has_views()?;
-        let heap_bytes = self.shape.info().heap_bytes;
-        let file = Arc::new(PoolFile::create_unnamed(&self.system, &self.home, heap_bytes)?);
-        let image = Arc::new(FrozenImage::new(file, 0, heap_bytes)?);
-        Ok(PoolView { frozen: self.freeze(image)? })
+        // Ends: a heap grows a finite number of times.
+        loop {
+            let bytes = self.shape.heap_bytes();
+            let file = Arc::new(PoolFile::create_unnamed(&self.system, &self.home, bytes)?);
+            let image = Arc::new(FrozenImage::new(file, 0, bytes)?);
+            if let Some(frozen) = self.freeze(image)? {
+                return Ok(PoolView { frozen });
+            }
+        }
     }
 
     /// Returns an error if the design has no views.
@@ -82,18 +87,30 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// Freezes the heap.
-    pub(super) fn freeze(&self, image: Arc<FrozenImage>) -> Result<Frozen<'_, D>, Error> {
+    /// Freezes the heap. `None` if it has grown: the image has not all of it.
+    pub(super) fn freeze(&self, image: Arc<FrozenImage>) -> Result<Option<Frozen<'_, D>>, Error> {
         let none = Error::NoView { design: D::NAME };
         let Some(pipeline) = self.design().pipeline() else { return Err(none) };
         let id = pipeline.freeze(&image)?.ok_or(none)?;
-        Ok(Frozen { pool: self, image, id })
+        let frozen = Frozen { pool: self, image, id };
+        // A transaction in the image that uses new memory began after the growth ended.
+        Ok((frozen.heap_bytes() == self.shape.heap_bytes()).then_some(frozen))
     }
 }
 
 impl<D: Design> Frozen<'_, D> {
     pub(super) fn id(&self) -> TxId {
         self.id
+    }
+
+    /// Returns the size of the frozen heap.
+    fn heap_bytes(&self) -> u64 {
+        self.image.pages() as u64 * PAGE_BYTES
+    }
+
+    /// Returns the frozen heap's description.
+    fn heap(&self) -> lw_alloc::Heap {
+        self.pool.shape.heap().with_bytes(self.heap_bytes())
     }
 
     /// Copies all pages, slice by slice. Reproduction goes on between the slices.
@@ -155,7 +172,7 @@ impl<D: Design> PoolView<'_, D> {
         self.frozen.pool.may_call("read")?;
         let copy = |pages| self.frozen.copy(pages);
         let shape = &self.frozen.pool.shape;
-        let mut tx = ViewTx::new(&self.frozen.image, &copy, shape.heap(), shape.base());
+        let mut tx = ViewTx::new(&self.frozen.image, &copy, self.frozen.heap(), shape.base());
         let done = body(&mut tx);
         let done = tx.conclude(done)?;
         self.frozen.pool.design().check()?;
@@ -171,7 +188,7 @@ impl<D: Design> PoolView<'_, D> {
         let shape = &self.frozen.pool.shape;
         let found = self.read(|tx| {
             let word = |offset| tx.word(offset / 8).unwrap_or(0);
-            Ok(shape.heap().check(word))
+            Ok(self.frozen.heap().check(word))
         })?;
         found.map_err(|damage| Error::DamagedHeap { path: shape.info().path.clone(), damage })
     }

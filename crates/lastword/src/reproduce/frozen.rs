@@ -18,6 +18,7 @@ use words::TxId;
 use super::Reproduce;
 use crate::error::Error;
 use crate::persist::Persist;
+use crate::superblock::Superblocks;
 use crate::sync::{Arc, Ordering, lock};
 
 impl Reproduce {
@@ -54,7 +55,7 @@ impl Reproduce {
         persist: &Persist,
         image: &Arc<FrozenImage>,
     ) -> Result<Option<TxId>, Error> {
-        self.between_steps(persist, |last| {
+        self.between_steps(persist, |_, last| {
             // Under the lock: a step that failed before has poisoned the pool by now.
             persist.progress.check()?;
             Ok(self.shards.for_each(|part| part.freeze(image)).then_some(last))
@@ -63,7 +64,7 @@ impl Reproduce {
 
     /// Copies pages to a frozen image.
     pub(crate) fn copy_frozen(&self, persist: &Persist, image: &FrozenImage, pages: Range<usize>) {
-        self.between_steps(persist, |_| {
+        self.between_steps(persist, |_, _| {
             self.shards.for_each(|part| {
                 part.copy_frozen(image, pages.clone());
                 true
@@ -73,7 +74,7 @@ impl Reproduce {
 
     /// Ends a frozen image.
     pub(crate) fn thaw(&self, persist: &Persist, image: &Arc<FrozenImage>) {
-        self.between_steps(persist, |_| {
+        self.between_steps(persist, |_, _| {
             self.shards.for_each(|part| {
                 part.thaw(image);
                 true
@@ -81,17 +82,22 @@ impl Reproduce {
         });
     }
 
-    /// Calls `visit` with the last transaction taken in, while no step runs.
-    pub(crate) fn between_steps<R>(&self, persist: &Persist, visit: impl FnOnce(TxId) -> R) -> R {
+    /// Calls `visit` with the superblocks and the last transaction taken in, while no step runs.
+    pub(crate) fn between_steps<R>(
+        &self,
+        persist: &Persist,
+        visit: impl FnOnce(&mut Superblocks, TxId) -> R,
+    ) -> R {
         // Dropped after the lock, also by a panic.
         let _over = VisitOver(persist);
         // Relaxed: the lock orders everything else. A step that does not see the visitor only
         // delays it.
         self.visitors.fetch_add(1, Ordering::Relaxed);
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         self.visitors.fetch_sub(1, Ordering::Relaxed);
         self.visited.store(true, Ordering::Relaxed);
-        visit(TxId(state.last))
+        let last = TxId(state.last);
+        visit(&mut state.superblocks, last)
     }
 }
 

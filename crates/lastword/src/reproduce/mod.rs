@@ -90,7 +90,7 @@ use crate::metrics::{PublishedCounts, StepTimer};
 use crate::persist::{
     Event, Notifiers, Persist, Queued, RunningStep, Step, StepEnd, run_part, try_step,
 };
-use crate::superblock::{Superblock, Superblocks};
+use crate::superblock::{GrowthStep, Superblock, Superblocks};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock, try_lock};
 use crate::write_pace::WritePace;
 use state::{State, Taken};
@@ -131,7 +131,7 @@ pub(crate) struct Reproduce {
     /// Whether a step has been refused since the last one ran.
     refused: AtomicBool,
     /// Whether workers are slowed while much log is in use.
-    limits: bool,
+    limits: AtomicBool,
 }
 
 impl Reproduce {
@@ -153,13 +153,14 @@ impl Reproduce {
             visitors: AtomicUsize::new(0),
             visited: AtomicBool::new(false),
             refused: AtomicBool::new(false),
-            limits: false,
+            limits: AtomicBool::new(false),
         }
     }
 
     /// Slows workers while much log is in use. For pools with paced steps in a thread of their own.
-    pub(crate) fn with_limits(self, limits: bool) -> Reproduce {
-        Reproduce { limits, ..self }
+    pub(crate) fn set_limits(&self, limits: bool) {
+        // Relaxed: a step more or less without a limit.
+        self.limits.store(limits, Ordering::Relaxed);
     }
 
     /// Limits the time that a recovery should take.
@@ -177,6 +178,22 @@ impl Reproduce {
     /// Returns the size of the heap.
     pub(crate) fn heap_bytes(&self) -> u64 {
         lock(&self.state).superblocks.current().heap_bytes
+    }
+
+    /// Records a step of the heap's growth in the superblock, between two steps: they write it,
+    /// too.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn record_growth(&self, persist: &Persist, step: GrowthStep) -> Result<(), Error> {
+        let recorded = self.between_steps(persist, |superblocks, _| {
+            // Under the lock: a step that failed before has poisoned the pool by now.
+            persist.progress.check()?;
+            let recorded = superblocks.update(|now| now.record_growth(step));
+            self.superblock_counts.publish(superblocks.counts());
+            Ok::<_, Error>(recorded)
+        })?;
+        recorded.map_err(|error| persist.progress.fail(error.into()))
     }
 
     /// Threads that may reproduce at the same time.
@@ -278,7 +295,7 @@ impl Reproduce {
             // Last, because the log space is reused from here on.
             persist.queue.recycle(reached.end, 8 * reached.words);
         }
-        if self.limits {
+        if self.limits.load(Ordering::Relaxed) {
             persist.limit_log(state.pace.rate_max(persist.queue.end(), &state.unwritten));
         }
         self.gathered.store(!state.taken.is_empty(), Ordering::Relaxed);

@@ -11,12 +11,14 @@ use medium::{Memory, PoolFile};
 use super::ShadowHeap;
 
 impl ShadowHeap {
-    /// Maps the heap image at `offset` in a file.
+    /// Maps the heap image at `offset` in a file. The heap may grow up to `room` bytes.
     pub(super) fn copy_on_write(
         file: &Arc<PoolFile>,
         offset: u64,
         bytes: u64,
+        room: u64,
     ) -> Result<ShadowHeap, medium::Error> {
-        Ok(ShadowHeap { memory: Memory::copy_on_write(Arc::clone(file), offset, bytes)? })
+        let memory = Memory::copy_on_write_growing(Arc::clone(file), offset, bytes, room)?;
+        Ok(ShadowHeap { memory })
     }
 }

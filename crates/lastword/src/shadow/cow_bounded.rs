@@ -94,10 +94,10 @@ impl ShadowMemory for Evicting {
         offset: u64,
         bytes: u64,
     ) -> Result<Evicting, Error> {
-        let page_bytes = Memory::page_bytes();
+        let (page_bytes, room) = (Memory::page_bytes(), options.room(bytes));
         Ok(Evicting {
-            memory: Memory::copy_on_write(Arc::clone(file), offset, bytes)?,
-            copies: CopiedPages::new(bytes.div_ceil(page_bytes) as usize),
+            memory: Memory::copy_on_write_growing(Arc::clone(file), offset, bytes, room)?,
+            copies: CopiedPages::new(room.div_ceil(page_bytes) as usize),
             page_shift: (page_bytes / 8).trailing_zeros(),
             bound: pages_in(options.shadow_bytes.unwrap_or(bytes), page_bytes)?,
             evictor: Mutex::default(),

@@ -8,19 +8,25 @@ use medium::{Memory, PoolFile};
 use super::ShadowHeap;
 
 impl ShadowHeap {
-    /// Creates a heap of zeros.
-    pub(crate) fn zeros(bytes: u64) -> Result<ShadowHeap, medium::Error> {
-        Ok(ShadowHeap { memory: Memory::anonymous(bytes)? })
+    /// Creates a heap of zeros that may grow up to `room` bytes.
+    pub(crate) fn zeros(bytes: u64, room: u64) -> Result<ShadowHeap, medium::Error> {
+        Ok(ShadowHeap { memory: memory(bytes, room)? })
     }
 
-    /// Copies the heap image at `offset` in a file.
+    /// Copies the heap image at `offset` in a file. The heap may grow up to `room` bytes.
     pub(crate) fn load(
         file: &PoolFile,
         offset: u64,
         bytes: u64,
+        room: u64,
     ) -> Result<ShadowHeap, medium::Error> {
-        let mut memory = Memory::anonymous(bytes)?;
+        let mut memory = memory(bytes, room)?;
         memory.fill_from(file, offset, bytes)?;
         Ok(ShadowHeap { memory })
     }
+}
+
+/// Returns memory for `room` bytes. Of a heap that may grow, addresses alone are reserved.
+fn memory(bytes: u64, room: u64) -> Result<Memory, medium::Error> {
+    if room > bytes { Memory::unreserved(room) } else { Memory::anonymous(bytes) }
 }

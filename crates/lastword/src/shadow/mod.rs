@@ -63,6 +63,7 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     fn memory_bytes(options: &Options, heap_bytes: u64) -> u64;
 
     /// Opens the heap image at `offset` in a file. Every logged transaction is reproduced there.
+    /// The heap may grow up to [`Options::max_bytes`].
     ///
     /// # Errors
     /// The medium's.
@@ -73,7 +74,7 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
         bytes: u64,
     ) -> Result<Self, Error>;
 
-    /// Returns the number of words of the heap.
+    /// Returns the most words that the heap may have.
     fn words(&self) -> usize;
 
     /// Creates the state of a worker.
@@ -189,9 +190,10 @@ impl ShadowMemory for ShadowHeap {
         offset: u64,
         bytes: u64,
     ) -> Result<ShadowHeap, Error> {
+        let room = options.room(bytes);
         Ok(match options.shadow {
-            Shadow::CopyOnWrite => ShadowHeap::copy_on_write(file, offset, bytes)?,
-            Shadow::Full | Shadow::Software => ShadowHeap::load(file, offset, bytes)?,
+            Shadow::CopyOnWrite => ShadowHeap::copy_on_write(file, offset, bytes, room)?,
+            Shadow::Full | Shadow::Software => ShadowHeap::load(file, offset, bytes, room)?,
         })
     }
 

@@ -96,11 +96,12 @@ impl ShadowMemory for Software {
         offset: u64,
         bytes: u64,
     ) -> Result<Software, Error> {
-        let pages = (bytes / PAGE_BYTES) as usize;
+        let room = options.room(bytes);
+        let pages = (room / PAGE_BYTES) as usize;
         let frames = pages_in(options.shadow_bytes.unwrap_or(bytes), PAGE_BYTES)?.min(pages);
         let image = match options.observed {
             true => {
-                let mut image = Memory::anonymous(bytes)?;
+                let mut image = Memory::unreserved(room)?;
                 image.fill_from(file, offset, bytes)?;
                 Some(image)
             }
@@ -111,7 +112,7 @@ impl ShadowMemory for Software {
             frames: Memory::anonymous(frames as u64 * PAGE_BYTES)?,
             file: Arc::clone(file),
             offset,
-            words: bytes as usize / 8,
+            words: room as usize / 8,
             last_read: Mutex::default(),
             image,
             page_ins: AtomicU64::new(0),

@@ -51,6 +51,7 @@ use crate::perform::{Obstacle, Redo as Recorder, Space, StarvationLock, Stm, Tm,
 use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Opened, ReadyPool, Storage};
+use crate::superblock::GrowthStep;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
 #[cfg(test)]
 use crate::worker::panic_injection;
@@ -290,6 +291,10 @@ impl Design for Redo {
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         Self::start(Opened::open(path, options, Words::demand::<Self>)?, options)
+    }
+
+    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
+        self.store.record_growth(step).map_err(|error| self.workers.poison.put(error))
     }
 
     #[inline]

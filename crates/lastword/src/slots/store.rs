@@ -22,7 +22,7 @@ use crate::design::Design;
 use crate::perform::{Heap, Stm, Tm, records_of};
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Demand, Storage};
-use crate::superblock::{Superblock, Superblocks};
+use crate::superblock::{GrowthStep, Superblock, Superblocks};
 use crate::sync::{Arc, Mutex, Ordering, lock};
 use crate::{Error, Medium, Options};
 
@@ -70,8 +70,8 @@ impl Words {
         options: &Options,
     ) -> Result<(Words, Stm), Error> {
         let words = Words::open(storage, options)?;
-        let heap_words = storage.superblocks.current().heap_bytes as usize / 8;
-        Ok((words, Stm::sized(heap_words, options.ownership_records)?))
+        let room = options.room(storage.superblocks.current().heap_bytes);
+        Ok((words, Stm::sized(room as usize / 8, options.ownership_records)?))
     }
 
     /// Returns the anonymous memory that a pool of this design needs.
@@ -89,13 +89,13 @@ impl Words {
         ShadowHeap::check(options)?;
         let superblock = storage.superblocks.current();
         let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
-        let map = |offset, bytes, domain: &Domain| {
-            InPlace::new(Arc::clone(&storage.file), offset, bytes, domain)
+        let map = |offset, bytes, room, domain: &Domain| {
+            InPlace::growing(Arc::clone(&storage.file), offset, bytes, room, domain)
         };
         Ok(match &storage.domain {
             Some(domain) => {
-                let heap = map(heap_offset, heap_bytes, domain)?;
-                Words::Mapped(Box::new((heap, map(log_offset, log_bytes, domain)?)))
+                let heap = map(heap_offset, heap_bytes, options.room(heap_bytes), domain)?;
+                Words::Mapped(Box::new((heap, map(log_offset, log_bytes, log_bytes, domain)?)))
             }
             None => {
                 Words::Image(ShadowHeap::open(options, &storage.file, heap_offset, heap_bytes)?)
@@ -315,6 +315,11 @@ impl SlotStore {
         meter.device(after.device_writes - before.device_writes);
         meter.barriers(after.persist_barriers - before.persist_barriers);
         Ok(())
+    }
+
+    /// Records a step of the heap's growth. Two persist barriers.
+    pub(super) fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
+        Ok(lock(&self.superblocks).update(|now| now.record_growth(step))?)
     }
 
     /// Records a clean shutdown: everything up to `last` is in the heap image. Two persist

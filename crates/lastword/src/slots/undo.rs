@@ -48,6 +48,7 @@ use crate::perform::{
 use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Opened, ReadyPool, Storage};
+use crate::superblock::GrowthStep;
 use crate::sync::{AtomicU64, Ordering};
 #[cfg(test)]
 use crate::worker::panic_injection;
@@ -359,6 +360,10 @@ impl Design for Undo {
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         Self::start(Opened::open(path, options, Words::demand::<Self>)?, options)
+    }
+
+    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
+        self.store.record_growth(step).map_err(|error| self.workers.poison.put(error))
     }
 
     #[inline]

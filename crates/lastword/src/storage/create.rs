@@ -260,6 +260,7 @@ pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Su
         group: 0,
         compress: false,
         migrating: 0,
+        growing: 0,
     })
 }
 

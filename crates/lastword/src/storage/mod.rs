@@ -89,9 +89,10 @@ impl Storage {
     ) -> Result<Storage, Error> {
         let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } =
             *superblocks.current();
+        let room = options.room(heap_bytes);
         let log_place = Arc::clone(log_file.as_ref().unwrap_or(&file));
         if medium == Medium::File {
-            let heap_image = FileHeap::new(Arc::clone(&file), heap_offset, heap_bytes)?;
+            let heap_image = FileHeap::growing(Arc::clone(&file), heap_offset, heap_bytes, room)?;
             let usual = FileHeap::GATHER_BYTES.max(log_bytes);
             let heap_image =
                 heap_image.with_gather_bytes_max(options.gather_bytes.unwrap_or(usual));
@@ -119,7 +120,8 @@ impl Storage {
             }
             _ => Domain::persistent_cache(),
         };
-        let heap_image = MappedHeap::new(Arc::clone(&file), heap_offset, heap_bytes, &domain)?;
+        let heap_image =
+            MappedHeap::growing(Arc::clone(&file), heap_offset, heap_bytes, room, &domain)?;
         let heap_image = heap_image.in_parts(options.reproduce_threads);
         let log = Arc::new(MappedLog::new(log_place, log_offset, log_bytes, &domain)?);
         let (domain, written) = (Some(domain), None);

@@ -194,10 +194,11 @@ impl Survey {
     fn length(&mut self, superblock: &Superblock) {
         let (expected, found) = (superblock.heap_offset + superblock.heap_bytes, self.file.len());
         let path = self.path();
-        let error = match found.cmp(&expected) {
-            std::cmp::Ordering::Equal => return,
-            std::cmp::Ordering::Less => Error::Truncated { path, expected, found },
-            std::cmp::Ordering::Greater => Error::TooLong { path, expected, found },
+        let error = match found {
+            // An unfinished growth may have made the file longer.
+            _ if (expected..=superblock.file_bytes_max()).contains(&found) => return,
+            _ if found < expected => Error::Truncated { path, expected, found },
+            _ => Error::TooLong { path, expected, found },
         };
         self.refuse(None, Problem::Length { found, expected }, error);
     }
@@ -327,8 +328,8 @@ pub(crate) fn choose_medium(asked: Option<Medium>, own: Medium) -> Option<Medium
 /// Whether the areas are disjoint and in order, and all numbers are within the limits of a pool.
 /// The superblock came from the disk, so nothing else is assumed.
 fn areas_are_in_order(superblock: &Superblock) -> bool {
-    let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = *superblock;
-    let heap_end = heap_offset.checked_add(heap_bytes);
+    let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, growing, .. } = *superblock;
+    let heap_end = heap_offset.checked_add(heap_bytes.max(growing));
     let log_end = log_offset.checked_add(log_bytes);
     let (Some(heap_end), Some(log_end)) = (heap_end, log_end) else { return false };
     let heap_starts = if superblock.log_inside { log_end } else { COPIES_BYTES };
@@ -337,6 +338,7 @@ fn areas_are_in_order(superblock: &Superblock) -> bool {
         && heap_offset.is_multiple_of(AREA_ALIGN)
         && heap_bytes.is_multiple_of(lw_alloc::CHUNK_BYTES)
         && heap_bytes >= lw_alloc::HEAP_BYTES_MIN
+        && growing.is_multiple_of(lw_alloc::CHUNK_BYTES)
         && heap_end <= 1 << words::ADDRESS_BITS
         && log_offset.is_multiple_of(4096)
         && log_bytes.is_multiple_of(4096)

@@ -23,6 +23,7 @@ fn superblock() -> Superblock {
         group: 1000,
         compress: true,
         migrating: 0,
+        growing: 0,
     }
 }
 
@@ -167,6 +168,12 @@ fn copies_that_no_update_leaves_contradict() {
     let same_edition = Superblock { reproduced: 100, ..one };
     let other_pool = Superblock { edition: 8, pool: 1, ..one };
     let other_size = Superblock { edition: 8, heap_bytes: 1 << 27, ..one };
+    let announced = Superblock { growing: one.heap_bytes + (1 << 20), ..one };
+    let too_large = Superblock { edition: 8, heap_bytes: one.heap_bytes + (2 << 20), ..one };
+    assert_eq!(current([Ok(announced), Ok(too_large)]), Err(Invalid::Contradiction));
+    let grown = Superblock { edition: 8, heap_bytes: announced.growing, ..one };
+    assert_eq!(current([Ok(announced), Ok(grown)]), Ok(grown));
+    assert_eq!(current([Ok(one), Ok(grown)]), Err(Invalid::Contradiction));
     for other in [same_edition, other_pool, other_size] {
         assert_eq!(current([Ok(one), Ok(other)]), Err(Invalid::Contradiction), "{other:?}");
         assert_eq!(current([Ok(other), Ok(one)]), Err(Invalid::Contradiction), "{other:?}");

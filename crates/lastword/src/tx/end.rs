@@ -1,5 +1,6 @@
 //! Ends a transaction without a commit: a roll-back, or an error for the program.
 
+use medium::mutants::{Mutant, injected};
 use words::{Stop, TxId};
 
 use super::{Ended, Stage, Tx};
@@ -11,6 +12,14 @@ impl<D: Design> Tx<'_, D> {
     #[inline]
     pub(crate) fn is_ending(&self) -> bool {
         self.stage == Stage::Ending
+    }
+
+    /// Whether the heap has grown since the attempt began, so that it may have met memory behind
+    /// its own bound, or a heap that is no longer full. It then runs again.
+    pub(crate) fn is_outgrown(&self, stop: Stop) -> bool {
+        matches!(stop, Stop::Full | Stop::BadPointer)
+            && self.shape.heap_bytes() != self.heap_bytes
+            && !injected(Mutant::OutgrownBound)
     }
 
     /// Rolls back. Returns the last ID that the transaction may have seen.
@@ -38,7 +47,9 @@ impl<D: Design> Tx<'_, D> {
         let seen = self.roll_back();
         let info = self.shape.info();
         let error = match (stop, self.reason.take()) {
-            (Stop::Full, _) => return Ended::Full { wanted: self.wild },
+            (Stop::Full, _) => {
+                return Ended::Full { wanted: self.wild, heap_bytes: self.heap_bytes };
+            }
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
             (Stop::TooLarge, _) if let Some(error) = too_large => error,
             (Stop::TooLarge, _) => {

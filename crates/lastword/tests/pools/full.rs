@@ -21,6 +21,12 @@ fn create<D: Design>(dir: &tempfile::TempDir, heap_bytes: u64) -> Pool<D> {
         .unwrap()
 }
 
+/// A pool that may grow up to `max_bytes`.
+fn growing<D: Design>(dir: &tempfile::TempDir, max_bytes: u64) -> Pool<D> {
+    let path = dir.path().join(format!("{}.up to {max_bytes}", D::NAME));
+    Pool::create_as(path, options(HEAP_BYTES).max_bytes(max_bytes)).unwrap()
+}
+
 /// Returns the shortage and the text of a transaction that meets a full heap.
 fn full<D: Design, R: std::fmt::Debug>(
     worker: &mut Worker<'_, D>,
@@ -108,11 +114,12 @@ fn larger_pool<D: Design>() {
     let reserve = |tx: &mut Tx<'_, D>| Array::<u64>::reserve(tx, 1 << 18);
     let (shortage, text) = full(&mut worker, reserve);
     let least = shortage.heap_bytes_min;
-    assert!(text.contains(&format!("`bytes` of at least {least} to hold it")), "{text}");
+    assert!(text.contains(&format!("`max_bytes` of at least {least}")), "{text}");
     for (bytes, fits) in [(least - (64 << 10), false), (least, true)] {
-        let pool = create::<D>(&dir, bytes);
-        let reserved = pool.worker().unwrap().run(reserve).map(|_| ());
-        assert_eq!(reserved.is_ok(), fits, "{}, {bytes} bytes: {reserved:?}", D::NAME);
+        for pool in [create::<D>(&dir, bytes), growing::<D>(&dir, bytes)] {
+            let reserved = pool.worker().unwrap().run(reserve).map(|_| ());
+            assert_eq!(reserved.is_ok(), fits, "{}, {bytes} bytes: {reserved:?}", D::NAME);
+        }
     }
 
     // A second array: the pool needs the memory of the first once more.

@@ -274,5 +274,5 @@ fn full_heap_error_names_wanted_bytes() {
     let wanted = matches!(error, Error::Full { wanted_bytes: 8_388_608, .. });
     assert!(wanted && error.to_string().contains("8388608 bytes more"), "{error}");
     // The array has 272 bytes for each 256, and the allocator a run of 64 KiB.
-    assert!(error.to_string().contains("`bytes` of at least 9043968 "), "{error}");
+    assert!(error.to_string().contains("`max_bytes` of at least 9043968"), "{error}");
 }

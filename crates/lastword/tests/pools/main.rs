@@ -23,6 +23,7 @@ mod damaged;
 mod fields;
 mod full;
 mod grouping;
+mod growth;
 mod heap_reuse;
 mod ideal;
 mod limits;

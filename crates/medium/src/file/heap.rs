@@ -138,24 +138,39 @@ impl FileHeap {
     /// # Errors
     /// [`Error::BadArea`].
     pub fn new(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileHeap, Error> {
-        let area = Area::new(file, offset, bytes)?;
-        let pages = bytes / PAGE_BYTES;
-        if pages > u64::from(u32::MAX) {
+        FileHeap::growing(file, offset, bytes, bytes)
+    }
+
+    /// The same for a heap that [grows](PoolFile::grow) with the file up to `room` bytes. The
+    /// caller writes no word that the file does not have.
+    ///
+    /// # Errors
+    /// As [`new`](FileHeap::new).
+    pub fn growing(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        room: u64,
+    ) -> Result<FileHeap, Error> {
+        let area = Area::with_room(file, offset, bytes, room)?;
+        if room / PAGE_BYTES > u64::from(u32::MAX) {
             let (path, file_bytes) = (area.file().path().to_path_buf(), area.file().len());
             return Err(Error::BadArea { path, offset, bytes, unit: PAGE_BYTES, file_bytes });
         }
-        let all_dense = bytes <= FileHeap::GATHER_BYTES;
-        Ok(FileHeap::part(&area, None, (FileHeap::GATHER_BYTES, all_dense), &Arc::default()))
+        let memory = (FileHeap::GATHER_BYTES, FileHeap::GATHER_BYTES);
+        Ok(FileHeap::part(&area, None, memory, &Arc::default()))
     }
 
+    /// `dense_max`: the largest heap whose pages all have memory in the index.
     fn part(
         area: &Area,
         share: Option<Share>,
-        (bytes_max, all_dense): (u64, bool),
+        (bytes_max, dense_max): (u64, u64),
         state: &Arc<State>,
     ) -> FileHeap {
+        let pages = |bytes: u64| usize::try_from(bytes / PAGE_BYTES).unwrap_or(usize::MAX);
         FileHeap {
-            index: PageIndex::new((area.bytes() / PAGE_BYTES) as usize, all_dense),
+            index: PageIndex::new(pages(area.present_bytes()), pages(dense_max)),
             area: area.clone(),
             share,
             bytes_max,
@@ -171,7 +186,7 @@ impl FileHeap {
     /// Splits this heap image into parts, one for each thread, that share its memory for gathered
     /// words. Nothing may have been written to it yet.
     pub fn in_parts(self, parts: usize) -> Parts {
-        let memory = (self.bytes_max / parts.max(1) as u64, self.bytes_max >= self.area.bytes());
+        let memory = (self.bytes_max / parts.max(1) as u64, self.bytes_max);
         let part = |share| FileHeap::part(&self.area, share, memory, &self.state);
         Share::all(parts, self.area.bytes() / 8).map(part).collect()
     }
@@ -180,8 +195,7 @@ impl FileHeap {
     /// pages are written before the barrier; their sync still waits for it. Nothing may have been
     /// written yet.
     pub fn with_gather_bytes_max(self, bytes: u64) -> FileHeap {
-        let memory = (bytes, bytes >= self.area.bytes());
-        FileHeap::part(&self.area, self.share, memory, &self.state)
+        FileHeap::part(&self.area, self.share, (bytes, bytes), &self.state)
     }
 
     /// Runs a step that must not fail; when it does, nothing runs ever after.
@@ -267,7 +281,8 @@ impl FileHeap {
     fn check_length(&self) -> Result<(), Error> {
         let path = self.area.file().path();
         let found = self.area.handle().stat().map_err(Error::io("inspecting", path))?.bytes;
-        let (offset, expected) = (self.area.offset(0), self.area.bytes());
+        let offset = self.area.offset(0);
+        let expected = self.area.present_bytes();
         if found < offset + expected {
             let (path, found) = (path.to_path_buf(), found.saturating_sub(offset));
             return Err(Error::Truncated { path, offset, expected, found });

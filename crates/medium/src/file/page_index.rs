@@ -53,6 +53,9 @@ const DENSE_RUN: usize = 256;
 /// The limit of a dense page.
 const DENSE: u16 = u16::MAX;
 
+/// Pages that are added at a time when the heap grows: 16 MiB.
+const GROWN_PAGES: usize = 1 << 12;
+
 /// Memory that is kept while no page has words.
 const KEPT_CHUNKS: usize = 16;
 const KEPT_PIECES: usize = 256;
@@ -76,6 +79,8 @@ pub(super) struct PageIndex {
     dense: DensePages,
     /// Memory for the words of chains that are rebuilt or taken.
     spare: Vec<Box<Dense>>,
+    /// The most pages that can all be dense.
+    dense_max: usize,
     /// Whether every page is dense.
     all_dense: bool,
 }
@@ -113,9 +118,10 @@ impl Default for Dense {
 }
 
 impl PageIndex {
-    /// An index for a heap of so many pages, without words. With `all_dense` it has memory for all
-    /// of them, and no page is sparse: dense pages take less time.
-    pub(super) fn new(pages: usize, all_dense: bool) -> PageIndex {
+    /// An index for a heap of so many pages at first, without words. While the heap has at most
+    /// `dense_max` pages, the index has memory for all of them, and no page is sparse: dense pages
+    /// take less time.
+    pub(super) fn new(pages: usize, dense_max: usize) -> PageIndex {
         PageIndex {
             pages: vec![PageEntry::default(); pages],
             sweep: Vec::new(),
@@ -125,7 +131,8 @@ impl PageIndex {
             blocks: Blocks::default(),
             dense: DensePages::default(),
             spare: Vec::new(),
-            all_dense,
+            dense_max,
+            all_dense: pages <= dense_max,
         }
     }
 
@@ -165,7 +172,7 @@ impl PageIndex {
     /// take no more memory. Returns false, and adds nothing, if the page is not dense.
     #[inline]
     pub(super) fn insert_dense(&mut self, page: usize, first: usize, words: &[u64]) -> bool {
-        let entry = self.pages[page];
+        let Some(entry) = self.pages.get(page) else { return false };
         let is_dense = entry.limit == DENSE;
         if is_dense {
             self.dense.insert(entry.place, first, words);
@@ -175,6 +182,9 @@ impl PageIndex {
 
     /// Adds words of a page, from word `first` on. They replace earlier ones.
     pub(super) fn insert(&mut self, page: usize, first: usize, words: &[u64]) {
+        if page >= self.pages.len() {
+            self.grow(page);
+        }
         let mut entry = self.pages[page];
         if entry.count == 0 {
             self.order.push_back((page as u32, self.start));
@@ -198,6 +208,14 @@ impl PageIndex {
             }
         }
         self.pages[page] = entry;
+    }
+
+    /// Makes room for a page of a heap that has grown.
+    #[cold]
+    fn grow(&mut self, page: usize) {
+        self.pages.resize((page + 1).next_multiple_of(GROWN_PAGES), PageEntry::default());
+        // Pages that are dense stay so.
+        self.all_dense = self.pages.len() <= self.dense_max;
     }
 
     #[inline]
@@ -275,7 +293,7 @@ impl PageIndex {
 
     /// Lays the words of a page over its content.
     pub(super) fn lay_over(&self, page: usize, out: &mut [u64]) {
-        let entry = self.pages[page];
+        let Some(&entry) = self.pages.get(page) else { return };
         if entry.limit == DENSE {
             let mask = &self.dense.masks[entry.place as usize];
             return mask.lay_over(self.dense.words(entry.place), out);
@@ -487,7 +505,8 @@ mod tests {
 
     fn last_values(all_dense: bool) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
-        let mut index = PageIndex::new(64, all_dense);
+        // Some pages are of a heap that has grown.
+        let mut index = PageIndex::new(16, if all_dense { usize::MAX } else { 0 });
         let mut model: HashMap<u32, HashMap<usize, u64>> = HashMap::new();
         let (mut sparse, mut dense) = (0, 0);
         for step in 0..20_000_u64 {
@@ -520,7 +539,7 @@ mod tests {
 
     #[test]
     fn sweep_takes_pages_by_number_and_keeps_its_start() {
-        let mut index = PageIndex::new(10, false);
+        let mut index = PageIndex::new(10, 0);
         for (sequence, page) in [(0, 7), (100, 2), (100, 7), (200, 3), (300, 2)] {
             index.starts_at(sequence);
             index.insert(page, 0, &[sequence + 1]);
@@ -545,7 +564,7 @@ mod tests {
 
     #[test]
     fn hot_words_take_constant_memory() {
-        let mut index = PageIndex::new(2, false);
+        let mut index = PageIndex::new(2, 0);
         for value in 0..1_000_000_u64 {
             index.insert(1, value as usize % 20, &[value]);
         }

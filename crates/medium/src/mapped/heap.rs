@@ -88,7 +88,22 @@ impl MappedHeap {
         bytes: u64,
         domain: &Domain,
     ) -> Result<MappedHeap, Error> {
-        let area = Area::new(file, offset, bytes)?;
+        MappedHeap::growing(file, offset, bytes, bytes, domain)
+    }
+
+    /// The same for a heap that [grows](PoolFile::grow) with the file up to `room` bytes. The
+    /// caller writes no word that the file does not have: that would kill the process (`SIGBUS`).
+    ///
+    /// # Errors
+    /// As [`new`](MappedHeap::new).
+    pub fn growing(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        room: u64,
+        domain: &Domain,
+    ) -> Result<MappedHeap, Error> {
+        let area = Area::with_room(file, offset, bytes, room)?;
         Ok(MappedHeap {
             mapped: Arc::new(domain.map(&area)?),
             area,
@@ -105,7 +120,6 @@ impl MappedHeap {
     ///
     /// # Panics
     /// If something was written since the last barrier: its lines may wait.
-    /// When something was: its lines may wait.
     pub fn with_combining(mut self, combining: Combining) -> MappedHeap {
         assert!(self.combiner.is_idle(), "the rules change between batches");
         self.combiner = Combiner::new(combining);

@@ -62,12 +62,27 @@ impl InPlace {
         bytes: u64,
         domain: &Domain,
     ) -> Result<InPlace, Error> {
-        let area = Area::new(file, offset, bytes)?;
+        InPlace::growing(file, offset, bytes, bytes, domain)
+    }
+
+    /// The same for an area that [grows](PoolFile::grow) with the file up to `room` bytes. An
+    /// access to words that the file does not have kills the process (`SIGBUS`).
+    ///
+    /// # Errors
+    /// As [`new`](InPlace::new).
+    pub fn growing(
+        file: Arc<PoolFile>,
+        offset: u64,
+        bytes: u64,
+        room: u64,
+        domain: &Domain,
+    ) -> Result<InPlace, Error> {
+        let area = Area::with_room(file, offset, bytes, room)?;
         let (view, simulated) = match domain.map(&area)? {
             Mapped::Real(mapping) => (Memory::of_area(mapping, area), None),
             Mapped::Simulated(memory) => {
-                let copy = Memory::anonymous(bytes)?;
-                let mut words = vec![0; copy.words().len()];
+                let copy = Memory::unreserved(room)?;
+                let mut words = vec![0; bytes as usize / 8];
                 memory.read(0, &mut words);
                 for (to, from) in copy.words().iter().zip(words) {
                     to.store(from, Ordering::Relaxed);

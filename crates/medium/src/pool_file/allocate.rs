@@ -43,7 +43,7 @@ impl PoolFile {
     /// [`Error::Unallocated`], [`Error::Io`], [`Error::Transfer`]; contents are as they were, and
     /// blocks allocated so far are free again.
     pub fn allocate_again(&self, prewrite: Prewrite) -> Result<(), Error> {
-        if !self.file.can_write() || self.bytes == 0 || self.is_whole()? {
+        if !self.file.can_write() || self.is_empty() || self.is_whole()? {
             return Ok(());
         }
         // Before anything is changed; whether there is room is not known where others write.
@@ -51,8 +51,8 @@ impl PoolFile {
         if missing > 0 && !has_room(&*self.file, missing) {
             return Err(self.unallocated(missing));
         }
-        let (before, mut filled) = (extents(&*self.file, self.bytes), Vec::new());
-        let lacks = before.as_ref().map_or(missing, |before| self.bytes - covered(before));
+        let (before, mut filled) = (extents(&*self.file, self.len()), Vec::new());
+        let lacks = before.as_ref().map_or(missing, |before| self.len() - covered(before));
         let allocated = self.allocate_missing(prewrite, lacks, before.is_some(), &mut filled);
         if allocated.is_err() {
             match &before {
@@ -80,7 +80,7 @@ impl PoolFile {
             self.fill_holes(filled)?;
         }
         let is_filled = !filled.is_empty();
-        match reserve(&*self.file, self.bytes, lists_extents) {
+        match reserve(&*self.file, 0..self.len(), lists_extents) {
             Ok(true) => {}
             Ok(false) => self.fill_holes(filled)?,
             // XFS wants as much room as the part has bytes, whether it has them already.
@@ -103,7 +103,7 @@ impl PoolFile {
     /// because the caller has one.
     fn give_back(&self, before: &[Range<u64>]) {
         let mut at = 0;
-        for extent in before.iter().cloned().chain(once(self.bytes..self.bytes)) {
+        for extent in before.iter().cloned().chain(once(self.len()..self.len())) {
             for start in (at..extent.start).step_by(ZEROS_BYTES) {
                 let bytes = (extent.start - start).min(ZEROS_BYTES as u64);
                 let mut found = vec![0; bytes as usize];
@@ -127,11 +127,11 @@ impl PoolFile {
     /// How many bytes have no block; fewer where the file system counts data of its own.
     fn missing(&self) -> Result<u64, Error> {
         let allocated = self.file.allocated().map_err(Error::io("inspecting", &self.path))?;
-        Ok(self.bytes.saturating_sub(allocated))
+        Ok(self.len().saturating_sub(allocated))
     }
 
     fn unallocated(&self, missing: u64) -> Error {
-        Error::Unallocated { path: self.path.clone(), bytes: self.bytes, missing }
+        Error::Unallocated { path: self.path.clone(), bytes: self.len(), missing }
     }
 
     /// Writes zeros where the file has holes, and adds the pieces to `filled`. It reads a hole
@@ -140,8 +140,8 @@ impl PoolFile {
     fn fill_holes(&self, filled: &mut Vec<Range<u64>>) -> Result<(), Error> {
         let mut at = 0;
         // Ends: each turn gets to the end of data that is not empty, or of the file.
-        while at < self.bytes {
-            let data = self.next_data(at, self.bytes).unwrap_or(self.bytes..self.bytes);
+        while at < self.len() {
+            let data = self.next_data(at, self.len()).unwrap_or(self.len()..self.len());
             for start in (at..data.start).step_by(ZEROS_BYTES) {
                 let piece = start..data.start.min(start + ZEROS_BYTES as u64);
                 self.fill(piece, filled)?;
@@ -183,18 +183,22 @@ pub(super) fn has_room(file: &dyn Handle, bytes: u64) -> bool {
     file.available().is_none_or(|available| bytes <= available)
 }
 
-/// Reserves all blocks; returns false when the file system cannot. `again`: some blocks exist, so
-/// a smaller part may fit where a large one does not. After an error the caller frees the blocks of
-/// smaller parts.
+/// Reserves the blocks of a part; returns false when the file system cannot. `again`: some blocks
+/// exist, so a smaller part may fit where a large one does not. After an error the caller frees the
+/// blocks of smaller parts.
 ///
 /// A signal interrupts `fallocate(2)`, and some file systems then release the blocks reserved so
 /// far. Signals that arrive faster than the call completes would keep it from ever ending. So an
 /// interrupted part is halved, and reserved parts stay. It ends: each pass reserves a MiB, halves
 /// a part that is larger, or uses one of a bounded number of interruptions of the smallest part.
-pub(super) fn reserve(file: &dyn Handle, bytes: u64, again: bool) -> rustix::io::Result<bool> {
-    let (mut at, mut part, mut interruptions) = (0, bytes, 0);
-    while at < bytes {
-        let here = part.min(bytes - at);
+pub(super) fn reserve(
+    file: &dyn Handle,
+    range: Range<u64>,
+    again: bool,
+) -> rustix::io::Result<bool> {
+    let (mut at, mut part, mut interruptions) = (range.start, range.end - range.start, 0);
+    while at < range.end {
+        let here = part.min(range.end - at);
         let half = (here / 2).next_multiple_of(PIECE_BYTES_MIN);
         match file.allocate(at, here) {
             Ok(()) => {

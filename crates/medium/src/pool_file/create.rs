@@ -20,7 +20,7 @@ use super::allocate::{has_room, reserve, write_zeros};
 use super::claim::claim;
 use super::name::{directory, is_named, name_new, remove_placeholder, temporary_name};
 use crate::error::Error;
-use crate::sync::{AtomicBool, Mutex, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, lock};
 use system::mutants::{Mutant, injected};
 use system::{Directory, Files, System};
 
@@ -191,7 +191,7 @@ impl PoolFile {
             system,
             file,
             path,
-            bytes,
+            bytes: AtomicU64::new(bytes),
             temporary,
             directory,
             prewritten,
@@ -303,7 +303,7 @@ impl PoolFile {
 
     /// For `map_err`: something about the whole file failed, perhaps for want of room.
     fn io(&self, operation: &'static str) -> impl Fn(Errno) -> Error {
-        move |errno| whole(operation, &self.path, self.bytes, errno)
+        move |errno| whole(operation, &self.path, self.len(), errno)
     }
 
     fn allocate(&self) -> Result<(), Error> {
@@ -311,14 +311,14 @@ impl PoolFile {
             Some(errno) => self.io("allocating")(errno),
             None => Error::io("allocating", &self.path)(source),
         };
-        self.check_size_limit(self.bytes)?;
-        if i64::try_from(self.bytes).is_err() || !has_room(&*self.file, self.bytes) {
+        self.check_size_limit(self.len())?;
+        if i64::try_from(self.len()).is_err() || !has_room(&*self.file, self.len()) {
             return Err(error(Errno::NOSPC.into()));
         }
-        let reserved = reserve(&*self.file, self.bytes, false);
+        let reserved = reserve(&*self.file, 0..self.len(), false);
         let reserved = reserved.map_err(|errno| error(errno.into()))?;
         if self.prewritten || !reserved {
-            write_zeros(&*self.file, 0..self.bytes).map_err(error)?;
+            write_zeros(&*self.file, 0..self.len()).map_err(error)?;
         }
         Ok(())
     }

@@ -271,7 +271,7 @@ pub(crate) fn step_is_woken_after_visitor() {
         let theirs = Arc::clone(&pool);
         let visitor = thread::spawn(move || {
             let Pool { persist, reproduce, .. } = &*theirs;
-            reproduce.between_steps(persist, |last| last)
+            reproduce.between_steps(persist, |_, last| last)
         });
         let progress = &pool.persist.progress;
         let reproduced = || (pool.reproduce.reproduced() >= TxId(1)).then_some(());

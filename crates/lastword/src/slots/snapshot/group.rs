@@ -361,9 +361,11 @@ impl Core {
         Ok(())
     }
 
-    /// Ends or marks all groups.
-    pub(super) fn end_all_groups(&self) -> Result<(), Error> {
-        self.groups.as_ref().map_or(Ok(()), |groups| self.end_groups(groups, u64::MAX))
+    /// Ends or marks all groups. Returns whether there were any.
+    pub(super) fn end_all_groups(&self) -> Result<bool, Error> {
+        let Some(groups) = &self.groups else { return Ok(false) };
+        let had = self.has_groups();
+        self.end_groups(groups, u64::MAX).map(|()| had)
     }
 
     /// Returns the error of a poisoned pool, after notifying its listeners.

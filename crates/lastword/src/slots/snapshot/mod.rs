@@ -71,6 +71,7 @@ use crate::perform::{Heap, Obstacle, StarvationLock};
 use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
 use crate::storage::{Opened, ReadyPool, Storage};
+use crate::superblock::GrowthStep;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 #[cfg(test)]
 use crate::worker::panic_injection::{self, Point};
@@ -191,6 +192,10 @@ impl Design for Snapshot {
 
     fn open(path: &Path, options: &Options) -> Result<(Self, Shape), Error> {
         Self::start(Opened::open(path, options, Words::demand::<Self>)?, options)
+    }
+
+    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
+        self.core.store.record_growth(step).map_err(|error| self.core.workers.poison.put(error))
     }
 
     #[inline]
@@ -576,13 +581,8 @@ impl Design for Snapshot {
     }
 
     fn step(&self, number: usize) -> Result<bool, Error> {
-        match (number, &self.core.groups) {
-            (0, None) => Ok(false),
-            (0, Some(groups)) => {
-                let had = self.core.has_groups();
-                self.core.end_groups(groups, u64::MAX)?;
-                Ok(had)
-            }
+        match number {
+            0 => self.core.end_all_groups(),
             _ => panic!("{} has no step {number}", Self::NAME),
         }
     }

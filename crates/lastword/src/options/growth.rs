@@ -1,0 +1,51 @@
+//! Options of a heap that grows.
+
+use lw_alloc::CHUNK_BYTES;
+
+use super::{BYTES_MAX, Options};
+
+impl Options {
+    /// Lets the heap grow while the pool is open, up to this size. Rounded down to 64 KiB. Default
+    /// 0: the heap keeps its size.
+    ///
+    /// A transaction that finds the heap full, after it has reclaimed memory of other workers,
+    /// makes it larger by a [step](Options::grow_step) and runs again.
+    /// [`Pool::grow`](crate::Pool::grow) does so by hand. The pool keeps its size when it is
+    /// closed, and the limit belongs to the opening: a later one may set another.
+    ///
+    /// Addresses are reserved for the limit, and no memory or disk space but tables: 4 bytes for 64
+    /// KiB, and for a bounded shadow 8 or 24 bytes for 4 KiB. Ownership records are as many as a
+    /// heap of this size has. The log does not grow, and a [`Shadow::Full`](crate::Shadow::Full)
+    /// takes the memory that the heap has grown to.
+    ///
+    /// ```
+    /// use lastword::{Array, Options, Pool};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("grown.pool");
+    /// let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).max_bytes(1 << 30);
+    /// let pool = Pool::create(&path, options)?;
+    /// for _ in 0..20 {
+    ///     let _ = pool.run(|tx| Array::<u64>::create(tx, 12_000))?;
+    /// }
+    /// assert!(pool.info().heap_bytes > 2 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_bytes(mut self, bytes: u64) -> Options {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets the bytes by which a full heap grows at a time, up to
+    /// [`max_bytes`](Options::max_bytes). Rounded up to 64 KiB. A request that needs more gets
+    /// more. Default 0: an eighth of the heap, at least 1 MiB.
+    pub fn grow_step(mut self, bytes: u64) -> Options {
+        self.grow_step = bytes;
+        self
+    }
+
+    /// Returns the most bytes that a heap of this size may get.
+    pub(crate) fn room(&self, heap_bytes: u64) -> u64 {
+        heap_bytes.max(self.max_bytes.min(BYTES_MAX) / CHUNK_BYTES * CHUNK_BYTES)
+    }
+}

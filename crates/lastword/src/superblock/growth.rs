@@ -1,0 +1,63 @@
+//! The steps of a heap's growth in the superblock and the file: see `pool/growth.rs` for the order.
+
+use medium::PoolFile;
+use medium::mutants::{Mutant, injected};
+
+use super::Superblock;
+use crate::error::Error;
+
+/// A step of the heap's growth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrowthStep {
+    /// The file may become longer, for a heap of so many bytes.
+    Begun {
+        /// The heap's bytes after the growth.
+        heap_bytes: u64,
+    },
+    /// The file has the bytes: transactions may use them.
+    Done {
+        /// The heap's bytes.
+        heap_bytes: u64,
+    },
+}
+
+impl Superblock {
+    /// Whether an update leaves two copies with these sizes of the heap: a growth announces the next
+    /// size first.
+    pub(super) fn has_size_beside(&self, other: &Superblock) -> bool {
+        let (old, new) = if self.edition < other.edition { (self, other) } else { (other, self) };
+        let is_growth = new.heap_bytes > old.heap_bytes && new.heap_bytes <= old.growing;
+        new.heap_bytes == old.heap_bytes || is_growth
+    }
+
+    /// Records a step of the heap's growth.
+    pub(crate) fn record_growth(&mut self, step: GrowthStep) {
+        match step {
+            GrowthStep::Begun { heap_bytes } => self.growing = self.growing.max(heap_bytes),
+            GrowthStep::Done { heap_bytes } => {
+                self.heap_bytes = heap_bytes;
+                // The file stays longer after an earlier growth that failed.
+                self.growing = if self.growing > heap_bytes { self.growing } else { 0 };
+            }
+        }
+    }
+}
+
+/// Makes room for a heap of `to` bytes at `heap_offset` in the file, where the heap has `from`
+/// bytes now. `record` writes a step to the superblock, durably. In every layout of the files the
+/// heap is the last area of its file.
+pub(crate) fn extend(
+    file: &PoolFile,
+    heap_offset: u64,
+    (from, to): (u64, u64),
+    mut record: impl FnMut(GrowthStep) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if !injected(Mutant::GrowthNotAnnounced) {
+        record(GrowthStep::Begun { heap_bytes: to })?;
+    }
+    file.grow(heap_offset + from, heap_offset + to)?;
+    if !injected(Mutant::GrowthNotRecorded) {
+        record(GrowthStep::Done { heap_bytes: to })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! Heaps that grow while the pool is open.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::names::{EMULATED, with_suffix};
+use faults::{Call, Failing, Fault, Faults};
+use lastword::{
+    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Error, Medium, MediumError,
+    Objects, Options, Pool, Ptr, Redo, Shadow, Snapshot, System, Undo, Volatile,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn options(medium: Medium) -> Options {
+    Options::new().bytes(MIB).log_bytes(MIB).medium(medium).max_bytes(32 * MIB)
+}
+
+/// Words of a value: 1000 bytes.
+const WORDS: usize = 125;
+
+/// A list of values, each with the one before.
+#[derive(Clone, Copy)]
+struct Chain {
+    head: Ptr<u64>,
+}
+
+impl Chain {
+    fn create<D: Design>(pool: &Pool<D>) -> Chain {
+        let made = pool.run(|tx| {
+            let head = tx.alloc(0_u64)?;
+            tx.set_root_ptr(head)?;
+            Ok(Chain { head })
+        });
+        made.unwrap().value
+    }
+
+    fn open<D: Design>(pool: &Pool<D>) -> Chain {
+        Chain { head: pool.run(|tx| tx.root_ptr()).unwrap().value }
+    }
+
+    /// Adds a value; returns the count.
+    fn push<D: Design>(self, pool: &Pool<D>) -> Result<u64, Error> {
+        let pushed = pool.run(|tx| {
+            let before: u64 = tx.get(self.head)?;
+            let count = match before {
+                0 => 0,
+                before => tx.get(Ptr::<[u64; 3]>::from_bits(before))?[2],
+            };
+            let value = tx.alloc([count; WORDS])?;
+            let link = tx.alloc([value.to_bits(), before, count + 1])?;
+            tx.set(self.head, link.to_bits())?;
+            Ok(count + 1)
+        });
+        Ok(pushed?.value)
+    }
+
+    /// Checks every value, and returns the count.
+    fn check<D: Design>(self, pool: &Pool<D>) -> u64 {
+        let checked = pool.run(|tx| {
+            let mut link: u64 = tx.get(self.head)?;
+            let (mut left, mut count) = (None, 0);
+            while link != 0 {
+                let [value, before, number] = tx.get(Ptr::<[u64; 3]>::from_bits(link))?;
+                assert_eq!(number, left.unwrap_or(number));
+                let value = tx.get(Ptr::<[u64; WORDS]>::from_bits(value))?;
+                assert_eq!(value, [number - 1; WORDS]);
+                (link, left, count) = (before, Some(number - 1), count.max(number));
+            }
+            assert_eq!(left.unwrap_or(0), 0);
+            Ok(count)
+        });
+        checked.unwrap().value
+    }
+}
+
+fn full_heap_grows<D: Design>(medium: Medium, change: fn(Options) -> Options) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::<D>::create_as(&path, change(options(medium))).unwrap();
+    let chain = Chain::create(&pool);
+    let mut count = 0;
+    while pool.info().heap_bytes < 3 * MIB {
+        count = chain.push(&pool).unwrap();
+        assert!(count < 9000, "{}", pool.info().heap_bytes);
+    }
+    assert_eq!(chain.check(&pool), count);
+    let usage = pool.check_heap().unwrap();
+    let (heap_bytes, live) = (pool.info().heap_bytes, 8 * WORDS as u64 * count);
+    assert!(usage.heap_bytes == heap_bytes && live > heap_bytes / 2, "{live} of {heap_bytes}");
+    if !D::DURABLE {
+        return;
+    }
+    pool.close().unwrap();
+    let length = std::fs::metadata(&path).unwrap().len();
+    assert!(length > heap_bytes && length < heap_bytes + 6 * MIB, "{length}");
+    // Without the limit it opens, and keeps its size.
+    let pool = Pool::<D>::open_as(&path, change(Options::new().medium(medium))).unwrap();
+    let chain = Chain::open(&pool);
+    assert_eq!((chain.check(&pool), pool.info().heap_bytes), (count, heap_bytes));
+    pool.abandon();
+    let _ = lastword::check(&path).unwrap();
+    let pool = Pool::<D>::open_as(&path, change(options(medium))).unwrap();
+    let chain = Chain::open(&pool);
+    while pool.info().heap_bytes == heap_bytes {
+        count = chain.push(&pool).unwrap();
+    }
+    assert_eq!(chain.check(&pool), count);
+}
+
+#[test]
+fn full_heap_grows_and_keeps_its_content() {
+    let same = |options| options;
+    for medium in [Medium::File, EMULATED, Medium::PersistentCache] {
+        full_heap_grows::<Decoupled>(medium, same);
+        full_heap_grows::<Decoupled>(medium, |options| {
+            options.shadow(Shadow::CopyOnWrite).reproduce_threads(2)
+        });
+        full_heap_grows::<Undo>(medium, same);
+        full_heap_grows::<Redo>(medium, same);
+        full_heap_grows::<Snapshot>(medium, same);
+        full_heap_grows::<DecoupledSoftware>(medium, |options| {
+            options.shadow(Shadow::Software).shadow_bytes(MIB / 2)
+        });
+        full_heap_grows::<DecoupledEvicting>(medium, |options| {
+            options.shadow(Shadow::CopyOnWrite).shadow_bytes(MIB / 2)
+        });
+    }
+    full_heap_grows::<Volatile>(Medium::File, same);
+}
+
+#[test]
+fn heap_grows_up_to_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = options(Medium::File).max_bytes(3 * MIB + 70_000).grow_step(MIB);
+    let pool = Pool::<Decoupled>::create_as(&path, options).unwrap();
+    let max_bytes = 3 * MIB + 65_536;
+    let chain = Chain::create(&pool);
+    let full = loop {
+        if let Err(error) = chain.push(&pool) {
+            break error;
+        }
+    };
+    assert!(matches!(full, Error::Full { heap_bytes, .. } if heap_bytes == max_bytes), "{full}");
+    assert!(full.to_string().contains("`max_bytes`"), "{full}");
+    let beyond = pool.grow(4 * MIB);
+    let Err(Error::NoGrowth { wanted, max_bytes: max }) = beyond else { panic!("{beyond:?}") };
+    assert_eq!((wanted, max), (4 * MIB, max_bytes));
+    assert_eq!(pool.grow(0).unwrap(), max_bytes);
+    // A request that fits in no heap of the limit makes none larger.
+    pool.close().unwrap();
+    let pool = Pool::open(&path, Options::new().max_bytes(8 * MIB)).unwrap();
+    let huge = pool.run(|tx| Array::<u64>::create(tx, MIB)).map(|made| made.value);
+    assert!(matches!(huge, Err(Error::Full { .. })), "{huge:?}");
+    assert_eq!(pool.info().heap_bytes, max_bytes);
+    // One that fits makes the heap as large as needed, in one step.
+    let large = pool.run(|tx| Array::<u64>::create(tx, MIB / 4)).unwrap().value;
+    let bytes = pool.info().heap_bytes;
+    assert!(bytes > 5 * MIB && bytes < 6 * MIB, "{bytes}");
+    let _ = pool.run(|tx| tx.set(large.at(MIB / 4 - 1)?, 7)).unwrap();
+}
+
+#[test]
+fn workers_use_new_memory_while_others_run() {
+    for medium in [Medium::File, EMULATED] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(medium).grow_step(64 << 10);
+        let pool = Pool::<Decoupled>::create_as(dir.path().join("pool"), options).unwrap();
+        let chain = Chain::create(&pool);
+        let pushed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        chain.push(&pool).unwrap();
+                        pushed.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            // Views and backups of a heap that grows.
+            for number in 0..4 {
+                let view = pool.view().unwrap();
+                view.check().unwrap();
+                let copy = dir.path().join(format!("copy{number}"));
+                let id = pool.backup(&copy).unwrap();
+                let copy = Pool::open(&copy, Options::new()).unwrap();
+                assert_eq!(copy.committed_id(), id);
+                Chain::open(&copy).check(&copy);
+            }
+        });
+        assert_eq!(chain.check(&pool), pushed.into_inner());
+        pool.check_heap().unwrap();
+    }
+}
+
+#[test]
+fn pool_is_whole_after_any_failed_call_of_growth() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    for fault in [Fault::Io, Fault::NoSpace] {
+        let created = |faults| {
+            for file in [path.clone(), with_suffix(&path, ".log")] {
+                let _ = std::fs::remove_file(file);
+            }
+            let options = options(Medium::File).system(System::kernel().failing(faults));
+            let pool = Pool::create(&path, options.background(false)).unwrap();
+            let chain = Chain::create(&pool);
+            chain.push(&pool).unwrap();
+            pool.flush().unwrap();
+            (pool, chain)
+        };
+        let calls = Faults::none();
+        let (pool, _) = created(calls.clone());
+        let first = calls.calls();
+        pool.grow(2 * MIB).unwrap();
+        let last = calls.calls();
+        drop(pool);
+        assert!(last > first + 4);
+        let mut poisoned = 0;
+        for nth in first..last {
+            let (pool, chain) = created(Faults::nth(nth, fault, false));
+            let grown = pool.grow(2 * MIB);
+            match chain.push(&pool) {
+                Err(Error::Poisoned { .. }) => poisoned += 1,
+                pushed => assert_eq!(pushed.unwrap(), 2, "{grown:?}"),
+            }
+            let found = lastword::check(&path);
+            assert!(matches!(found, Err(Error::Medium(MediumError::InUse { .. }))), "{found:?}");
+            pool.abandon();
+            let _ = lastword::check(&path).unwrap();
+            reopened(&path, grown.is_ok());
+        }
+        assert!(poisoned < last - first, "{poisoned}");
+    }
+}
+
+/// Opens the pool after a growth that may have failed, and makes it larger again.
+fn reopened(path: &Path, is_grown: bool) {
+    let pool = Pool::open(path, options(Medium::File)).unwrap();
+    assert!(!is_grown || pool.info().heap_bytes == 2 * MIB);
+    let chain = Chain::open(&pool);
+    let count = chain.check(&pool);
+    pool.grow(4 * MIB).unwrap();
+    pool.check_heap().unwrap();
+    for _ in 0..2700 {
+        chain.push(&pool).unwrap();
+    }
+    pool.close().unwrap();
+    let pool = Pool::open(path, Options::new()).unwrap();
+    assert_eq!(chain.check(&pool), count + 2700);
+    let length = std::fs::metadata(path).unwrap().len();
+    assert_eq!(length, 2 * MIB + 4 * MIB);
+}
+
+#[test]
+fn system_without_fallocate_grows_by_writing_zeros() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::without(&[Call::Allocate], u64::MAX, Fault::Io, false);
+    let options = options(Medium::File).system(System::kernel().failing(faults));
+    let pool = Pool::create(dir.path().join("pool"), options).unwrap();
+    let chain = Chain::create(&pool);
+    for _ in 0..2700 {
+        chain.push(&pool).unwrap();
+    }
+    assert_eq!(chain.check(&pool), 2700);
+}

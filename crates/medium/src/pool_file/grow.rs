@@ -1,0 +1,126 @@
+//! Growth of an open file: more bytes at its end, all of them allocated.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::PoolFile;
+use super::allocate::{has_room, reserve, write_zeros};
+use super::create::whole;
+use crate::error::Error;
+use crate::sync::Ordering;
+
+impl PoolFile {
+    /// Makes the file at least `bytes` bytes long. The bytes after the first `used` are zero and
+    /// allocated on return, and durable: data of an interrupted growth are overwritten. One caller
+    /// at a time. Costs a persist barrier.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`], [`Error::NoSpace`], [`Error::Io`]. The file may be longer then, and
+    /// the blocks that it got are free again.
+    pub fn grow(&self, used: u64, bytes: u64) -> Result<(), Error> {
+        let error = |operation| move |errno| whole(operation, &self.path, bytes, errno);
+        let failed = |source: io::Error| match Errno::from_io_error(&source) {
+            Some(errno) => error("allocating")(errno),
+            None => Error::io("allocating", &self.path)(source),
+        };
+        self.check_size_limit(bytes)?;
+        let before = self.file.stat().map_err(error("inspecting"))?.bytes;
+        let added = bytes.saturating_sub(before);
+        if i64::try_from(bytes).is_err() || added > 0 && !has_room(&*self.file, added) {
+            return Err(error("allocating")(Errno::NOSPC));
+        }
+        let grown = || {
+            write_zeros(&*self.file, used..before.min(bytes))?;
+            if added > 0 && (!reserve(&*self.file, before..bytes, false)? || self.prewritten) {
+                write_zeros(&*self.file, before..bytes)?;
+            }
+            Ok(())
+        };
+        grown().map_err(|source| {
+            // Nothing lies there. Another program may need the room.
+            let _ = self.file.punch(used, bytes.saturating_sub(used));
+            failed(source)
+        })?;
+        // The length, too.
+        self.file.sync_all().map_err(error("syncing"))?;
+        self.bytes.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faults::{Failing, Fault, Faults};
+
+    use super::*;
+    use crate::sync::Arc;
+    use crate::{Prewrite, System};
+
+    const BYTES: u64 = 1 << 20;
+
+    #[test]
+    fn grown_file_has_zeros_and_keeps_its_content() {
+        for fault in [None, Some(Fault::NoAllocation)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("pool");
+            let system = fault.map_or(System::kernel(), |fault| {
+                System::kernel().failing(Faults::nth(0, fault, true))
+            });
+            let file = PoolFile::create_on(&system, &path, BYTES, Prewrite::No).unwrap();
+            file.write_at(BYTES - 8, &[7]).unwrap();
+            file.grow(BYTES, 3 * BYTES).unwrap();
+            let mut words = vec![1; 1 + 2 * BYTES as usize / 8];
+            file.read_at(BYTES - 8, &mut words).unwrap();
+            assert_eq!((file.len(), words[0]), (3 * BYTES, 7));
+            assert!(words[1..].iter().all(|word| *word == 0));
+            file.write_at(3 * BYTES - 8, &[8]).unwrap();
+            file.publish().unwrap();
+            drop(file);
+            assert_eq!(PoolFile::open(&path).unwrap().len(), 3 * BYTES);
+        }
+    }
+
+    #[test]
+    fn bytes_of_interrupted_growth_are_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = PoolFile::create(dir.path().join("pool"), 2 * BYTES, Prewrite::No).unwrap();
+        file.write_at(BYTES, &[7; 64]).unwrap();
+        file.grow(BYTES, 3 * BYTES).unwrap();
+        let mut words = [1; 64];
+        file.read_at(BYTES, &mut words).unwrap();
+        assert_eq!(words, [0; 64]);
+    }
+
+    #[test]
+    fn full_disk_leaves_file_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        for fault in [Fault::NoSpace, Fault::Io] {
+            let mut failures = 0;
+            let created = |faults| {
+                let system = System::kernel().failing(faults);
+                let file = PoolFile::create_on(&system, &path, BYTES, Prewrite::No).unwrap();
+                file.write_at(BYTES - 8, &[7]).unwrap();
+                file
+            };
+            let calls = Faults::none();
+            drop(created(Arc::clone(&calls)));
+            for nth in calls.calls() - 1.. {
+                let file = created(Faults::nth(nth, fault, false));
+                let grown = file.grow(BYTES, 2 * BYTES);
+                let mut word = [0];
+                file.read_at(BYTES - 8, &mut word).unwrap();
+                assert_eq!(word, [7]);
+                if grown.is_ok() {
+                    break;
+                }
+                failures += 1;
+                assert_eq!(file.len(), BYTES, "{grown:?}");
+                file.grow(BYTES, 2 * BYTES).unwrap();
+                assert_eq!(file.len(), 2 * BYTES);
+            }
+            assert!(failures > 0);
+        }
+    }
+}
