@@ -140,13 +140,17 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// No memory for its ring; [`Error::TooManyWorkers`].
     pub fn worker(&self) -> Result<Worker<'_, D>, Error> {
+        Ok(Worker::new(self, self.enroll()?))
+    }
+
+    /// Returns the state of a worker for a new handle.
+    pub(crate) fn enroll(&self) -> Result<WorkerState<D>, Error> {
         self.own_process("worker")?;
-        let state = self.register().or_else(|error| {
+        self.register().or_else(|error| {
             let mut state = self.kept.take().ok_or(error)?;
             (state.conflicts, state.writes) = (0, 0);
             Ok(state)
-        });
-        state.map(|state| Worker::new(self, state))
+        })
     }
 
     /// Registers a worker under a new number.

@@ -30,6 +30,7 @@ mod listeners;
 mod lost_log;
 mod migrations;
 mod names;
+mod owned;
 mod pages;
 mod paging;
 mod parts;
