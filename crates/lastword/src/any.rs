@@ -69,6 +69,9 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn backup(&self, to: &Path) -> Result<TxId, Error>;
 
+    /// As [`Pool::is_deleted`].
+    fn is_deleted(&self) -> bool;
+
     /// As [`Pool::check_heap`].
     ///
     /// # Errors
@@ -146,6 +149,10 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn backup(&self, to: &Path) -> Result<TxId, Error> {
         self.backup(to)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.is_deleted()
     }
 
     fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {

@@ -548,9 +548,9 @@ pub enum Error {
     #[error("an object has 1 to 1024 bytes: store larger data in an `Array` or `Bytes`")]
     BadSize,
 
-    /// A file of an open pool was removed, or its name belongs to another file. The pool still
-    /// works, and its open files hold every acknowledged transaction. They end with the process: a
-    /// `main` that returns this error loses them, so copy them first.
+    /// A file of an open pool was removed, or its name belongs to another file. The pool refuses
+    /// transactions that write. Its open files hold every acknowledged one. They end with the
+    /// process: a `main` that returns this error loses them, so copy or back them up first.
     #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
     NameLost {
         /// The files.

@@ -9,7 +9,7 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Backoff, QueuePlace};
-use crate::worker::{Phase, WorkerState, arena, conclude, ready, reclaim};
+use crate::worker::{Phase, WorkerState, acknowledge, arena, conclude, ready, reclaim};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
 /// A transaction that has begun. Dropping it rolls it back.
@@ -121,8 +121,9 @@ impl<'p, D: Design> Worker<'p, D> {
     /// second one fails, too. [`Worker::run`] does both.
     ///
     /// # Errors
-    /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::Poisoned`],
-    /// [`Error::HeldUp`], [`Error::StarvationLockHeld`] and [`Error::Blocked`] as [`Worker::run`].
+    /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::NameLost`],
+    /// [`Error::Poisoned`], [`Error::HeldUp`], [`Error::StarvationLockHeld`] and
+    /// [`Error::Blocked`] as [`Worker::run`].
     #[inline]
     pub fn begin(&mut self, read_only: bool) -> Result<Open<'_, 'p, D>, Error> {
         let (pool, state) = self.parts();
@@ -138,6 +139,9 @@ pub(crate) fn begin<'w, 'p: 'w, D: Design>(
     read_only: bool,
 ) -> Result<Open<'w, 'p, D>, Error> {
     let state = ready(pool, state)?;
+    if !read_only {
+        pool.file_check().may_write()?;
+    }
     let inside = Inside::enter("begin", &state.mark)?;
     let waits = !(read_only && D::READS_PASS);
     let (design, mut place) = (pool.design(), None);
@@ -208,9 +212,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                 *writes += words as u64;
                 drop((place, inside));
                 let ticket = Ticket::new(pool, id);
-                if pool.durability == Durability::Sync && D::DURABLE {
-                    ticket.wait()?;
-                }
+                acknowledge(pool, ticket, words == 0)?;
                 Ok(Some(ticket))
             }
             Err(None) => {

@@ -375,6 +375,22 @@ impl<D: Design> Pool<D> {
         self.shape.is_forked()
     }
 
+    /// Returns whether a file of the pool was removed, or its name belongs to another file. A file
+    /// that was only renamed still has a name, so it is not deleted. Looks at the names: two system
+    /// calls for each file. A pool without files is never deleted.
+    ///
+    /// The pool finds this itself, and then refuses transactions that write with
+    /// [`Error::NameLost`], until a renamed file has its name back. `decoupled` looks at the names
+    /// about once a second while transactions commit, unless it has no threads
+    /// ([`Options::background`]). Tickets, and designs that are durable on return, look after some
+    /// transactions; [`flush`](Pool::flush), [`checkpoint`](Pool::checkpoint) and
+    /// [`close`](Pool::close) look always. Every commit still becomes durable in the open files,
+    /// and views, reads and [`backup`](Pool::backup) work: a backup under the old name saves the
+    /// pool.
+    pub fn is_deleted(&self) -> bool {
+        self.file_check().has_lost_name()
+    }
+
     /// Returns the check of the files.
     #[inline]
     pub(crate) fn file_check(&self) -> &Arc<FileCheck> {

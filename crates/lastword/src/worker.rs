@@ -15,6 +15,7 @@ use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::{Backoff, GaveUp, QueuePlace, Wait};
+use crate::registry::{DesignInfo, Promise};
 use crate::tx::{Ended, Known};
 use crate::{Error, Pool, Ticket, Tx};
 
@@ -185,6 +186,10 @@ impl<'p, D: Design> Worker<'p, D> {
     /// - [`Error::InsideTransaction`]: the call is inside another body.
     /// - [`Error::Poisoned`]: the medium has failed. In sync mode the transaction may be committed
     ///   but could not be made durable.
+    /// - [`Error::NameLost`]: a file of the pool was removed or replaced, and a check has found it.
+    ///   The transaction had no effect. In sync mode, and with designs that are durable on return,
+    ///   the call that finds it has committed the transaction, which is durable in a file without
+    ///   a name.
     /// - [`Error::HeldUp`], under [`Snapshot`](crate::Snapshot): a long-running transaction retains
     ///   resources that this one needs.
     /// - [`Error::StarvationLockHeld`]: a starving transaction runs alone and does not end.
@@ -249,6 +254,9 @@ pub(crate) fn attempts<'p, R, D: Design>(
     read_only: bool,
 ) -> Result<Committed<'p, R, D>, Error> {
     let state = ready(pool, state)?;
+    if !read_only {
+        pool.file_check().may_write()?;
+    }
     let inside = Inside::enter(if read_only { "read" } else { "run" }, &state.mark)?;
     let waits = !(read_only && D::READS_PASS);
     let run = Run(state);
@@ -285,10 +293,30 @@ pub(crate) fn attempts<'p, R, D: Design>(
     let (value, id) = done.map_err(|ended| pool.error_of(ended))?;
     let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
     let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
-    if pool.durability == Durability::Sync && D::DURABLE {
-        ticket.wait()?;
-    }
+    acknowledge(pool, ticket, read_only)?;
     Ok(Committed { value, ticket })
+}
+
+/// Waits until a transaction that has committed is durable, if its worker's mode asks for that. A
+/// transaction of a design that is durable on return is acknowledged by the return, so the names of
+/// the pool's files are checked at times, as by a ticket.
+///
+/// # Errors
+/// As [`Ticket::wait`].
+#[inline]
+pub(crate) fn acknowledge<D: Design>(
+    pool: &Pool<D>,
+    ticket: Ticket<'_, D>,
+    read_only: bool,
+) -> Result<(), Error> {
+    let on_return = const { matches!(DesignInfo::of::<D>().durability, Promise::OnReturn) };
+    if pool.durability == Durability::Sync && D::DURABLE {
+        ticket.wait()
+    } else if on_return && !read_only {
+        pool.file_check().check_sometimes(ticket.id())
+    } else {
+        Ok(())
+    }
 }
 
 /// Takes the slabs and the free slots of all arenas, so that a full heap serves other sizes and

@@ -18,6 +18,7 @@ use medium::mutants::{Mutant, injected};
 use words::{Stop, TxId};
 
 use super::{At, Design};
+use crate::file_check::FileCheck;
 use crate::ideal::{self, Nowhere};
 use crate::metrics::Metrics;
 use crate::options::Durability;
@@ -56,6 +57,7 @@ struct Inner<T, S> {
     pipeline: Pipeline,
     /// See [`Options::pause`].
     pause: Duration,
+    file_check: Arc<FileCheck>,
 }
 
 /// The design's part of a worker.
@@ -106,7 +108,9 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let (log_bytes, background) = (superblock.log_bytes, options.background);
         let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
         let memory = memory.starting_after(last);
-        let inner = Arc::new(Inner { memory, shadow, pipeline, pause: pause(options) });
+        let file_check = Arc::clone(shape.file_check());
+        let inner = Inner { memory, shadow, pipeline, pause: pause(options), file_check };
+        let inner = Arc::new(inner);
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
             false => None,
@@ -243,6 +247,10 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
 
     fn release_idle(&self, all_idle: bool) {
         self.pipeline.persist.release_idle(all_idle);
+    }
+
+    fn check_files(&self) {
+        self.file_check.check_at_times();
     }
 
     fn notifiers(&self) -> &Notifiers {

@@ -62,6 +62,7 @@ use options as mvcc;
 use options as shadow;
 use options as slots;
 use options as storage;
+use pool as file_check;
 
 /// The path under which some files import errors.
 mod error {

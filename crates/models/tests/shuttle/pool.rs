@@ -20,6 +20,8 @@ impl FileCheck {
     pub(crate) fn check_sometimes(&self, _id: TxId) -> Result<(), Error> {
         Ok(())
     }
+
+    pub(crate) fn check_at_times(&self) {}
 }
 
 impl<D: Design> Pool<D> {
