@@ -106,6 +106,12 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn close(self: Box<Self>) -> Result<(), Error>;
 
+    /// As [`Pool::close_shared`].
+    ///
+    /// # Errors
+    /// As there.
+    fn close_shared(&self) -> Result<(), Error>;
+
     /// As [`Pool::abandon`].
     fn abandon(self: Box<Self>);
 }
@@ -198,6 +204,10 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn close(self: Box<Self>) -> Result<(), Error> {
         (*self).close()
+    }
+
+    fn close_shared(&self) -> Result<(), Error> {
+        self.close_shared()
     }
 
     fn abandon(self: Box<Self>) {

@@ -40,10 +40,11 @@
 mod findings;
 
 use std::path::PathBuf;
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use medium::mutants::{Mutant, injected};
-use medium::{LostName, PoolFile};
+use medium::{LogMedium, LostName, PoolFile};
 use words::TxId;
 
 use self::findings::Findings;
@@ -74,6 +75,8 @@ pub(crate) struct FileCheck {
     /// The time of the persist thread's last check.
     checked_at: Mutex<Option<Instant>>,
     findings: Findings<CutFile>,
+    /// May hold the lock of the log's file. Weak, because the log closes with the design.
+    log: Option<Weak<dyn LogMedium>>,
 }
 
 impl FileCheck {
@@ -90,7 +93,8 @@ impl FileCheck {
         let in_memory = storage.file.file_system().is_ok_and(|system| system.is_in_memory());
         let is_disk = storage.medium == Medium::File && !in_memory;
         let ids = if is_disk { IDS_DISK } else { IDS_MEMORY };
-        FileCheck { files, ids, reads_log: D::READS_LOG, ..FileCheck::default() }
+        let log = Some(Arc::downgrade(&storage.log));
+        FileCheck { files, ids, reads_log: D::READS_LOG, log, ..FileCheck::default() }
     }
 
     /// Checks the names if enough IDs have passed since the last check. For a caller that reports
@@ -180,9 +184,13 @@ impl FileCheck {
     }
 
     /// Releases the locks after a clean shutdown with nothing in flight. A forked child shares the
-    /// descriptors, and its copies would keep the locks.
+    /// descriptors, and its copies would keep the locks, as would a pool that is closed and not
+    /// dropped.
     pub(crate) fn unlock(&self) {
         self.files.iter().for_each(|(file, _)| file.unlock());
+        if let Some(log) = self.log.as_ref().and_then(Weak::upgrade) {
+            log.unlock();
+        }
     }
 
     /// Whether the heap image needs a file that was cut, so that closing must not mark the pool

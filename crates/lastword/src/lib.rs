@@ -95,7 +95,7 @@ mod write_pace;
 pub use any::{AnyBody, AnyDesign, AnyDurable, AnyPool, AnyWorker, Erase, ToAnyPool};
 pub use design::Design;
 pub use design::exported::*;
-pub use error::{CutFile, Error, Limit, LogMismatch, LostFile};
+pub use error::{CutFile, Error, Limit, LogMismatch, LostFile, StillUsed};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
     CheckOptions, Checked, CopyOptions, Finding, HeapAtRest, Problem, Repair, Report, Severity,

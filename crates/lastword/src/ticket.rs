@@ -131,7 +131,7 @@ impl<'p, D: Design> Ticket<'p, D> {
         if let Err(error) = design.listen(id, waker, registration) {
             return Poll::Ready(Err(error));
         }
-        design.expedite(id);
+        pool.expedite(id);
         // Check after the registration: a step that ended earlier did not see this task. A step
         // that ended since has taken the waker. Either way the outcome may be known by now.
         let looks = !injected(Mutant::PollLooksOnce);

@@ -17,6 +17,7 @@ macro_rules! every_durable {
     };
 }
 
+mod closing;
 mod contention;
 mod cut;
 mod damaged;

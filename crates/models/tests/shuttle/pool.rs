@@ -37,6 +37,10 @@ impl<D: Design> Pool<D> {
         &self.file_check
     }
 
+    pub(crate) fn expedite(&self, id: TxId) {
+        self.design.expedite(id);
+    }
+
     pub(crate) fn durable_id(&self) -> TxId {
         self.design.durable_id()
     }
