@@ -88,7 +88,7 @@ extern "C" {
 #define LW_EUNKNOWN -20      /* an ID that the pool has not assigned */
 #define LW_EPANIC -21        /* a bug in Lastword; the handle is unusable */
 #define LW_EFORKED -23       /* a forked child: the pool is its parent's; no effect */
-#define LW_ENAME -22         /* a file of the pool was removed or replaced while it was open */
+#define LW_ENAME -22         /* a file of the open pool was removed or replaced: no writes */
 #define LW_ENOMEM -24        /* no memory for the pool; no committed transaction is lost */
 #define LW_EPLACE -25        /* the path cannot hold a pool: options.message has the reason */
 

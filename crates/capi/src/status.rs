@@ -79,7 +79,8 @@ statuses! {
     FORKED "LW_EFORKED" -23
         "a forked child: the pool belongs to the process that opened it",
     NAME "LW_ENAME" -22
-        "a file of the pool was removed or replaced while it was open: before this process ends, \
+        "a file of the pool was removed or replaced while it was open, so no transaction may \
+         write: save the pool with lw_pool_backup (LW_DECOUPLED) or, before this process ends, \
          copy the content of its descriptor in /proc/<process>/fd, shown as deleted, to a new name",
     NO_MEMORY "LW_ENOMEM" -24
         "the system has no memory for the pool or a worker: no committed transaction is lost; \
@@ -147,6 +148,8 @@ pub(crate) fn of(error: &Error) -> c_int {
         Error::Migration { source, .. } => of(source),
         Error::NameLost { .. } => NAME,
         Error::Forked { .. } => FORKED,
+        Error::Closed { .. } => CLOSED,
+        Error::StillUsed(_) => BUSY,
         _ => INVALID,
     }
 }

@@ -3,14 +3,17 @@
 //! Code behind these traits is compiled once, not once for each design. An access of an erased
 //! transaction is a virtual call and costs some nanoseconds more.
 
+use std::future::{Future, IntoFuture};
 use std::ops::Deref;
 use std::path::Path;
+use std::pin::Pin;
 
 use words::{Allocate, Stop, TxId};
 
 use crate::Design;
 use crate::registry::DesignInfo;
-use crate::{Erased, Error, Info, Metrics, Options, Pool, Shadow, Worker};
+use crate::sync::Arc;
+use crate::{Erased, Error, Info, Metrics, Options, OwnedWorker, Pool, Shadow, Worker};
 
 /// A [`Pool`] of any design. [`AnyDesign`] creates and opens them.
 pub trait AnyPool: Send + Sync {
@@ -19,6 +22,25 @@ pub trait AnyPool: Send + Sync {
     /// # Errors
     /// As there.
     fn any_worker(&self) -> Result<Box<dyn AnyWorker + '_>, Error>;
+
+    /// As [`Pool::owned_worker`]: the worker shares ownership of the pool.
+    ///
+    /// # Errors
+    /// As there.
+    fn any_owned_worker(self: Arc<Self>) -> Result<Box<dyn AnyWorker>, Error>;
+
+    /// Returns the future of the transaction `id`, which shares ownership of the pool: as awaiting
+    /// the ticket of [`Pool::owned_ticket`].
+    ///
+    /// # Errors
+    /// As there.
+    fn any_durable(self: Arc<Self>, id: TxId) -> Result<AnyDurable, Error>;
+
+    /// As [`Pool::wait_for`].
+    ///
+    /// # Errors
+    /// As there.
+    fn wait_for(&self, id: TxId) -> Result<(), Error>;
 
     /// As [`Pool::committed_id`].
     fn committed_id(&self) -> TxId;
@@ -52,6 +74,9 @@ pub trait AnyPool: Send + Sync {
     /// # Errors
     /// As there.
     fn grow(&self, bytes: u64) -> Result<u64, Error>;
+
+    /// As [`Pool::is_deleted`].
+    fn is_deleted(&self) -> bool;
 
     /// As [`Pool::check_heap`].
     ///
@@ -87,6 +112,12 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn close(self: Box<Self>) -> Result<(), Error>;
 
+    /// As [`Pool::close_shared`].
+    ///
+    /// # Errors
+    /// As there.
+    fn close_shared(&self) -> Result<(), Error>;
+
     /// As [`Pool::abandon`].
     fn abandon(self: Box<Self>);
 }
@@ -94,6 +125,18 @@ pub trait AnyPool: Send + Sync {
 impl<D: Design> AnyPool for Pool<D> {
     fn any_worker(&self) -> Result<Box<dyn AnyWorker + '_>, Error> {
         Ok(Box::new(self.worker()?))
+    }
+
+    fn any_owned_worker(self: Arc<Self>) -> Result<Box<dyn AnyWorker>, Error> {
+        Ok(Box::new(self.owned_worker()?))
+    }
+
+    fn any_durable(self: Arc<Self>, id: TxId) -> Result<AnyDurable, Error> {
+        Ok(Box::pin(self.owned_ticket(id)?.into_future()))
+    }
+
+    fn wait_for(&self, id: TxId) -> Result<(), Error> {
+        self.wait_for(id)
     }
 
     fn committed_id(&self) -> TxId {
@@ -122,6 +165,10 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn grow(&self, bytes: u64) -> Result<u64, Error> {
         self.grow(bytes)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.is_deleted()
     }
 
     fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
@@ -169,10 +216,17 @@ impl<D: Design> AnyPool for Pool<D> {
         (*self).close()
     }
 
+    fn close_shared(&self) -> Result<(), Error> {
+        self.close_shared()
+    }
+
     fn abandon(self: Box<Self>) {
         (*self).abandon();
     }
 }
+
+/// A future that is ready when a transaction is durable, or when the pool has failed.
+pub type AnyDurable = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// The body of a transaction that an [`AnyWorker`] runs.
 pub type AnyBody<'b> = dyn FnMut(&mut dyn Allocate) -> Result<(), Stop> + 'b;
@@ -200,31 +254,38 @@ pub trait AnyWorker: Send {
     ) -> Result<std::convert::Infallible, Error>;
 }
 
-impl<D: Design> AnyWorker for Worker<'_, D> {
-    fn erased(&mut self) -> Erased<'_, Error> {
-        Erased::new(self)
-    }
+/// Implements [`AnyWorker`] for workers that borrow their pool, and for workers that share it.
+macro_rules! any_worker {
+    ($($worker:ty),*) => {$(
+        impl<D: Design> AnyWorker for $worker {
+            fn erased(&mut self) -> Erased<'_, Error> {
+                Erased::new(self)
+            }
 
-    fn run_any(&mut self, reads_only: bool, body: &mut AnyBody<'_>) -> Result<TxId, Error> {
-        let done = match reads_only {
-            true => self.read(|tx| body(tx)),
-            false => self.run(|tx| body(tx)),
-        };
-        Ok(done?.ticket.id())
-    }
+            fn run_any(&mut self, reads_only: bool, body: &mut AnyBody<'_>) -> Result<TxId, Error> {
+                let done = match reads_only {
+                    true => self.read(|tx| body(tx)),
+                    false => self.run(|tx| body(tx)),
+                };
+                Ok(done?.ticket.id())
+            }
 
-    fn abort_any(
-        &mut self,
-        reason: &'static str,
-        body: &mut AnyBody<'_>,
-    ) -> Result<std::convert::Infallible, Error> {
-        let aborted = self.run(|tx| {
-            body(tx)?;
-            tx.abort(reason)
-        });
-        aborted.map(|done| done.value)
-    }
+            fn abort_any(
+                &mut self,
+                reason: &'static str,
+                body: &mut AnyBody<'_>,
+            ) -> Result<std::convert::Infallible, Error> {
+                let aborted = self.run(|tx| {
+                    body(tx)?;
+                    tx.abort(reason)
+                });
+                aborted.map(|done| done.value)
+            }
+        }
+    )*};
 }
+
+any_worker!(Worker<'_, D>, OwnedWorker<D>);
 
 /// Erases the design of a pool.
 pub trait Erase: 'static {

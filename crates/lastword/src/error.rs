@@ -6,6 +6,7 @@ mod full;
 mod lost_file;
 mod mismatch;
 mod shown;
+mod still_used;
 mod transaction_limit;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
 pub(crate) use self::mismatch::layout;
 use self::mismatch::{not_ours, other_layout, without};
+pub use self::still_used::StillUsed;
 pub use self::transaction_limit::Limit;
 use self::transaction_limit::{fewer, other_version};
 use crate::reason::Reason;
@@ -246,15 +248,9 @@ pub enum Error {
     },
 
     /// The heap has no room left.
-    #[error(
-        "the pool is full: its heap of {heap_bytes} bytes has no room for {}",
-        no_room(
-            *wanted_bytes,
-            *heap_bytes,
-            (*free_bytes, *largest_free_bytes, *free_slot_bytes),
-            shortage
-        )
-    )]
+    #[error("the pool is full: its heap of {heap_bytes} bytes has no room for {}", no_room(
+        *wanted_bytes, *heap_bytes, (*free_bytes, *largest_free_bytes, *free_slot_bytes), shortage
+    ))]
     Full {
         /// The requested size; 0 where it is unknown.
         wanted_bytes: u64,
@@ -292,8 +288,7 @@ pub enum Error {
          {slot_bytes} bytes also holds their addresses (design `{design}` divides the log of \
          {log_bytes} bytes into {slots} slots): split it, or create the pool with more `log_bytes`",
         8 * words_max,
-        // Such a number leaves no room for addresses: it is the bound of `undo`, which
-        // scattered words miss.
+        // Only the bound of `undo`, which scattered words miss, leaves no room for addresses.
         if 8 * *words_max as u64 == *slot_bytes { ", fewer when they are scattered" } else { "" }
     )]
     SlotTooSmall {
@@ -527,6 +522,17 @@ pub enum Error {
         waited: Duration,
     },
 
+    /// [`Pool::close_shared`](crate::Pool::close_shared) was called before.
+    #[error("`{call}`: the pool is closed, or about to close; open it again")]
+    Closed {
+        /// The name of the call.
+        call: &'static str,
+    },
+
+    /// [`Pool::close_shared`](crate::Pool::close_shared) has waited in vain.
+    #[error(transparent)]
+    StillUsed(#[from] StillUsed),
+
     /// A forked child used its parent's pool. The call had no effect.
     #[error(
         "`{call}` was called in a forked child: the pool belongs to the process that opened it; \
@@ -552,9 +558,9 @@ pub enum Error {
     #[error("an object has 1 to 1024 bytes: store larger data in an `Array` or `Bytes`")]
     BadSize,
 
-    /// A file of an open pool was removed, or its name belongs to another file. The pool still
-    /// works, and its open files hold every acknowledged transaction. They end with the process: a
-    /// `main` that returns this error loses them, so copy them first.
+    /// A file of an open pool was removed, or its name belongs to another file. The pool refuses
+    /// transactions that write. Its open files hold every acknowledged one. They end with the
+    /// process: a `main` that returns this error loses them, so copy or back them up first.
     #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
     NameLost {
         /// The files.

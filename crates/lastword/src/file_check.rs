@@ -8,6 +8,8 @@
 //! |---|---|
 //! | `flush`, `checkpoint`, `close` | always |
 //! | a ticket's `wait`, `await` and callback; `run` with `Durability::Sync` | periodically |
+//! | `run` of a design that is durable on return | periodically |
+//! | the persist thread of `decoupled`, before a step | after [`INTERVAL`] |
 //! | `is_durable`, `durable_id` | never: a load |
 //!
 //! A ticket checks after [`IDS_DISK`] or [`IDS_MEMORY`] IDs, and always after a check that found a
@@ -15,10 +17,14 @@
 //! of a microsecond for each transaction on a disk, less in memory. With group commit a disk write
 //! carries many transactions, so checks are more frequent than writes.
 //!
+//! A program may drop all tickets. Transactions that write are therefore refused once a check has
+//! found a lost name ([`may_write`](FileCheck::may_write)). A transaction pays a load for this.
+//!
 //! Invariants:
-//! - A loss does not poison the pool. Its transactions continue and are durable in its files. Each
-//!   call above returns an error until the names are restored, so that a program can stop its
-//!   transactions and have the files copied.
+//! - A lost name does not poison the pool. A poisoned pool persists nothing, and the commits before
+//!   the check would be lost: no backup and no copy could have them. Commits become durable, views
+//!   and backups work, and read-only transactions run. Each call above returns an error until the
+//!   names are restored, and so does each transaction that writes.
 //! - [`check_closed`](FileCheck::check_closed) keeps a descriptor of each unnamed file open until
 //!   the process ends. The pool was closed cleanly by then, and its content can be copied.
 //! - The same check compares lengths. A file that was cut has lost content, even if a later write
@@ -34,16 +40,18 @@
 mod findings;
 
 use std::path::PathBuf;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
 
 use medium::mutants::{Mutant, injected};
-use medium::{LostName, PoolFile};
+use medium::{LogMedium, LostName, PoolFile};
 use words::TxId;
 
 use self::findings::Findings;
 use crate::design::Design;
 use crate::error::{CutFile, LostFile};
 use crate::storage::Storage;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::{Error, Medium};
 
 /// IDs between two checks by tickets, where a commit costs a disk write.
@@ -51,6 +59,9 @@ const IDS_DISK: u64 = 16;
 
 /// IDs between two checks by tickets, where a commit costs stores to memory.
 const IDS_MEMORY: u64 = 1024;
+
+/// Time between two checks by the persist thread, while transactions commit.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Checks a pool's files against their names at the time of opening, and for cuts.
 #[derive(Debug, Default)]
@@ -61,7 +72,11 @@ pub(crate) struct FileCheck {
     reads_log: bool,
     /// The ID of the last check.
     checked: AtomicU64,
+    /// The time of the persist thread's last check.
+    checked_at: Mutex<Option<Instant>>,
     findings: Findings<CutFile>,
+    /// May hold the lock of the log's file. Weak, because the log closes with the design.
+    log: Option<Weak<dyn LogMedium>>,
 }
 
 impl FileCheck {
@@ -78,7 +93,8 @@ impl FileCheck {
         let in_memory = storage.file.file_system().is_ok_and(|system| system.is_in_memory());
         let is_disk = storage.medium == Medium::File && !in_memory;
         let ids = if is_disk { IDS_DISK } else { IDS_MEMORY };
-        FileCheck { files, ids, reads_log: D::READS_LOG, ..FileCheck::default() }
+        let log = Some(Arc::downgrade(&storage.log));
+        FileCheck { files, ids, reads_log: D::READS_LOG, log, ..FileCheck::default() }
     }
 
     /// Checks the names if enough IDs have passed since the last check. For a caller that reports
@@ -95,6 +111,40 @@ impl FileCheck {
             return Ok(());
         }
         self.check(id)
+    }
+
+    /// Checks the names if [`INTERVAL`] has passed since the last call that did. For the persist
+    /// thread, which has no caller to report a loss to: later calls and transactions do.
+    pub(crate) fn check_at_times(&self) {
+        let mut checked_at = lock(&self.checked_at);
+        let now = Instant::now();
+        if checked_at.is_none_or(|last| now.duration_since(last) >= INTERVAL) {
+            *checked_at = Some(now);
+            drop(checked_at);
+            self.lost();
+        }
+    }
+
+    /// Checks whether a transaction may write: not while a file has lost its name. Looks at the
+    /// names only if an earlier check has found a loss, which may have ended.
+    ///
+    /// # Errors
+    /// [`Error::NameLost`].
+    #[inline]
+    pub(crate) fn may_write(&self) -> Result<(), Error> {
+        if self.findings.is_lost() { self.refuse_write() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse_write(&self) -> Result<(), Error> {
+        // A file that was cut refuses nothing: its pool can close cleanly with further commits.
+        let (files, _) = self.lost();
+        if files.is_empty() { Ok(()) } else { Err(Error::NameLost { files, closed: false }) }
+    }
+
+    /// Returns whether a file has lost its name.
+    pub(crate) fn has_lost_name(&self) -> bool {
+        !self.lost().0.is_empty()
     }
 
     /// Checks names and lengths.
@@ -134,9 +184,13 @@ impl FileCheck {
     }
 
     /// Releases the locks after a clean shutdown with nothing in flight. A forked child shares the
-    /// descriptors, and its copies would keep the locks.
+    /// descriptors, and its copies would keep the locks, as would a pool that is closed and not
+    /// dropped.
     pub(crate) fn unlock(&self) {
         self.files.iter().for_each(|(file, _)| file.unlock());
+        if let Some(log) = self.log.as_ref().and_then(Weak::upgrade) {
+            log.unlock();
+        }
     }
 
     /// Whether the heap image needs a file that was cut, so that closing must not mark the pool

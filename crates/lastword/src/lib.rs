@@ -66,6 +66,7 @@ mod metrics;
 mod mvcc;
 mod open;
 mod options;
+mod owned;
 pub mod perform;
 mod persist;
 mod pipeline;
@@ -91,10 +92,10 @@ mod tx;
 mod worker;
 mod write_pace;
 
-pub use any::{AnyBody, AnyDesign, AnyPool, AnyWorker, Erase, ToAnyPool};
+pub use any::{AnyBody, AnyDesign, AnyDurable, AnyPool, AnyWorker, Erase, ToAnyPool};
 pub use design::Design;
 pub use design::exported::*;
-pub use error::{CutFile, Error, Limit, LogMismatch, LostFile};
+pub use error::{CutFile, Error, Limit, LogMismatch, LostFile, StillUsed};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
     CheckOptions, Checked, CopyOptions, Finding, HeapAtRest, Problem, Repair, Report, Severity,
@@ -104,6 +105,7 @@ pub use inspect::{
 pub use metrics::Metrics;
 pub use open::Open;
 pub use options::{Durability, Medium, Options, Shadow};
+pub use owned::{OwnedCommitted, OwnedDurable, OwnedTicket, OwnedWorker};
 pub use pool::{Pool, PoolView, Shape, ViewTx, grow};
 pub use reason::{AbortReason, Reason};
 pub use registry::{DesignInfo, Isolation, LogFormat, Promise};

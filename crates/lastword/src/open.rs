@@ -9,7 +9,7 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Backoff, QueuePlace};
-use crate::worker::{Phase, WorkerState, arena, conclude, reclaim};
+use crate::worker::{Phase, WorkerState, acknowledge, arena, conclude, ready, reclaim};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
 /// A transaction that has begun. Dropping it rolls it back.
@@ -121,38 +121,50 @@ impl<'p, D: Design> Worker<'p, D> {
     /// second one fails, too. [`Worker::run`] does both.
     ///
     /// # Errors
-    /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::Poisoned`],
-    /// [`Error::HeldUp`], [`Error::StarvationLockHeld`] and [`Error::Blocked`] as [`Worker::run`].
+    /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::NameLost`],
+    /// [`Error::Poisoned`], [`Error::HeldUp`], [`Error::StarvationLockHeld`] and
+    /// [`Error::Blocked`] as [`Worker::run`].
     #[inline]
     pub fn begin(&mut self, read_only: bool) -> Result<Open<'_, 'p, D>, Error> {
-        let pool = self.pool();
-        let state = self.ready()?;
-        let inside = Inside::enter("begin", &state.mark)?;
-        let waits = !(read_only && D::READS_PASS);
-        let (design, mut place) = (pool.design(), None);
-        let passed = if waits { state.pass(pool, &mut place) } else { Ok(()) };
-        let passed = match passed {
-            // Only a transaction that may allocate uses up the request: a read-only one can begin
-            // between the full one and its repetition.
-            Ok(()) if !read_only && std::mem::take(&mut state.met_full) => {
-                begin_again(pool, state, &mut place)
-            }
-            passed => passed,
-        };
-        let WorkerState {
-            local, number, backoff, known, phase, conflicts, writes, met_full, ..
-        } = state;
-        let begun =
-            passed.and_then(|()| design.begin(local, read_only && backoff.has_few_conflicts()));
-        if let Err(error) = begun {
-            backoff.reset();
-            return Err(error);
-        }
-        let arena = arena(*number);
-        let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
-        let guard = TxGuard::new(tx, phase, backoff, met_full);
-        Ok(Open { guard, pool, conflicts, writes, _place: place, _inside: inside })
+        let (pool, state) = self.parts();
+        begin(pool, state, read_only)
     }
+}
+
+/// Begins a transaction of a worker; see [`Worker::begin`].
+#[inline]
+pub(crate) fn begin<'w, 'p: 'w, D: Design>(
+    pool: &'p Pool<D>,
+    state: &'w mut Option<WorkerState<D>>,
+    read_only: bool,
+) -> Result<Open<'w, 'p, D>, Error> {
+    let state = ready(pool, state)?;
+    if !read_only {
+        pool.file_check().may_write()?;
+    }
+    let inside = Inside::enter("begin", &state.mark)?;
+    let waits = !(read_only && D::READS_PASS);
+    let (design, mut place) = (pool.design(), None);
+    let passed = if waits { state.pass(pool, &mut place) } else { Ok(()) };
+    let passed = match passed {
+        // Only a transaction that may allocate uses up the request: a read-only one can begin
+        // between the full one and its repetition.
+        Ok(()) if !read_only && std::mem::take(&mut state.met_full) => {
+            begin_again(pool, state, &mut place)
+        }
+        passed => passed,
+    };
+    let WorkerState { local, number, backoff, known, phase, conflicts, writes, met_full, .. } =
+        state;
+    let begun = passed.and_then(|()| design.begin(local, read_only && backoff.has_few_conflicts()));
+    if let Err(error) = begun {
+        backoff.reset();
+        return Err(error);
+    }
+    let arena = arena(*number);
+    let tx = Tx::new(design, local, known, &pool.shape, arena, read_only);
+    let guard = TxGuard::new(tx, phase, backoff, met_full);
+    Ok(Open { guard, pool, conflicts, writes, _place: place, _inside: inside })
 }
 
 /// Reclaims memory after a full heap.
@@ -200,9 +212,7 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
                 *writes += words as u64;
                 drop((place, inside));
                 let ticket = Ticket::new(pool, id);
-                if pool.durability == Durability::Sync && D::DURABLE {
-                    ticket.wait()?;
-                }
+                acknowledge(pool, ticket, words == 0)?;
                 Ok(Some(ticket))
             }
             Err(None) => {

@@ -3,7 +3,9 @@
 //! A [`Pool`] owns a design and the state that all designs share: the heap's shape, the worker
 //! numbers, and the idle workers that [`Pool::run`] lends out.
 
+mod admission;
 mod backup;
+mod closing;
 mod growth;
 mod kept;
 mod opening;
@@ -23,10 +25,11 @@ use crate::file_check::FileCheck;
 use crate::inside::Inside;
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::Arc;
 use crate::tx::Ended;
 use crate::worker::{Phase, WorkerState};
 use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
+use admission::Admission;
 pub use growth::grow;
 use kept::{Kept, Lent};
 pub use shape::Shape;
@@ -46,26 +49,8 @@ pub struct Pool<D: Design = Decoupled> {
     system: System,
     /// The path of the pool, whatever the working directory becomes.
     home: PathBuf,
-    numbers: Mutex<Numbers>,
+    admission: Admission,
     kept: Kept<D>,
-}
-
-/// Numbers of live workers. The smallest free one is assigned next.
-#[derive(Debug, Default)]
-struct Numbers {
-    used: Vec<bool>,
-}
-
-impl Numbers {
-    fn take(&mut self) -> usize {
-        let number = self.used.iter().position(|used| !used).unwrap_or(self.used.len());
-        if number == self.used.len() {
-            self.used.push(true);
-        } else {
-            self.used[number] = true;
-        }
-        number
-    }
 }
 
 #[cfg(test)]
@@ -124,7 +109,7 @@ impl<D: Design> Pool<D> {
             durability: options.durability,
             patience: options.patience,
             system: options.system.clone(),
-            numbers: Mutex::default(),
+            admission: Admission::default(),
             kept: Kept::new(),
         }
     }
@@ -142,33 +127,26 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// No memory for its ring; [`Error::TooManyWorkers`].
     pub fn worker(&self) -> Result<Worker<'_, D>, Error> {
+        Ok(Worker::new(self, self.enroll()?))
+    }
+
+    /// Returns the state of a worker for a new handle.
+    pub(crate) fn enroll(&self) -> Result<WorkerState<D>, Error> {
         self.own_process("worker")?;
-        let state = self.register().or_else(|error| {
+        self.admission.check_open("worker")?;
+        self.register().or_else(|error| {
             let mut state = self.kept.take().ok_or(error)?;
             (state.conflicts, state.writes) = (0, 0);
             Ok(state)
-        });
-        state.map(|state| Worker::new(self, state))
+        })
     }
 
     /// Registers a worker under a new number.
     fn register(&self) -> Result<WorkerState<D>, Error> {
-        let number = {
-            let mut numbers = lock(&self.numbers);
-            if numbers.used.iter().filter(|used| **used).count() >= D::WORKERS_MAX {
-                let (design, max) = (D::NAME, D::WORKERS_MAX);
-                let instead = "use another design";
-                return Err(Error::TooManyWorkers { design, max, instead });
-            }
-            numbers.take()
-        };
-        match self.design().local(number) {
-            Ok(local) => Ok(WorkerState::new(local, number)),
-            Err(error) => {
-                lock(&self.numbers).used[number] = false;
-                Err(error)
-            }
-        }
+        let number = self.admission.enter(D::NAME, D::WORKERS_MAX)?;
+        let local = self.design().local(number);
+        let local = local.inspect_err(|_| self.admission.leave(number, true))?;
+        Ok(WorkerState::new(local, number))
     }
 
     /// Runs one transaction on a worker that the pool keeps, from any thread; see [`Worker::run`].
@@ -182,6 +160,7 @@ impl<D: Design> Pool<D> {
         body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     ) -> Result<Committed<'_, R, D>, Error> {
         self.may_call("run")?;
+        self.admission.check_open("run")?;
         Lent::new(self)?.worker().run(body)
     }
 
@@ -237,11 +216,11 @@ impl<D: Design> Pool<D> {
         if self.shape.is_forked() {
             return; // the parent rolls its transaction back
         }
-        if state.phase != Phase::Over && state.roll_back_left(self).is_err() {
-            return;
+        let is_free = state.phase == Phase::Over || state.roll_back_left(self).is_ok();
+        if is_free {
+            self.design().close_local(&mut state.local);
         }
-        self.design().close_local(&mut state.local);
-        lock(&self.numbers).used[state.number] = false;
+        self.admission.leave(state.number, is_free);
     }
 
     /// Returns the last assigned ID. All transactions up to it are visible when no worker is
@@ -274,6 +253,19 @@ impl<D: Design> Pool<D> {
         if id > committed {
             return Err(Error::NoSuchTransaction { id, committed });
         }
+        let mut call = None;
+        // Ends: a pool drains for a bounded time. If it closes, each ID has an outcome.
+        while call.is_none() && self.design().outcome(id).is_none() {
+            call = self.admission.try_call();
+            if call.is_none() {
+                self.admission.wait_for_drain();
+            }
+        }
+        self.settled(id)
+    }
+
+    /// Waits until a transaction is durable, in a call or by a worker of the pool.
+    pub(crate) fn settled(&self, id: TxId) -> Result<(), Error> {
         self.design().wait(id)?;
         self.file_check().check_sometimes(id)
     }
@@ -297,7 +289,7 @@ impl<D: Design> Pool<D> {
     /// removed or replaced: the commits are durable in a file that the kernel frees when it is
     /// closed.
     pub fn flush(&self) -> Result<(), Error> {
-        self.may_call("flush")?;
+        let _call = self.call("flush")?;
         let committed = self.committed_id();
         self.design().wait(committed)?;
         // A pool can fail after its last commit is durable: truncation may read back a changed log,
@@ -313,7 +305,7 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// As [`flush`](Pool::flush).
     pub fn checkpoint(&self) -> Result<(), Error> {
-        self.may_call("checkpoint")?;
+        let _call = self.call("checkpoint")?;
         self.design().checkpoint()?;
         self.file_check().check(self.committed_id())
     }
@@ -325,11 +317,11 @@ impl<D: Design> Pool<D> {
     /// The first damage found.
     ///
     /// # Panics
-    /// In a [forked child](Pool::is_forked), which may have none of the heap's memory.
+    /// In a [forked child](Pool::is_forked), which may have none of the heap's memory, and when the
+    /// pool is [closed](Pool::close_shared).
     pub fn check_heap(&self) -> Result<lw_alloc::Usage, lw_alloc::Damage> {
-        if let Err(error) = self.own_process("check_heap") {
-            panic!("{error}");
-        }
+        let call = self.own_process("check_heap").and_then(|()| self.admission.call("check_heap"));
+        let _call = call.unwrap_or_else(|error| panic!("{error}"));
         self.design().settle();
         self.shape.heap().check(|offset| self.design().peek(offset as usize / 8))
     }
@@ -346,14 +338,16 @@ impl<D: Design> Pool<D> {
     /// Under [`Snapshot`](crate::Snapshot) with [groups](crate::Options::group), commits of a
     /// group that has not ended are not counted. [`flush`](Pool::flush) ends it.
     ///
-    /// In a [forked child](Pool::is_forked) all numbers are 0 but the size of the heap.
+    /// In a [forked child](Pool::is_forked), and when the pool is [closed](Pool::close_shared), all
+    /// numbers are 0 but the size of the heap.
     pub fn heap_usage(&self) -> lw_alloc::Usage {
         // A child has no copy of a mapped heap: to read it is a SIGSEGV.
-        if self.is_forked() {
+        let forked = self.own_process("heap_usage");
+        let Ok(_call) = forked.and_then(|()| self.admission.call("heap_usage")) else {
             let mut usage = lw_alloc::Usage::default();
             usage.heap_bytes = self.shape.heap_bytes();
             return usage;
-        }
+        };
         // A version that an earlier reader kept from the heap waits for the next transaction.
         self.design().catch_up();
         self.shape.heap().usage_now(|offset| self.design().peek(offset as usize / 8))
@@ -373,6 +367,22 @@ impl<D: Design> Pool<D> {
         self.shape.is_forked()
     }
 
+    /// Returns whether a file of the pool was removed, or its name belongs to another file. A file
+    /// that was only renamed still has a name, so it is not deleted. Looks at the names: two system
+    /// calls for each file. A pool without files is never deleted.
+    ///
+    /// The pool finds this itself, and then refuses transactions that write with
+    /// [`Error::NameLost`], until a renamed file has its name back. `decoupled` looks at the names
+    /// about once a second while transactions commit, unless it has no threads
+    /// ([`Options::background`]). Tickets, and designs that are durable on return, look after some
+    /// transactions; [`flush`](Pool::flush), [`checkpoint`](Pool::checkpoint) and
+    /// [`close`](Pool::close) look always. Every commit still becomes durable in the open files,
+    /// and views, reads and [`backup`](Pool::backup) work: a backup under the old name saves the
+    /// pool.
+    pub fn is_deleted(&self) -> bool {
+        self.file_check().has_lost_name()
+    }
+
     /// Returns the check of the files.
     #[inline]
     pub(crate) fn file_check(&self) -> &Arc<FileCheck> {
@@ -385,46 +395,6 @@ impl<D: Design> Pool<D> {
         self.shape.info_now()
     }
 
-    /// Makes every commit durable and shuts the pool down cleanly, so that opening it needs no
-    /// recovery.
-    ///
-    /// # Errors
-    /// - An error of the medium leaves the pool as a crash would, and opening it recovers.
-    /// - [`Error::NameLost`]: a file of the pool was removed or replaced. The shutdown was clean,
-    ///   and the error says where the content can be copied from.
-    /// - [`Error::Cut`]: a file was cut short. If the heap image needs what was cut, the pool is
-    ///   left as a crash would leave it. Otherwise the shutdown was clean.
-    pub fn close(mut self) -> Result<(), Error> {
-        self.may_call("close")?;
-        self.leave_kept();
-        let mut design = self.design.take().expect("a pool has its design until it is dropped");
-        let is_clean = self.shut_down(&mut design)?;
-        drop(design);
-        self.file_check().check_closed(is_clean)
-    }
-
-    /// Shuts the design down. Returns whether the pool was marked as closed cleanly.
-    fn shut_down(&self, design: &mut D) -> Result<bool, Error> {
-        let mut is_clean = false;
-        // Before the design reads a log that was cut.
-        if self.file_check().must_abandon() {
-            design.abandon();
-            return Ok(is_clean);
-        }
-        design.close()?;
-        // And again: `close` may have taken seconds, and the files could be cut meanwhile. A cut
-        // after this look meets files that need nothing more but the mark, as does a cut of a
-        // closed pool: the next opening compares the lengths.
-        if !self.file_check().must_abandon() {
-            // The mark skips recovery, which a failure since then may need.
-            design.check()?;
-            is_clean = design.mark_clean()?;
-        }
-        // Unlock before the drop: the log's direct descriptor unlocks itself only if the file is.
-        self.file_check().unlock();
-        Ok(is_clean)
-    }
-
     /// Leaves the pool as a crash of the process would: nothing more becomes durable. For tests,
     /// and for programs that test their recovery.
     pub fn abandon(mut self) {
@@ -434,6 +404,19 @@ impl<D: Design> Pool<D> {
         // Drop the idle workers without unregistering them, which could make a group durable.
         drop(self.kept.take_all());
         self.design.take().expect("a pool has its design until it is dropped").abandon();
+    }
+
+    /// Begins a call that may not run while the pool shuts down.
+    fn call(&self, call: &'static str) -> Result<admission::Call<'_>, Error> {
+        self.may_call(call)?;
+        self.admission.call(call)
+    }
+
+    /// Requests that `id` becomes durable soon. While the pool shuts down it does.
+    pub(crate) fn expedite(&self, id: TxId) {
+        if let Some(_call) = self.admission.try_call() {
+            self.design().expedite(id);
+        }
     }
 
     /// Refuses a call inside a body and in a forked child.
@@ -467,10 +450,10 @@ impl<D: Design> Drop for Pool<D> {
         if self.design.is_some() {
             self.leave_kept();
         }
-        if let Some(mut design) = self.design.take() {
+        if let Some(design) = self.design.take().filter(|_| !self.admission.is_closed()) {
             // `close` reports errors. Here they are ignored: opening the pool recovers every
             // acknowledged transaction.
-            let _ = self.shut_down(&mut design);
+            let _ = self.shut_down(&design);
         }
     }
 }

@@ -102,6 +102,48 @@ impl<'p, D: Design> Ticket<'p, D> {
         };
         self.pool.design().notify(id, Listener::Callback(Box::new(notify)))
     }
+
+    /// Polls for the outcome; see [`Durable`].
+    pub(crate) fn poll(
+        self,
+        registration: &mut Registration,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        if let Err(error) = Inside::refuse("await") {
+            return Poll::Ready(Err(error));
+        }
+        let Ticket { pool, id } = self;
+        if let Err(error) = pool.own_process("await") {
+            return Poll::Ready(Err(error));
+        }
+        let design = pool.design();
+        let outcome = || {
+            let outcome = design.outcome(id)?;
+            Some(outcome.and_then(|()| pool.file_check().check_sometimes(id)))
+        };
+        if let Some(outcome) = outcome() {
+            return Poll::Ready(outcome);
+        }
+        let waker = match injected(Mutant::TaskNotRegistered) {
+            true => Waker::noop(),
+            false => context.waker(),
+        };
+        if let Err(error) = design.listen(id, waker, registration) {
+            return Poll::Ready(Err(error));
+        }
+        pool.expedite(id);
+        // Check after the registration: a step that ended earlier did not see this task. A step
+        // that ended since has taken the waker. Either way the outcome may be known by now.
+        let looks = !injected(Mutant::PollLooksOnce);
+        outcome().filter(|_| looks).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Ends the polls of a future.
+    pub(crate) fn forget(self, registration: &Registration) {
+        if self.pool.own_process("drop").is_ok() {
+            self.pool.design().forget(self.id, registration);
+        }
+    }
 }
 
 /// A future that is ready when the transaction is durable, or when the pool has failed.
@@ -130,42 +172,13 @@ impl<D: Design> Future for Durable<'_, D> {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if let Err(error) = Inside::refuse("await") {
-            return Poll::Ready(Err(error));
-        }
-        let Ticket { pool, id } = self.ticket;
-        if let Err(error) = pool.own_process("await") {
-            return Poll::Ready(Err(error));
-        }
-        let design = pool.design();
-        let outcome = || {
-            let outcome = design.outcome(id)?;
-            Some(outcome.and_then(|()| pool.file_check().check_sometimes(id)))
-        };
-        if let Some(outcome) = outcome() {
-            return Poll::Ready(outcome);
-        }
-        let waker = match injected(Mutant::TaskNotRegistered) {
-            true => Waker::noop(),
-            false => context.waker(),
-        };
-        if let Err(error) = design.listen(id, waker, &mut self.registration) {
-            return Poll::Ready(Err(error));
-        }
-        design.expedite(id);
-        // Check after the registration: a step that ended earlier did not see this task. A step
-        // that ended since has taken the waker. Either way the outcome may be known by now.
-        let looks = !injected(Mutant::PollLooksOnce);
-        outcome().filter(|_| looks).map_or(Poll::Pending, Poll::Ready)
+        self.ticket.poll(&mut self.registration, context)
     }
 }
 
 impl<D: Design> Drop for Durable<'_, D> {
     fn drop(&mut self) {
-        let Ticket { pool, id } = self.ticket;
-        if pool.own_process("drop").is_ok() {
-            pool.design().forget(id, &self.registration);
-        }
+        self.ticket.forget(&self.registration);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::design::{Decoupled, Design, Ending};
 use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::{Backoff, GaveUp, QueuePlace, Wait};
+use crate::registry::{DesignInfo, Promise};
 use crate::tx::{Ended, Known};
 use crate::{Error, Pool, Ticket, Tx};
 
@@ -155,27 +156,15 @@ impl<'p, D: Design> Worker<'p, D> {
         self.state.take().expect("a worker has its state until it is dropped")
     }
 
-    pub(crate) fn pool(&self) -> &'p Pool<D> {
-        self.pool
-    }
-
+    #[cfg(test)]
     pub(crate) fn state(&mut self) -> &mut WorkerState<D> {
         self.state.as_mut().expect("a worker has its state until it is dropped")
     }
 
-    /// Returns the worker's state after rolling back a forgotten transaction.
-    ///
-    /// # Errors
-    /// As [`WorkerState::roll_back_left`].
+    /// Returns the pool and the state.
     #[inline]
-    pub(crate) fn ready(&mut self) -> Result<&mut WorkerState<D>, Error> {
-        let pool = self.pool;
-        pool.own_process("run")?;
-        let state = self.state();
-        if state.phase != Phase::Over {
-            state.roll_back_left(pool)?;
-        }
-        Ok(state)
+    pub(crate) fn parts(&mut self) -> (&'p Pool<D>, &mut Option<WorkerState<D>>) {
+        (self.pool, &mut self.state)
     }
 
     /// Runs `body` as one transaction, atomically and in isolation. Isolation is serializable, with
@@ -197,6 +186,10 @@ impl<'p, D: Design> Worker<'p, D> {
     /// - [`Error::InsideTransaction`]: the call is inside another body.
     /// - [`Error::Poisoned`]: the medium has failed. In sync mode the transaction may be committed
     ///   but could not be made durable.
+    /// - [`Error::NameLost`]: a file of the pool was removed or replaced, and a check has found it.
+    ///   The transaction had no effect. In sync mode, and with designs that are durable on return,
+    ///   the call that finds it has committed the transaction, which is durable in a file without
+    ///   a name.
     /// - [`Error::HeldUp`], under [`Snapshot`](crate::Snapshot): a long-running transaction retains
     ///   resources that this one needs.
     /// - [`Error::StarvationLockHeld`]: a starving transaction runs alone and does not end.
@@ -206,7 +199,7 @@ impl<'p, D: Design> Worker<'p, D> {
         &mut self,
         body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     ) -> Result<Committed<'p, R, D>, Error> {
-        self.attempts(body, false)
+        attempts(self.pool, &mut self.state, body, false)
     }
 
     /// Runs `body` as a read-only transaction. It reads one consistent snapshot under every design
@@ -220,7 +213,7 @@ impl<'p, D: Design> Worker<'p, D> {
         &mut self,
         body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     ) -> Result<Committed<'p, R, D>, Error> {
-        self.attempts(body, true)
+        attempts(self.pool, &mut self.state, body, true)
     }
 
     /// Returns how often this worker ran a transaction again, after a conflict or for lack of room
@@ -233,60 +226,102 @@ impl<'p, D: Design> Worker<'p, D> {
     pub fn words_written(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.writes)
     }
+}
 
-    #[inline]
-    fn attempts<R>(
-        &mut self,
-        mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
-        read_only: bool,
-    ) -> Result<Committed<'p, R, D>, Error> {
-        let pool = self.pool;
-        let state = self.ready()?;
-        let inside = Inside::enter(if read_only { "read" } else { "run" }, &state.mark)?;
-        let waits = !(read_only && D::READS_PASS);
-        let run = Run(state);
-        let state = &mut *run.0;
-        // Outside the loop: a starving transaction keeps its place in the queue across retries.
-        let mut place = None;
-        if waits {
-            state.pass(pool, &mut place)?;
-        }
-        let (mut reclaimed, mut growths) = (false, 0);
-        let done = loop {
-            match attempt(pool, state, &mut body, read_only) {
-                Err(None) => {
-                    state.conflicts += 1;
-                    state.backoff.give_way();
-                    state.pass(pool, &mut place)?;
-                }
-                // Other arenas may own free memory. The body runs again if that was so.
-                Err(Some(ended @ Ended::Full { .. }))
-                    if !reclaimed && !injected(Mutant::FullHeapNotReclaimed) =>
-                {
-                    reclaimed = true;
-                    if !reclaim(pool, state, &mut place)? && !grow(pool, &ended, &mut growths)? {
-                        break Err(ended);
-                    }
-                }
-                Err(Some(ended @ Ended::Full { .. })) => {
-                    if !grow(pool, &ended, &mut growths)? {
-                        break Err(ended);
-                    }
-                }
-                Err(Some(ended)) => break Err(ended),
-                Ok(done) => break Ok(done),
+/// Returns the state of a worker after rolling back a forgotten transaction.
+///
+/// # Errors
+/// As [`WorkerState::roll_back_left`].
+#[inline]
+pub(crate) fn ready<'s, D: Design>(
+    pool: &Pool<D>,
+    state: &'s mut Option<WorkerState<D>>,
+) -> Result<&'s mut WorkerState<D>, Error> {
+    pool.own_process("run")?;
+    let state = state.as_mut().expect("a worker has its state until it is dropped");
+    if state.phase != Phase::Over {
+        state.roll_back_left(pool)?;
+    }
+    Ok(state)
+}
+
+/// Runs a body until it commits or ends, as [`Worker::run`] or [`Worker::read`].
+#[inline]
+pub(crate) fn attempts<'p, R, D: Design>(
+    pool: &'p Pool<D>,
+    state: &mut Option<WorkerState<D>>,
+    mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    read_only: bool,
+) -> Result<Committed<'p, R, D>, Error> {
+    let state = ready(pool, state)?;
+    if !read_only {
+        pool.file_check().may_write()?;
+    }
+    let inside = Inside::enter(if read_only { "read" } else { "run" }, &state.mark)?;
+    let waits = !(read_only && D::READS_PASS);
+    let run = Run(state);
+    let state = &mut *run.0;
+    // Outside the loop: a starving transaction keeps its place in the queue across retries.
+    let mut place = None;
+    if waits {
+        state.pass(pool, &mut place)?;
+    }
+    let (mut reclaimed, mut growths) = (false, 0);
+    let done = loop {
+        match attempt(pool, state, &mut body, read_only) {
+            Err(None) => {
+                state.conflicts += 1;
+                state.backoff.give_way();
+                state.pass(pool, &mut place)?;
             }
-        };
-        // Before the waits below, which are refused inside a transaction and would keep the
-        // starvation lock for as long as the device takes.
-        drop((run, place, inside));
-        let (value, id) = done.map_err(|ended| pool.error_of(ended))?;
-        let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
-        let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
-        if pool.durability == Durability::Sync && D::DURABLE {
-            ticket.wait()?;
+            // Other arenas may own free memory. The body runs again if that was so.
+            Err(Some(ended @ Ended::Full { .. }))
+                if !reclaimed && !injected(Mutant::FullHeapNotReclaimed) =>
+            {
+                reclaimed = true;
+                if !reclaim(pool, state, &mut place)? && !grow(pool, &ended, &mut growths)? {
+                    break Err(ended);
+                }
+            }
+            Err(Some(ended @ Ended::Full { .. })) => {
+                if !grow(pool, &ended, &mut growths)? {
+                    break Err(ended);
+                }
+            }
+            Err(Some(ended)) => break Err(ended),
+            Ok(done) => break Ok(done),
         }
-        Ok(Committed { value, ticket })
+    };
+    // Before the waits below, which are refused inside a transaction and would keep the
+    // starvation lock for as long as the device takes.
+    drop((run, place, inside));
+    let (value, id) = done.map_err(|ended| pool.error_of(ended))?;
+    let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
+    let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
+    acknowledge(pool, ticket, read_only)?;
+    Ok(Committed { value, ticket })
+}
+
+/// Waits until a transaction that has committed is durable, if its worker's mode asks for that. A
+/// transaction of a design that is durable on return is acknowledged by the return, so the names of
+/// the pool's files are checked at times, as by a ticket.
+///
+/// # Errors
+/// As [`Ticket::wait`].
+#[inline]
+pub(crate) fn acknowledge<D: Design>(
+    pool: &Pool<D>,
+    ticket: Ticket<'_, D>,
+    read_only: bool,
+) -> Result<(), Error> {
+    let on_return = const { matches!(DesignInfo::of::<D>().durability, Promise::OnReturn) };
+    if pool.durability == Durability::Sync && D::DURABLE {
+        Inside::refuse("wait")?;
+        pool.settled(ticket.id())
+    } else if on_return && !read_only {
+        pool.file_check().check_sometimes(ticket.id())
+    } else {
+        Ok(())
     }
 }
 

@@ -177,6 +177,10 @@ pub trait LogMedium: ReadLog + Send + Sync {
     fn written(&self) -> Option<LogPath> {
         None
     }
+
+    /// Gives up a lock on the file that was moved to the log. Nothing is in flight, and nothing may
+    /// be appended afterwards.
+    fn unlock(&self) {}
 }
 
 /// How groups get to a file.

@@ -107,6 +107,16 @@ fn cut() -> Error {
     pool.flush().unwrap_err()
 }
 
+/// Returns the error of a pool that has a worker.
+fn still_used() -> Error {
+    let options = Options::new().bytes(256 << 10).patience(std::time::Duration::ZERO);
+    let pool = Pool::<Volatile>::create_as("", options).unwrap();
+    let worker = pool.worker().unwrap();
+    let refused = pool.close_shared().unwrap_err();
+    drop(worker);
+    refused
+}
+
 fn aborted() -> Error {
     let options = Options::new().bytes(256 << 10);
     let pool = Pool::<Volatile>::create_as("", options).unwrap();
@@ -197,6 +207,7 @@ fn each_error_has_its_status() {
         StarvationLockHeld { worker: 0, waited } => HELD_UP,
         Blocked { worker: 0, waited } => HELD_UP,
         Forked { call: "run" } => FORKED,
+        Closed { call: "run" } => CLOSED,
         WorkerForgotten { durable: id } => IO,
         BadSize => INVALID,
         NameLost { files: Vec::new(), closed: false } => NAME,
@@ -205,6 +216,7 @@ fn each_error_has_its_status() {
     table.push(("Medium", Error::Medium(MediumError::NoMemory { bytes: 8 }), NO_MEMORY));
     table.push(("Aborted", aborted(), INVALID));
     table.push(("Cut", cut(), DAMAGED));
+    table.push(("StillUsed", still_used(), BUSY));
     table.extend(poisoned());
     assert_all(&table, include_str!("../../../lastword/src/error.rs"), of);
 }

@@ -18,6 +18,7 @@ use medium::mutants::{Mutant, injected};
 use words::{Stop, TxId};
 
 use super::{At, Design};
+use crate::file_check::FileCheck;
 use crate::ideal::{self, Nowhere};
 use crate::metrics::Metrics;
 use crate::options::Durability;
@@ -33,7 +34,7 @@ use crate::reproduce::Reproduce;
 use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
 use crate::storage::{Demand, Opened, ReadyPool, Storage};
 use crate::superblock::{GrowthStep, Superblock};
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::{Error, Limit, Medium, Options};
 
 /// Bound on the transactions of a group; no workload reaches it.
@@ -44,7 +45,9 @@ const PERSIST_THREADS_MAX: usize = 1024;
 /// The default design, over a transactional memory and a shadow.
 pub struct Decoupled<T: Tm = Stm, S: ShadowMemory = ShadowHeap> {
     inner: Arc<Inner<T, S>>,
-    background: Option<Background>,
+    background: Mutex<Option<Background>>,
+    /// Whether it has threads, also after they have ended.
+    has_threads: bool,
     options: Options,
     words_max: usize,
 }
@@ -56,6 +59,7 @@ struct Inner<T, S> {
     pipeline: Pipeline,
     /// See [`Options::pause`].
     pause: Duration,
+    file_check: Arc<FileCheck>,
 }
 
 /// The design's part of a worker.
@@ -106,20 +110,25 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let (log_bytes, background) = (superblock.log_bytes, options.background);
         let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
         let memory = memory.starting_after(last);
-        let inner = Arc::new(Inner { memory, shadow, pipeline, pause: pause(options) });
+        let file_check = Arc::clone(shape.file_check());
+        let inner = Inner { memory, shadow, pipeline, pause: pause(options), file_check };
+        let inner = Arc::new(inner);
         let background = match options.background {
             true => Some(Background::spawn(&inner).map_err(|source| Error::Thread { source })?),
             false => None,
         };
         let words_max = Limit::words_max(superblock.log_bytes, options.ring_words());
-        Ok((Decoupled { inner, background, options: options.clone(), words_max }, shape))
+        let (has_threads, options) = (background.is_some(), options.clone());
+        let background = Mutex::new(background);
+        Ok((Decoupled { inner, background, has_threads, options, words_max }, shape))
     }
 
-    fn stop_background(&mut self) {
+    fn stop_background(&self) {
         self.inner.pipeline.notifiers.close();
         // After `close`, so that the threads it wakes see the flag.
         self.inner.pipeline.persist.more.notify();
-        if let Some(background) = self.background.take() {
+        let background = lock(&self.background).take();
+        if let Some(background) = background {
             background.join();
         }
     }
@@ -243,6 +252,10 @@ impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
 
     fn release_idle(&self, all_idle: bool) {
         self.pipeline.persist.release_idle(all_idle);
+    }
+
+    fn check_files(&self) {
+        self.file_check.check_at_times();
     }
 
     fn notifiers(&self) -> &Notifiers {
@@ -416,7 +429,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         if self.options.durability == Durability::Async {
             self.inner.pipeline.notifiers.committed();
             let usual = || self.inner.pipeline.persist.usual_words();
-            if self.background.is_some() && local.redo.is_late(usual) {
+            if self.has_threads && local.redo.is_late(usual) {
                 self.help();
             }
         }
@@ -486,10 +499,10 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
 
     fn expedite(&self, id: TxId) {
         self.inner.pipeline.persist.expedite(id);
-        match self.background {
-            Some(_) => self.inner.pipeline.notifiers.expedite(),
+        match self.has_threads {
+            true => self.inner.pipeline.notifiers.expedite(),
             // The error is sticky and becomes the outcome.
-            None => drop(self.wait(id)),
+            false => drop(self.wait(id)),
         }
     }
 
@@ -497,7 +510,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.pipeline.checkpoint(self.inner.memory.clock())
     }
 
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&self) -> Result<(), Error> {
         self.stop_background();
         let Inner { pipeline, memory, .. } = &*self.inner;
         match self.options.ideal_reproduce {
@@ -506,7 +519,7 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         }
     }
 
-    fn mark_clean(&mut self) -> Result<bool, Error> {
+    fn mark_clean(&self) -> Result<bool, Error> {
         // Ideal reproduction loses the heap.
         let marks = !self.options.ideal_reproduce;
         if marks {
@@ -515,7 +528,11 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         Ok(marks)
     }
 
-    fn abandon(&mut self) {
+    fn fail(&self, error: Error) {
+        self.inner.pipeline.persist.progress.fail(error);
+    }
+
+    fn abandon(&self) {
         self.stop_background();
     }
 

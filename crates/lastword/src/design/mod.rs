@@ -370,7 +370,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// An error of the medium.
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&self) -> Result<(), Error> {
         Ok(())
     }
 
@@ -379,12 +379,17 @@ pub trait Design: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// An error of the medium.
-    fn mark_clean(&mut self) -> Result<bool, Error> {
+    fn mark_clean(&self) -> Result<bool, Error> {
         Ok(false)
     }
 
+    /// Poisons the pool and notifies all waiters, after a shutdown that left IDs undecided.
+    fn fail(&self, error: Error) {
+        let _ = error;
+    }
+
     /// Stops as a crash would: nothing more becomes durable.
-    fn abandon(&mut self) {}
+    fn abandon(&self) {}
 
     /// Runs one of its [`STEPS`](Design::STEPS) as a background thread would, for tests that have
     /// no such threads and choose the order. Returns whether it did anything.

@@ -44,10 +44,14 @@ pub(super) fn sentences(files: &[LostFile], closed: bool) -> String {
 /// Returns the remedy for files that lost their names.
 pub(super) fn rescue(files: &[LostFile], closed: bool) -> &'static str {
     match (files.iter().any(|file| file.how != LostName::Replaced), closed) {
-        (false, _) => "rename each file back",
+        (false, false) => {
+            "the pool refuses transactions that write until each file is renamed back"
+        }
+        (false, true) => "rename each file back",
         (true, false) => {
-            "stop all transactions, flush, and copy each /proc/.../fd/... to its old name before \
-             this process ends"
+            "the pool refuses transactions that write; flush, and copy each /proc/.../fd/... to \
+             its old name before this process ends, or save the pool with `Pool::backup` \
+             (`decoupled`)"
         }
         (true, true) => "copy each /proc/.../fd/... to its old name before this process ends",
     }

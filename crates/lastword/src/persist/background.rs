@@ -80,6 +80,9 @@ pub(crate) trait Steps: Send + Sync + 'static {
     fn release_idle(&self, all_idle: bool) {
         let _ = all_idle;
     }
+    /// Checks at times that the pool's files keep their names. Called before a persist step, after
+    /// a step that had work or a sleep.
+    fn check_files(&self) {}
     /// The notifier of the threads.
     fn notifiers(&self) -> &Notifiers;
     /// Whether reproduction has a thread of its own, because its steps sleep in the kernel.
@@ -277,10 +280,15 @@ impl Background {
 fn persist_loop<S: Steps>(steps: &S) {
     let notifiers = steps.notifiers();
     let (mut idle, mut busy_steps, mut released_at) = (0, 0_u32, None);
+    let mut checks = true;
     loop {
         let epoch = notifiers.persist.epoch();
         if notifiers.is_closing() {
             break;
+        }
+        // Not in each turn: a thread without a pause polls, and each check reads the clock.
+        if checks {
+            steps.check_files();
         }
         let step = match steps.persist_step() {
             // The pool keeps the error and returns it from every later call. This thread can do no
@@ -288,7 +296,8 @@ fn persist_loop<S: Steps>(steps: &S) {
             Err(_) => break,
             Ok(step) => step,
         };
-        if step != Step::Nothing {
+        checks = step != Step::Nothing;
+        if checks {
             busy_steps += 1;
             if busy_steps == STEPS_BETWEEN_LOOKS {
                 busy_steps = 0;
@@ -330,7 +339,7 @@ fn persist_loop<S: Steps>(steps: &S) {
             continue;
         }
         sleep(steps, epoch, &mut released_at);
-        idle = 0;
+        (idle, checks) = (0, true);
     }
 }
 

@@ -56,7 +56,7 @@ impl<D: Design> Pool<D> {
     /// [`flush`](Pool::flush) for this one. An error removes the copy, and leaves a file that was
     /// at `to` before.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<TxId, Error> {
-        self.may_call("backup")?;
+        let _call = self.call("backup")?;
         self.has_views()?;
         // Ends: a heap grows a finite number of times.
         let (first, created, frozen) = loop {

@@ -85,9 +85,10 @@ impl<D: Design> Pool<D> {
     ///
     /// # Errors
     /// [`Error::NoGrowth`] beyond [`Options::max_bytes`]. [`Error::Medium`] if the disk has no
-    /// room: the pool stays as it was. [`Error::Poisoned`].
+    /// room: the pool stays as it was. [`Error::Poisoned`], [`Error::Closed`].
     pub fn grow(&self, bytes: u64) -> Result<u64, Error> {
         self.may_call("grow")?;
+        let _call = self.admission.call("grow")?;
         let growth = &self.shape.growth;
         let max = growth.max;
         if bytes > max {

@@ -87,6 +87,7 @@ impl<'p, D: Design> Lent<'p, D> {
             kept = lock(state);
             match registered {
                 Ok(worker) => break worker,
+                Err(error @ Error::Closed { .. }) => return Err(error),
                 // A call has returned meanwhile: its worker is idle, or has left.
                 Err(_) if kept.returns != returns => {}
                 Err(error) if kept.lent == 0 || CALLS.get() > 0 => return Err(error),
@@ -114,7 +115,10 @@ impl<D: Design> Drop for Lent<'_, D> {
         let mut kept = lock(state);
         if let Some(worker) = self.worker.take() {
             // A worker whose commit panicked leaves and retires its number.
-            if !worker.is_lost() && (kept.waiting > 0 || kept.idle.len() < *most) {
+            // Under the lock: a thread that closes the pool takes the idle workers later, or this
+            // thread sees that the pool closes.
+            let stays = !worker.is_lost() && !self.pool.admission.is_closing();
+            if stays && (kept.waiting > 0 || kept.idle.len() < *most) {
                 kept.idle.push(worker.into_state());
             } else {
                 // Leave before the return counts, so that a waiting call finds the number free.
@@ -168,7 +172,7 @@ mod tests {
             }
         });
         assert_eq!(idle(&pool), most);
-        assert_eq!(lock(&pool.numbers).used.iter().filter(|used| **used).count(), most);
+        assert_eq!(pool.admission.workers(), most);
     }
 
     /// Runs a check in a thread of its own and fails if it does not end. A failing check would

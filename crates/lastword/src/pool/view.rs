@@ -65,7 +65,7 @@ impl<D: Design> Pool<D> {
     /// [`Error::NoView`] for designs other than [`Decoupled`]. [`Error::Medium`] if the disk has no
     /// space for a file as large as the heap. As [`flush`](Pool::flush).
     pub fn view(&self) -> Result<PoolView<'_, D>, Error> {
-        self.may_call("view")?;
+        let _call = self.call("view")?;
         self.has_views()?;
         // Ends: a heap grows a finite number of times.
         loop {
@@ -169,7 +169,7 @@ impl<D: Design> PoolView<'_, D> {
         &self,
         body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,
     ) -> Result<R, Error> {
-        self.frozen.pool.may_call("read")?;
+        let _call = self.frozen.pool.call("read")?;
         let copy = |pages| self.frozen.copy(pages);
         let shape = &self.frozen.pool.shape;
         let mut tx = ViewTx::new(&self.frozen.image, &copy, self.frozen.heap(), shape.base());

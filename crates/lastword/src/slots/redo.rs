@@ -491,13 +491,17 @@ impl Design for Redo {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&self) -> Result<(), Error> {
         self.checkpoint()
     }
 
-    fn mark_clean(&mut self) -> Result<bool, Error> {
+    fn mark_clean(&self) -> Result<bool, Error> {
         let marked = self.store.mark_clean(self.committed_id().0);
         marked.map(|()| true).map_err(|error| self.workers.poison.put(error))
+    }
+
+    fn fail(&self, error: Error) {
+        self.workers.poison.put(error);
     }
 
     fn metrics(&self) -> Metrics {

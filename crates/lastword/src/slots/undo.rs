@@ -540,11 +540,11 @@ impl Design for Undo {
         self.wait(self.committed_id())
     }
 
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&self) -> Result<(), Error> {
         self.wait(self.committed_id())
     }
 
-    fn mark_clean(&mut self) -> Result<bool, Error> {
+    fn mark_clean(&self) -> Result<bool, Error> {
         if self.is_open_in_place() {
             // With the mark of a clean shutdown its words would stay. Without it, opening the pool
             // rolls them back from these records, as after a crash.
@@ -552,6 +552,10 @@ impl Design for Undo {
         }
         let marked = self.store.mark_clean(self.committed_id().0);
         marked.map(|()| true).map_err(|error| self.workers.poison.put(error))
+    }
+
+    fn fail(&self, error: Error) {
+        self.workers.poison.put(error);
     }
 
     fn metrics(&self) -> Metrics {

@@ -17,6 +17,7 @@ macro_rules! every_durable {
     };
 }
 
+mod closing;
 mod contention;
 mod cut;
 mod damaged;
@@ -31,6 +32,7 @@ mod listeners;
 mod lost_log;
 mod migrations;
 mod names;
+mod owned;
 mod pages;
 mod paging;
 mod parts;

@@ -6,9 +6,11 @@ use std::future::{Future, IntoFuture};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use lastword::{
     Decoupled, Design, Durability, Error, LostName, Medium, Objects, Options, Pool, Ptr, Snapshot,
+    Volatile,
 };
 
 pub(super) const EMULATED: Medium =
@@ -53,6 +55,12 @@ impl<D: Design> Counter<D> {
         self.pool.run(|tx| tx.update(count, |count| count + 1))?.ticket.wait()
     }
 
+    /// Returns the value of the counter, which a read may always see.
+    fn get(&self) -> u64 {
+        let mut worker = self.pool.worker().unwrap();
+        worker.read(|tx| tx.get(self.count)).unwrap().value
+    }
+
     /// Returns the pool's files that exist. Mapped pools have no log file.
     fn files(&self) -> Vec<PathBuf> {
         let files = [self.path.clone(), with_suffix(&self.path, ".log")];
@@ -86,8 +94,8 @@ fn rescue(error: &Error, to: &Path) -> usize {
     copied
 }
 
-/// All files are removed. Every later call reports it, the pool goes on, and copies of the files
-/// hold every transaction.
+/// All files are removed. Every later call reports it, transactions that write are refused, and
+/// copies of the files hold every transaction.
 fn removed<D: Design>(options: &Options) {
     let counter = Counter::<D>::new(options.clone());
     let files = counter.files();
@@ -99,19 +107,19 @@ fn removed<D: Design>(options: &Options) {
     let text = lost.to_string();
     assert!(text.contains("test.pool was removed") && text.contains("copy"), "{text}");
     assert!(matches!(counter.pool.checkpoint(), Err(Error::NameLost { .. })));
-    // The transactions take effect, although their tickets report the removal.
     for _ in 0..3 {
         assert!(matches!(counter.add(), Err(Error::NameLost { .. })));
     }
-    assert!(counter.pool.flush().is_err());
+    assert_eq!(counter.get(), 5, "a refused transaction has no effect");
+    assert!(counter.pool.flush().is_err() && counter.pool.is_deleted());
     let copies = tempfile::tempdir().unwrap();
     assert_eq!(rescue(&lost, copies.path()), files.len());
-    assert_eq!(counted::<D>(&copies.path().join("test.pool"), options.clone()), 8);
+    assert_eq!(counted::<D>(&copies.path().join("test.pool"), options.clone()), 5);
     let Counter { pool, dir, path, .. } = counter;
     let closed = pool.close().unwrap_err();
     assert_eq!(rescue(&closed, dir.path()), files.len());
     assert!(lastword::inspect(&path).unwrap().clean, "{closed}");
-    assert_eq!(counted::<D>(&path, options.clone()), 8);
+    assert_eq!(counted::<D>(&path, options.clone()), 5);
 }
 
 /// A copy replaces one of the files, first after the file was renamed, then by a rename over it.
@@ -126,13 +134,16 @@ fn replaced<D: Design>(options: &Options) {
         // A renamed file still has a name, so no data is at risk and no error is due.
         counter.pool.flush().unwrap();
         counter.add().unwrap();
+        assert!(!counter.pool.is_deleted());
         fs::rename(&copy, &file).unwrap();
         let lost = counter.pool.flush().unwrap_err();
         let Error::NameLost { files, closed: false } = &lost else { panic!("{lost}") };
         assert_eq!((files.len(), &files[0].path, files[0].how), (1, &file, LostName::Replaced));
         assert!(matches!(counter.add(), Err(Error::NameLost { .. })));
+        assert!(counter.pool.is_deleted());
         // The original file is back under its name, so the errors end.
         fs::rename(&aside, &file).unwrap();
+        assert!(!counter.pool.is_deleted());
         counter.add().unwrap();
         counter.pool.flush().unwrap();
         // The copy is renamed over the file, which then has no name.
@@ -142,18 +153,18 @@ fn replaced<D: Design>(options: &Options) {
         assert_eq!(rescue(&lost, counter.dir.path()), 1);
         let closed = counter.pool.close().unwrap_err();
         assert_eq!(rescue(&closed, counter.dir.path()), 1);
-        assert_eq!(counted::<D>(&counter.path, options.clone()), 4);
+        assert_eq!(counted::<D>(&counter.path, options.clone()), 3);
     }
 }
 
 /// Tickets notice the removal themselves, without a flush: waiting, awaited and as callbacks.
 fn tickets<D: Design>(options: &Options) {
     let counter = Counter::<D>::new(options.clone());
+    let count = counter.count;
+    let done = counter.pool.run(|tx| tx.update(count, |count| count + 1)).unwrap();
     counter.files().iter().for_each(|file| fs::remove_file(file).unwrap());
     let lost = (0..2_000).find_map(|_| counter.add().err());
     assert!(matches!(lost, Some(Error::NameLost { .. })), "{lost:?}");
-    let count = counter.count;
-    let done = counter.pool.run(|tx| tx.update(count, |count| count + 1)).unwrap();
     let (sender, receiver) = mpsc::channel();
     done.ticket.on_durable(move |outcome| drop(sender.send(outcome))).unwrap();
     let mut awaited = Box::pin(done.ticket.into_future());
@@ -173,6 +184,45 @@ fn tickets<D: Design>(options: &Options) {
     let count = sync.count;
     let add = |_| sync.pool.run(|tx| tx.update(count, |count| count + 1)).err();
     assert!(matches!((0..2_000).find_map(add), Some(Error::NameLost { .. })));
+}
+
+/// The program keeps no ticket and never flushes. The pool finds the removal itself.
+fn unwatched<D: Design>(options: &Options) {
+    let counter = Counter::<D>::new(options.clone());
+    counter.files().iter().for_each(|file| fs::remove_file(file).unwrap());
+    let begun = Instant::now();
+    let (count, mut worker) = (counter.count, counter.pool.worker().unwrap());
+    let lost = loop {
+        match worker.run(|tx| tx.update(count, |count| count + 1)) {
+            Ok(_) => assert!(begun.elapsed() < Duration::from_secs(60), "it is never found"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(lost, Error::NameLost { .. }), "{lost}");
+    let begun = worker.begin(false).map(drop);
+    assert!(matches!(begun, Err(Error::NameLost { .. })), "{begun:?}");
+    drop(worker.begin(true).unwrap());
+}
+
+/// A backup under the old name saves a pool whose files were removed.
+fn saved<D: Design>(options: &Options) {
+    let counter = Counter::<D>::new(options.clone());
+    (0..5).for_each(|_| counter.add().unwrap());
+    let count = counter.count;
+    let done = counter.pool.run(|tx| tx.update(count, |count| count + 1)).unwrap();
+    counter.files().iter().for_each(|file| fs::remove_file(file).unwrap());
+    assert!(counter.pool.flush().is_err());
+    // Committed and not awaited before the removal: it is in the files, in views and backups.
+    assert!(done.ticket.wait().is_err() && done.ticket.is_durable());
+    let view = counter.pool.view().unwrap();
+    assert_eq!(view.read(|tx| tx.get(count)).unwrap(), 6);
+    drop(view);
+    let id = counter.pool.backup(&counter.path).unwrap();
+    assert_eq!(id, done.ticket.id());
+    let Counter { pool, path, dir, .. } = counter;
+    assert!(matches!(pool.close(), Err(Error::NameLost { closed: true, .. })));
+    assert_eq!(counted::<D>(&path, options.clone()), 6);
+    drop(dir);
 }
 
 fn each(test: impl Fn(&Options)) {
@@ -208,4 +258,46 @@ fn tickets_report_removed_files_without_a_flush() {
     every_durable!(each_tickets());
     tickets::<Snapshot>(&options(Medium::File).group(4));
     tickets::<Decoupled>(&options(Medium::File).group(4));
+}
+
+fn each_unwatched<D: Design>() {
+    each(unwatched::<D>);
+}
+
+#[test]
+fn removed_pool_refuses_writes_without_tickets() {
+    every_durable!(each_unwatched());
+    unwatched::<Snapshot>(&options(Medium::File).group(4));
+}
+
+#[test]
+fn backup_saves_pool_whose_files_were_removed() {
+    each(saved::<Decoupled>);
+    each(|options| saved::<Decoupled>(&options.clone().background(false)));
+}
+
+#[test]
+fn pool_is_deleted_on_disk_and_in_memory() {
+    let disk = std::env::current_dir().unwrap().join(env!("CARGO_TARGET_TMPDIR"));
+    for parent in [&*disk, Path::new("/dev/shm")] {
+        let Ok(dir) = tempfile::tempdir_in(parent) else { continue };
+        let (path, aside) = (dir.path().join("pool"), dir.path().join("aside"));
+        let pool = Pool::create(&path, options(Medium::File)).unwrap();
+        assert!(!pool.is_deleted());
+        fs::rename(&path, &aside).unwrap();
+        assert!(!pool.is_deleted(), "a renamed file has a name");
+        fs::write(&path, "another file").unwrap();
+        assert!(pool.is_deleted(), "another file has its name");
+        fs::rename(&aside, &path).unwrap();
+        assert!(!pool.is_deleted());
+        let log = with_suffix(&path, ".log");
+        fs::hard_link(&log, &aside).unwrap();
+        fs::remove_file(&log).unwrap();
+        assert!(!pool.is_deleted(), "a second name leads to the file");
+        fs::remove_file(&aside).unwrap();
+        assert!(pool.is_deleted());
+        let lost = pool.close().unwrap_err();
+        assert!(matches!(lost, Error::NameLost { closed: true, .. }), "{lost}");
+    }
+    assert!(!Pool::<Volatile>::create_as("", options(Medium::File)).unwrap().is_deleted());
 }

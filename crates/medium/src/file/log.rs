@@ -195,6 +195,10 @@ impl LogMedium for FileLog {
         Some(self.path())
     }
 
+    fn unlock(&self) {
+        self.target.unlock();
+    }
+
     fn depth(&self) -> usize {
         match &self.writer {
             Writer::Uring(_) | Writer::Queued(_) => uring::DEPTH,

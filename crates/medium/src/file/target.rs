@@ -46,6 +46,13 @@ impl Target {
         self.direct.as_deref().filter(|_| !self.refused.load(Ordering::Relaxed))
     }
 
+    /// Gives up the file's lock, if it was moved here.
+    pub(super) fn unlock(&self) {
+        if let Some(direct) = self.direct.as_deref() {
+            direct.unlock();
+        }
+    }
+
     /// The description that groups are written through.
     pub(super) fn handle(&self) -> &dyn Handle {
         self.direct().unwrap_or(self.area.handle())
@@ -55,8 +62,8 @@ impl Target {
 impl Drop for Target {
     /// Closing it gives up a lock that was moved here, but not where a forked child has a copy.
     fn drop(&mut self) {
-        if let Some(direct) = self.direct.as_deref().filter(|_| self.area.file().is_released()) {
-            direct.unlock();
+        if self.area.file().is_released() {
+            self.unlock();
         }
     }
 }

@@ -12,9 +12,10 @@ use system::Handle;
 
 impl PoolFile {
     /// Gives up the lock before the file is closed, also where a forked child holds a copy of it. A
-    /// lock that was moved goes when its file is closed. Nothing may be written afterwards.
+    /// lock that was moved goes when its file is closed, or by
+    /// [`LogMedium::unlock`](crate::LogMedium::unlock). Nothing may be written afterwards.
     pub fn unlock(&self) {
-        // Relaxed: the thread that closes the pool drops every reader of this flag.
+        // Relaxed: the readers of this flag are dropped after the pool was closed.
         self.released.store(true, Ordering::Relaxed);
         self.file.unlock();
     }

@@ -19,6 +19,9 @@ extern crate self as medium;
 extern crate self as rustc_hash;
 
 mod acknowledging;
+#[path = "../../../lastword/src/pool/admission.rs"]
+mod admission;
+mod admitting;
 #[path = "../protocols/around.rs"]
 mod around;
 #[path = "../../../log/src/circular.rs"]
@@ -64,6 +67,8 @@ mod sleeping;
 mod snapshots;
 #[path = "../../../lastword/src/shadow/software_table.rs"]
 mod software_table;
+#[path = "../../../lastword/src/error/still_used.rs"]
+mod still_used;
 mod sync;
 mod trials;
 mod waiting;
@@ -100,13 +105,15 @@ mod format {
 /// The path under which some files import errors.
 mod error {
     pub(crate) use crate::around::Error;
+    pub(crate) use crate::still_used::StillUsed;
 }
 
 use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{
-    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, ReadLog, Unwritten, mutants, writes,
+    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, Patience, ReadLog, Unwritten,
+    mutants, writes,
 };
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::collections::HashMap as FxHashMap;
@@ -147,6 +154,7 @@ const MODELS: &[(&str, fn())] = &[
         publication::commit_is_claimed_with_its_record,
     ),
     ("finding::cut_stays_found", finding::cut_stays_found),
+    ("admitting::closed_pool_has_no_users", admitting::closed_pool_has_no_users),
     ("notifying::listener_is_notified_once", notifying::listener_is_notified_once),
     ("notifying::failure_notifies_all_listeners", notifying::failure_notifies_all_listeners),
     (

@@ -1,8 +1,8 @@
 //! The mutants that loom must detect.
 
 use crate::{
-    acknowledging, claims, finding, gathering, helping, isolation, notifying, ordering, paging,
-    publication, recycling, sleeping, snapshots, waiting, wraps,
+    acknowledging, admitting, claims, finding, gathering, helping, isolation, notifying, ordering,
+    paging, publication, recycling, sleeping, snapshots, waiting, wraps,
 };
 use models::trials::Trial;
 
@@ -45,6 +45,8 @@ pub(crate) const ALL: &[Trial] = models::trials! {
         FailureServesDurableAlone, FailureNotNotified;
     notifying::failure_notifies_all_listeners, "the cause is kept before": PoisonFlagBeforeCause;
     finding::cut_stays_found, "a cut that was found is hidden": FindingStoredAfterUnlock;
+    admitting::closed_pool_has_no_users, "in use":
+        WorkerAdmittedBeforeLock, CallAdmittedBeforeCounted, CallEndsRelaxed;
     notifying::failure_outside_of_steps_wakes_all, "deadlock":
         FailureEndsNoStep, FailureStoredAfterEnd;
     notifying::waker_of_last_poll_is_called, "deadlock": WakerNotReplaced;

@@ -16,6 +16,14 @@ pub enum Error {
     Medium(real_medium::Error),
     NoRecords { records: u64, bytes: u64 },
     NoRing { bytes: u64 },
+    Closed { call: &'static str },
+    StillUsed(crate::error::StillUsed),
+}
+
+impl From<crate::error::StillUsed> for Error {
+    fn from(error: crate::error::StillUsed) -> Error {
+        Error::StillUsed(error)
+    }
 }
 
 impl From<real_medium::Error> for Error {

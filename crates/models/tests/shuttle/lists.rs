@@ -120,7 +120,7 @@ fn run(seed: u64, met: &Outcomes) {
         })
         .collect();
     let ended: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("it ends")).collect();
-    let mut pool = Arc::into_inner(pool).expect("all workers have ended");
+    let pool = Arc::into_inner(pool).expect("all workers have ended");
     let closed = pool.design.close();
     if fails_in.is_none() {
         ended.into_iter().chain([closed]).for_each(|ended| ended.expect("nothing fails"));

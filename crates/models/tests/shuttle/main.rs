@@ -48,6 +48,8 @@ mod reproduce;
 mod ring;
 mod schedules;
 mod starving;
+#[path = "../../../lastword/src/error/still_used.rs"]
+mod still_used;
 mod sync;
 #[path = "../../../lastword/src/ticket.rs"]
 mod ticket;
@@ -62,10 +64,12 @@ use options as mvcc;
 use options as shadow;
 use options as slots;
 use options as storage;
+use pool as file_check;
 
 /// The path under which some files import errors.
 mod error {
     pub(crate) use crate::around::Error;
+    pub(crate) use crate::still_used::StillUsed;
 }
 
 use around::{Error, Memory, cpu, signals, superblock};

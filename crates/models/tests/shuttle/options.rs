@@ -3,6 +3,7 @@
 use crate::around::superblock::{Superblock, Superblocks};
 use crate::machine::{HEAP_WORDS, Machine};
 use crate::perform::Heap;
+use crate::pool::FileCheck;
 use crate::recover::{decide::Action, replay};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::{Error, Medium};
@@ -270,16 +271,22 @@ impl ShadowMemory for ShadowHeap {
 pub struct Software;
 pub struct Evicting;
 
-/// The shape of a pool, which no model uses.
-pub struct Shape;
+/// The shape of a pool, of which models use only the check of its files.
+#[derive(Default)]
+pub struct Shape(Arc<FileCheck>);
 
 impl Shape {
+    pub(crate) fn file_check(&self) -> &Arc<FileCheck> {
+        &self.0
+    }
+
     #[allow(clippy::extra_unused_type_parameters, reason = "the signature is the product's")]
     pub(crate) fn of<D>(_: &Storage, _: &Options) -> Shape {
-        Shape
+        Shape::default()
     }
 
     pub(crate) fn in_memory(options: &Options) -> Result<(ShadowHeap, Shape), Error> {
-        Ok((ShadowHeap::open(options, &options.machine, 0, 8 * HEAP_WORDS as u64)?, Shape))
+        let shadow = ShadowHeap::open(options, &options.machine, 0, 8 * HEAP_WORDS as u64)?;
+        Ok((shadow, Shape::default()))
     }
 }

@@ -102,7 +102,7 @@ const _: () = assert!(SLOTS_MAX <= crate::dual_version::WORKERS_MAX);
 /// different orders.
 pub struct Snapshot {
     core: Arc<Core>,
-    timer: Option<Timer>,
+    timer: Mutex<Option<Timer>>,
 }
 
 /// State of one worker.
@@ -165,13 +165,7 @@ impl Snapshot {
         });
         let is_timed = timer::is_wanted(core.groups.as_ref(), options.background);
         let timer = if is_timed { Some(Timer::start(&core)?) } else { None };
-        Ok((Snapshot { core, timer }, shape))
-    }
-
-    fn stop_timer(&mut self) {
-        if let (Some(timer), Some(groups)) = (self.timer.take(), &self.core.groups) {
-            timer.stop(groups);
-        }
+        Ok((Snapshot { core, timer: Mutex::new(timer) }, shape))
     }
 }
 
@@ -552,8 +546,8 @@ impl Design for Snapshot {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Error> {
-        self.stop_timer();
+    fn close(&self) -> Result<(), Error> {
+        timer::stop(&self.timer, self.core.groups.as_ref());
         let core = &*self.core;
         core.check()?;
         if core.options.unlogged {
@@ -567,7 +561,7 @@ impl Design for Snapshot {
         self.checkpoint()
     }
 
-    fn mark_clean(&mut self) -> Result<bool, Error> {
+    fn mark_clean(&self) -> Result<bool, Error> {
         let core = &*self.core;
         if core.options.unlogged {
             return Ok(false);
@@ -576,8 +570,13 @@ impl Design for Snapshot {
         marked.map(|()| true).map_err(|error| core.workers.poison.put(error))
     }
 
-    fn abandon(&mut self) {
-        self.stop_timer();
+    fn fail(&self, error: Error) {
+        self.core.workers.poison.put(error);
+        drop(self.core.notify_on_drop());
+    }
+
+    fn abandon(&self) {
+        timer::stop(&self.timer, self.core.groups.as_ref());
     }
 
     fn step(&self, number: usize) -> Result<bool, Error> {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::Core;
 use super::group::Groups;
 use crate::Error;
-use crate::sync::{Arc, Ordering, fence, thread};
+use crate::sync::{Arc, Mutex, Ordering, fence, lock, thread};
 
 /// The timer thread of one pool.
 pub(super) struct Timer {
@@ -39,8 +39,7 @@ impl Timer {
         Ok(Timer { thread: thread.map_err(|source| Error::Thread { source })? })
     }
 
-    /// Stops the thread and joins it.
-    pub(super) fn stop(self, groups: &Groups) {
+    fn stop(self, groups: &Groups) {
         // Release, and before the notification, so that the woken thread sees it.
         groups.closing.store(true, Ordering::Release);
         groups.begun.notify();
@@ -50,6 +49,14 @@ impl Timer {
             // The panic message was printed, and the panic has poisoned the pool.
             let _ = self.thread.join();
         }
+    }
+}
+
+/// Stops the thread of a pool, if it has one, and joins it.
+pub(super) fn stop(timer: &Mutex<Option<Timer>>, groups: Option<&Groups>) {
+    let timer = lock(timer).take();
+    if let (Some(timer), Some(groups)) = (timer, groups) {
+        timer.stop(groups);
     }
 }
 
