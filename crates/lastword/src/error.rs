@@ -2,6 +2,7 @@
 
 pub(crate) mod commands;
 mod full;
+mod in_use;
 mod lost_file;
 mod mismatch;
 mod shown;
@@ -17,6 +18,7 @@ use thiserror::Error;
 use words::TxId;
 
 use self::full::no_room;
+pub use self::in_use::InUse;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
@@ -448,6 +450,10 @@ pub enum Error {
         /// The design.
         design: &'static str,
     },
+
+    /// A process has the pool open, and it cannot be read beside that process.
+    #[error(transparent)]
+    InUse(#[from] InUse),
 
     /// A step of a migration has failed. The next opening with this migration continues it.
     #[error("the migration from layout version {from} is unfinished: {source}")]

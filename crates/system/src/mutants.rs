@@ -88,6 +88,7 @@ pub enum Mutant {
     FrozenPageNotCopied,
     FrozenWordsIgnored,
     BackupNamedFirst,
+    TailAfterHeapSkipped,
     LastStepRepeated,
     HeadLeft,
     StampTooEarly,

@@ -316,15 +316,12 @@ fn heap_use_is_described_by_size_class() {
 }
 
 #[test]
-fn busy_or_missing_pool_is_not_checked() {
+fn missing_pool_is_not_checked() {
     let room = created("file");
-    let pool = Pool::open(room.path("a.pool"), Options::new().layout("ledger", 0)).unwrap();
     for command in ["info", "check"] {
-        room.refuse("in use", &["pool", command, "a.pool"]);
         room.refuse("does not exist", &["pool", command, "b.pool"]);
         room.refuse("not a regular file", &["pool", command, "."]);
     }
-    pool.close().unwrap();
     room.expect(0, &["pool", "check", "a.pool"]);
 }
 

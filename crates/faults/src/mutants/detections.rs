@@ -277,6 +277,7 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::FrozenWordsIgnored, "a view of changing pages"),
     case(Mutant::FrozenWordsIgnored, BACKUP, C),
     case(Mutant::BackupNamedFirst, BACKUP, C),
+    part(Mutant::TailAfterHeapSkipped, "a reader beside its owner"),
     part(Mutant::LastStepRepeated, "an interrupted migration"),
     case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
     case(Mutant::InPlaceFirst, UNDO_FILE, C),

@@ -273,6 +273,8 @@ registry! {
         "A freed slot is counted in the worker's cache and not linked there.",
     BackupNamedFirst 136 "backup-named-first"
         "A backup has its name before it has its content.",
+    TailAfterHeapSkipped 140 "tail-after-heap-skipped"
+        "A reader of a pool in use does not read on in the log after the last page of the heap.",
     LastStepRepeated 137 "last-step-repeated"
         "A migration that a crash ended after its last step runs that step again.",
     ArenaNotListed 135 "arena-not-listed"

@@ -13,6 +13,11 @@ impl ShadowHeap {
         Ok(ShadowHeap { memory: Memory::anonymous(bytes)? })
     }
 
+    /// Returns a heap whose words were read.
+    pub(crate) fn of(memory: Memory) -> ShadowHeap {
+        ShadowHeap { memory }
+    }
+
     /// Copies the heap image at `offset` in a file.
     pub(crate) fn load(
         file: &PoolFile,

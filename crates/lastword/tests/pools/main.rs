@@ -35,6 +35,7 @@ mod paging;
 mod parts;
 mod pool;
 mod processes;
+mod readers;
 mod recovery;
 mod slots;
 mod snapshot;
