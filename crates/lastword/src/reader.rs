@@ -30,6 +30,9 @@ use crate::{Error, Info, Options, ViewTx};
 /// The last row is a snapshot: the reader never shows later transactions. The process that has the
 /// pool open is not affected, and the pool has all transactions that were durable at the call.
 ///
+/// The last transactions of a crashed process may be readable and not yet durable. They were not
+/// acknowledged, and a power failure may still lose them; see [`Pool::open`](crate::Pool::open).
+///
 /// A closed pool is mapped. If the disk cannot read a page, or another program cuts the file, the
 /// kernel ends the process (`SIGBUS`). [`check`](crate::check) reads every page and reports an
 /// error.
