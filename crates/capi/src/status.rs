@@ -133,6 +133,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         | Error::SlotTooSmall { .. }
         | Error::CopiesTooSmall { .. } => TOO_LARGE,
         Error::Full { .. } => FULL,
+        Error::InUse(_) => BUSY,
         Error::BadPointer { .. } => ADDRESS,
         Error::Stopped { stop } => of_stop(*stop),
         Error::ReadOnly => READ_ONLY,

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Reproduce a paper's tables and figures, and show the results beside the paper's
     Reproduce(Reproduce),
-    /// Create, describe, check or dump a pool
+    /// Create, describe, check, dump or copy a pool
     #[command(subcommand)]
     Pool(PoolCommand),
     /// Measure baselines: the disk alone, or the background steps alone
@@ -176,9 +176,14 @@ pub(crate) enum PoolCommand {
     /// detected: a changed value in an object of the heap image, which carries no checksum; and a
     /// changed group at the very end of a log that waits for replay, which looks like a torn write.
     ///
+    /// A pool of design `decoupled` may be open in a process, which goes on undisturbed. The check
+    /// is then of the state after one transaction, which the report names (`durable ID`).
+    ///
     /// Exit status: 0 no damage, 1 damage, 2 the pool could not be examined.
     Check(PoolCheck),
     /// Print every live object of a pool, one a line, without writing to the pool
+    ///
+    /// Of a pool in use, the objects after one transaction; see `lastword pool check --help`.
     ///
     /// With `--format jsonl` each line is a JSON object (JSON Lines), so a pool of any size can be
     /// read line by line. The whole output is not one JSON document.
@@ -188,12 +193,19 @@ pub(crate) enum PoolCommand {
     /// Objects keep their addresses. The old pool is only read; replace it by the new one
     /// afterwards. Takes twice as much memory as the heap.
     Convert(PoolConvert),
-    /// Copy a closed pool into a new pool, which may be larger or on another medium
+    /// Copy a pool into a new pool, which may be larger or on another medium
     ///
     /// The copy has the content that opening the pool would recover, and opens without recovery. It
     /// is durable when the command ends. Objects keep their addresses. The pool is only read. Takes
     /// as much memory as the heap.
+    ///
+    /// A pool of design `decoupled` may be open in a process, which goes on undisturbed. The copy
+    /// then has all transactions that were durable when the command began.
     Copy(PoolCopy),
+    /// Back up a pool, closed or in use, into a new pool of the same sizes and medium
+    ///
+    /// `copy` without its options: see `lastword pool copy --help`.
+    Backup(PoolBackup),
     /// Make the heap of a closed pool larger
     ///
     /// The new size is durable when the command ends. The content stays where it is, and a pool
@@ -230,6 +242,14 @@ pub(crate) struct PoolCopy {
     /// Accept a cleanly closed pool whose log is lost
     #[arg(long)]
     pub(crate) without_log: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolBackup {
+    /// Pool to back up
+    pub(crate) pool: PathBuf,
+    /// Pool to create
+    pub(crate) copy: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::{Format, PoolCheck};
 use crate::failure::{Failure, Verdict};
-use crate::pool::{Description, layout_text, yes_no};
+use crate::pool::{Description, layout_text, owner_text, yes_no};
 use crate::report::{HeapUse, complain, json, print, table};
 
 /// Checks the pool and prints the findings.
@@ -214,7 +214,14 @@ impl Found {
             (_, true) => "is damaged; it opens",
             (_, false) => "is damaged; it does not open",
         };
-        format!("{} {verdict}\n\n{}", path.display(), table::pairs(&self.rows()))
+        // Later transactions of a running process are not checked.
+        let shown = self.shown.as_ref().filter(|shown| shown.info.in_use);
+        let as_of = shown.map(|shown| {
+            let (id, owner) = (shown.durable_id, owner_text(shown.info.owner));
+            format!(", as of transaction {id}; it is in use {owner}")
+        });
+        let as_of = as_of.unwrap_or_default();
+        format!("{} {verdict}{as_of}\n\n{}", path.display(), table::pairs(&self.rows()))
     }
 
     fn rows(&self) -> Vec<(&'static str, String)> {

@@ -2,16 +2,19 @@
 //! their own.
 //!
 //! `info` reads superblocks, the heads of the heap's runs, and a log that waits for replay. To time
-//! a flush it writes an unnamed file beside the pool.
+//! a flush it writes an unnamed file beside a closed pool.
 
 use std::path::Path;
 
-use lastword::{CopyOptions, Decoupled, Info, LogPath, Medium, MemoryUse, Options, Pool};
+use lastword::{
+    CopyOptions, Decoupled, Error, InUse, Info, LogPath, Medium, MemoryUse, Options, Pool,
+};
 use medium::PoolFile;
 use serde::Serialize;
 
 use crate::args::{
-    Expected, Format, PoolCommand, PoolConvert, PoolCopy, PoolCreate, PoolGrow, PoolInfo,
+    Expected, Format, PoolBackup, PoolCommand, PoolConvert, PoolCopy, PoolCreate, PoolGrow,
+    PoolInfo,
 };
 use crate::failure::{Failure, Verdict};
 use crate::media::{Costs, MediumName};
@@ -30,6 +33,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Dump(arguments) => crate::dump::run(arguments),
         PoolCommand::Convert(arguments) => convert(arguments),
         PoolCommand::Copy(arguments) => copy(arguments),
+        PoolCommand::Backup(PoolBackup { pool, copy }) => copy_as(pool, copy, &CopyOptions::new()),
         PoolCommand::Grow(arguments) => grow(arguments),
     }
 }
@@ -69,7 +73,11 @@ fn copy(arguments: &PoolCopy) -> Result<Verdict, Failure> {
     let form = bytes.iter().fold(form, |form, bytes| form.bytes(*bytes));
     let form = log_bytes.iter().fold(form, |form, bytes| form.log_bytes(*bytes));
     let form = medium.iter().fold(form, |form, it| form.medium(it.medium(Costs::default())));
-    let id = lastword::copy(pool, copy, &form)?;
+    copy_as(pool, copy, &form)
+}
+
+fn copy_as(pool: &Path, copy: &Path, form: &CopyOptions) -> Result<Verdict, Failure> {
+    let id = lastword::copy(pool, copy, form)?;
     let (pool, copy) = (pool.display(), copy.display());
     crate::output::print(&format!("{copy} has the content of {pool}, up to transaction {id}\n"))
         .map_err(Failure::after(format!("{copy} is created")))?;
@@ -89,8 +97,11 @@ fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
     check_bound(*shadow, *shadow_bytes)?;
     let info = lastword::inspect_with(path, &expected.options())?
         .with_shadow((*shadow).into(), *shadow_bytes);
-    let usage = lastword::heap_usage_with(path, &expected.options())?;
-    let heap = Some(HeapUse::of(&usage));
+    let heap = match lastword::heap_usage_with(path, &expected.options()) {
+        // The rest of the description is as good without it.
+        Err(Error::InUse(InUse::Design { .. })) => None,
+        usage => Some(HeapUse::of(&usage?)),
+    };
     let description = Description { heap, ..Description::of(&info, path) };
     print(&match output.format {
         Format::Json => json::object(&description),
@@ -117,6 +128,10 @@ pub(crate) struct Description {
     reproduced_id: u64,
     /// Clean shutdown; otherwise opening the pool recovers.
     clean: bool,
+    /// A process has the pool open.
+    pub(crate) in_use: bool,
+    /// That process, if the system reports it.
+    pub(crate) owner: Option<u32>,
     file_system: Option<&'static str>,
     survives_power_loss: bool,
     /// Time of a small durable write there; `None` if it could not be measured.
@@ -192,7 +207,8 @@ impl MemoryBytes {
 impl Description {
     fn of(info: &Info, path: &Path) -> Description {
         // Mapped memory is not flushed to a disk.
-        let place = (info.medium == Some(Medium::File)).then(|| PoolFile::open_shared(path).ok());
+        let is_timed = info.medium == Some(Medium::File) && !info.in_use;
+        let place = is_timed.then(|| PoolFile::open_shared(path).ok());
         let place = place.flatten();
         let flush_ns = place.as_ref().and_then(|file| file.measure_flush().ok());
         // The first write after opening finds this out; `info` has only read.
@@ -219,6 +235,8 @@ impl Description {
             file_bytes: info.file_bytes,
             reproduced_id: info.reproduced_id.0,
             clean: info.clean,
+            in_use: info.in_use,
+            owner: info.owner,
             file_system: info.file_system,
             survives_power_loss: info.survives_power_loss,
             flush_ns: None,
@@ -266,6 +284,9 @@ impl Description {
             ("clean shutdown", yes_no(self.clean)),
             ("memory when open", self.memory_bytes.show()),
         ];
+        if self.in_use {
+            rows.insert(1, ("in use", owner_text(self.owner)));
+        }
         if let Some(records) = self.ownership_records {
             rows.push(("ownership records", table::grouped(records)));
         }
@@ -286,6 +307,11 @@ pub(crate) fn layout_text(name: &str, version: u64) -> String {
         "" => "none".into(),
         name => format!("{}, version {version}", lastword::printable(name)),
     }
+}
+
+/// Names the process that has a pool open.
+pub(crate) fn owner_text(owner: Option<u32>) -> String {
+    owner.map_or("by a process".into(), |process| format!("by process {process}"))
 }
 
 pub(crate) fn yes_no(value: bool) -> String {

@@ -15,6 +15,8 @@ mod migrations;
 mod paced;
 #[path = "mutants/parts.rs"]
 mod parts;
+#[path = "mutants/readers.rs"]
+mod readers;
 #[path = "mutants/snapshots.rs"]
 mod snapshots;
 #[path = "mutants/views.rs"]
@@ -37,7 +39,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 24] = [
+const PARTS: [(&str, Part); 25] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -52,6 +54,7 @@ const PARTS: [(&str, Part); 24] = [
     ("pages that wait", paced::pages_that_wait),
     ("a view of changing pages", views::a_view_of_changing_pages),
     ("a heap that grows meanwhile", heaps::a_heap_that_grows_meanwhile),
+    ("a reader beside its owner", readers::a_reader_beside_its_owner),
     ("an interrupted migration", migrations::an_interrupted_migration),
     ("a reader that stays", snapshots::a_reader_that_stays),
     ("a forked child", hostile::a_forked_child),

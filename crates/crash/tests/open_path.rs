@@ -111,10 +111,16 @@ fn open_pool_is_refused_by_any_name() {
         fs::hard_link(files.path(), &other).unwrap();
         let pool = Pool::open(files.path(), options()).unwrap();
         for path in [&files.path(), &other] {
-            for result in all(path) {
-                let in_use = matches!(result, Err(Error::Medium(MediumError::InUse { .. })));
-                assert!(in_use, "{} {result:?}", path.display());
-            }
+            let opened = Pool::open(path, options()).map(drop);
+            let in_use = matches!(opened, Err(Error::Medium(MediumError::InUse { .. })));
+            assert!(in_use, "{} {opened:?}", path.display());
+        }
+        // It is read beside its owner. A log has the name of its pool.
+        assert!(lastword::inspect(files.path()).unwrap().in_use);
+        lastword::check(files.path()).unwrap().sound().unwrap();
+        match lastword::check(&other).unwrap().sound() {
+            Ok(checked) => assert!(kind.mapped && checked.info.in_use),
+            Err(error) => assert!(!kind.mapped && matches!(error, Error::LogMissing { .. })),
         }
         pool.close().unwrap();
         fs::remove_file(&other).unwrap();

@@ -1,8 +1,10 @@
 //! Errors of a pool: the failed operation, its file, the reason and the remedy.
 
+mod calls;
 pub(crate) mod commands;
 mod endless;
 mod full;
+mod in_use;
 mod lost_file;
 mod mismatch;
 mod shown;
@@ -18,8 +20,10 @@ use thiserror::Error;
 
 use words::TxId;
 
-use self::endless::endless;
+use self::calls::{forked, too_many_workers, worker_forgotten};
+use self::endless::{endless, held_up};
 use self::full::no_room;
+pub use self::in_use::InUse;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub use self::mismatch::LogMismatch;
@@ -458,6 +462,10 @@ pub enum Error {
         design: &'static str,
     },
 
+    /// A process has the pool open, and it cannot be read beside that process.
+    #[error(transparent)]
+    InUse(#[from] InUse),
+
     /// A step of a migration has failed. The next opening with this migration continues it.
     #[error("the migration from layout version {from} is unfinished: {source}")]
     Migration {
@@ -469,10 +477,7 @@ pub enum Error {
 
     /// The design has no room for another worker. `plain` has no isolation and one worker; `undo`,
     /// `redo` and `snapshot` have at most one worker for each slot of the log.
-    #[error(
-        "design `{design}` has no free worker, and its limit is {max}: drop a `Worker`, wait until \
-         a `Pool::run` returns, or {instead}"
-    )]
+    #[error("{}", too_many_workers(design, *max, instead))]
     TooManyWorkers {
         /// The design.
         design: &'static str,
@@ -484,11 +489,7 @@ pub enum Error {
 
     /// `snapshot`: a long-running transaction retains old versions, and this one needs their room.
     /// It had no effect, and acknowledged transactions are safe.
-    #[error(
-        "{what}{}, even after a wait of {waited:?}: a transaction that began when {since} was the \
-         last ID still runs and retains everything committed since. End it, or {instead}",
-        limit_bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default()
-    )]
+    #[error("{}", held_up(what, *limit_bytes, *since, *waited, instead))]
     HeldUp {
         /// The resource that is exhausted, or the object that cannot be written.
         what: &'static str,
@@ -534,10 +535,7 @@ pub enum Error {
     StillUsed(#[from] StillUsed),
 
     /// A forked child used its parent's pool. The call had no effect.
-    #[error(
-        "`{call}` was called in a forked child: the pool belongs to the process that opened it; \
-         use it there, or have the child open a pool of its own"
-    )]
+    #[error("{}", forked(call))]
     Forked {
         /// The name of the call.
         call: &'static str,
@@ -545,10 +543,7 @@ pub enum Error {
 
     /// A worker was forgotten ([`std::mem::forget`]) inside a transaction, and a group of it holds
     /// committed transactions. The pool is left as a crash would leave it.
-    #[error(
-        "closed without the transactions after {durable} of a worker that was forgotten inside a \
-         transaction: their group was never made durable; drop each worker before its pool"
-    )]
+    #[error("{}", worker_forgotten(*durable))]
     WorkerForgotten {
         /// The durable watermark: this transaction and all before it are durable.
         durable: TxId,

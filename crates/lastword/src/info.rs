@@ -48,6 +48,11 @@ pub struct Info {
     /// Whether the last shutdown was clean; otherwise opening the pool recovers. False while it is
     /// open.
     pub clean: bool,
+    /// Whether a process had the pool open when [`inspect`](crate::inspect) or a check read it.
+    /// False in [`Pool::info`](crate::Pool::info).
+    pub in_use: bool,
+    /// That process, if the system reports it.
+    pub owner: Option<u32>,
     /// The file system of the pool's file.
     pub file_system: Option<&'static str>,
     /// Whether commits survive a power failure on this file system and medium, provided that the
@@ -201,6 +206,8 @@ impl Info {
             shadow_bytes: None,
             reproduced_id: TxId(superblock.reproduced),
             clean: superblock.clean,
+            in_use: false,
+            owner: None,
             file_system: file_system.and_then(|fs| fs.name()),
             survives_power_loss: match medium {
                 Medium::File => !in_memory,
@@ -236,6 +243,8 @@ impl Info {
             shadow_bytes: None,
             reproduced_id: TxId::NONE,
             clean: true,
+            in_use: false,
+            owner: None,
             file_system: None,
             survives_power_loss: false,
             log_path: None,

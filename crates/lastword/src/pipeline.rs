@@ -129,6 +129,18 @@ impl<'a> PipelineView<'a> {
         Ok(())
     }
 
+    /// Records a step of the heap's growth in the superblock, between two steps.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn record_growth(self, step: GrowthStep) -> Result<(), Error> {
+        self.pipeline.reproduce.record_growth(&self.pipeline.persist, step)?;
+        if let GrowthStep::Done { heap_bytes } = step {
+            self.pipeline.has_grown(heap_bytes);
+        }
+        Ok(())
+    }
+
     /// Ends a frozen image.
     pub(crate) fn thaw(self, image: &Arc<FrozenImage>) {
         let Pipeline { persist, reproduce, .. } = self.pipeline;
@@ -215,19 +227,11 @@ impl Pipeline {
     }
 
     /// Chooses how pages are written for a heap of this size.
-    pub(crate) fn has_grown(&self, heap_bytes: u64) {
+    fn has_grown(&self, heap_bytes: u64) {
         let paced = self.blocks && heap_bytes > BATCHED_HEAP_BYTES;
         // Relaxed: a step of the other kind does no harm.
         self.paced.store(paced, Ordering::Relaxed);
         self.reproduce.set_limits(paced && self.own_reproducer);
-    }
-
-    /// Records a step of the heap's growth in the superblock, between two steps.
-    ///
-    /// # Errors
-    /// The medium's; the pool is poisoned then.
-    pub(crate) fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
-        self.reproduce.record_growth(&self.persist, step)
     }
 
     #[inline]

@@ -151,6 +151,20 @@ impl<'a> Scan<'a> {
         Ok(found)
     }
 
+    /// Reads the next group of a log that another process is writing. The end of such a log is the
+    /// end for the moment, and a torn group may be in flight: the next call looks there again.
+    ///
+    /// # Errors
+    /// As [`next_group`](Scan::next_group).
+    pub fn next_written(&mut self) -> Result<Found, medium::Error> {
+        self.follow()
+    }
+
+    /// Returns the sequence after the group that was read last.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     fn follow(&mut self) -> Result<Found, medium::Error> {
         let here = self.group_at(self.sequence)?;
         if here != Found::End {
@@ -215,7 +229,10 @@ impl<'a> Scan<'a> {
     /// sealed after the acknowledgement of the missing part proves damage: the log was changed, or
     /// the superblock pointed to a place that has been overwritten since. The scan reads the whole
     /// log for this once, at its end.
-    fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
+    ///
+    /// # Errors
+    /// The medium's own.
+    pub fn later_group(&mut self) -> Result<Option<u64>, medium::Error> {
         let mut later = None;
         let gave_up = self.search(
             |header, here| header.acknowledged > here && !injected(Mutant::AcknowledgedIgnored),

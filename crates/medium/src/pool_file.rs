@@ -4,7 +4,7 @@
 //! - An exclusive lock (`flock`) is held from before the first read until the file is closed and
 //!   all io_uring writes have ended. Readers of tools hold a shared one. Renaming keeps the lock,
 //!   because it belongs to the open file.
-//! - The length never shrinks while the file is open, and [`PoolFile::grow`] alone extends it.
+//! - The length never shrinks while the file is locked, and [`PoolFile::grow`] alone extends it.
 //!   Processes that honour the lock do not change it, and no write goes beyond it. With every block
 //!   allocated, this makes mapping the file safe: an access beyond the end, or to a block that a
 //!   full disk cannot supply, would kill the process.
@@ -90,7 +90,7 @@ impl PoolFile {
     /// As [`open`](PoolFile::open).
     pub fn open_on(system: &System, path: impl AsRef<Path>) -> Result<PoolFile, Error> {
         let lock = FlockOperation::NonBlockingLockExclusive;
-        PoolFile::open_locked(system, path.as_ref(), OFlags::RDWR, lock)
+        PoolFile::open_locked(system, path.as_ref(), OFlags::RDWR, Some(lock))
     }
 
     /// Opens a file of the kernel for reading only; other readers may open it too. Every write to
@@ -108,17 +108,17 @@ impl PoolFile {
     /// As [`open`](PoolFile::open).
     pub fn open_shared_on(system: &System, path: impl AsRef<Path>) -> Result<PoolFile, Error> {
         let lock = FlockOperation::NonBlockingLockShared;
-        PoolFile::open_locked(system, path.as_ref(), OFlags::RDONLY, lock)
+        PoolFile::open_locked(system, path.as_ref(), OFlags::RDONLY, Some(lock))
     }
 
     fn open_locked(
         system: &System,
         path: &Path,
         flags: OFlags,
-        lock: FlockOperation,
+        lock: Option<FlockOperation>,
     ) -> Result<PoolFile, Error> {
         let file = open_regular(system.files(), path, flags)?;
-        lock_file(&*file, path, lock)?;
+        lock.map_or(Ok(()), |lock| lock_file(&*file, path, lock))?;
         let stat = file.stat().map_err(Error::io("inspecting", path))?;
         if stat.bytes == 0 && name::is_interrupted(system.files(), path) {
             return Err(Error::NotFound { path: path.to_path_buf() });
@@ -263,7 +263,7 @@ impl PoolFile {
 
     /// Returns the next range in `at..end` that may be other than zero. Where the file system does
     /// not report holes, that is the whole range.
-    pub(crate) fn next_data(&self, at: u64, end: u64) -> Option<Range<u64>> {
+    pub fn next_data(&self, at: u64, end: u64) -> Option<Range<u64>> {
         if at >= end {
             return None;
         }

@@ -91,6 +91,7 @@ pub enum Mutant {
     GrowthNotAnnounced,
     GrowthNotRecorded,
     OutgrownBound,
+    TailAfterHeapSkipped,
     LastStepRepeated,
     HeadLeft,
     StampTooEarly,

@@ -217,6 +217,7 @@ fn each_error_has_its_status() {
     table.push(("Aborted", aborted(), INVALID));
     table.push(("Cut", cut(), DAMAGED));
     table.push(("StillUsed", still_used(), BUSY));
+    table.push(("InUse", lastword::InUse::Changing { path: path() }.into(), BUSY));
     table.extend(poisoned());
     assert_all(&table, include_str!("../../../lastword/src/error.rs"), of);
 }

@@ -8,11 +8,15 @@ mod compare;
 mod crash;
 mod dump;
 mod full_disk;
+#[path = "../../src/kill_round.rs"]
+#[allow(dead_code, reason = "the program and `tests/kill.rs` use the rest")]
+mod kill_round;
 mod limits;
 mod manual;
 mod measure;
 mod output;
 mod pool;
+mod readers;
 mod reproduce;
 mod run;
 mod signals;

@@ -285,6 +285,7 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::GrowthNotRecorded, GROWTH, C),
     case(Mutant::GrowthNotRecorded, GROWTH_MEMORY, C),
     part(Mutant::OutgrownBound, "a heap that grows meanwhile"),
+    part(Mutant::TailAfterHeapSkipped, "a reader beside its owner"),
     part(Mutant::LastStepRepeated, "an interrupted migration"),
     case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
     case(Mutant::InPlaceFirst, UNDO_FILE, C),

@@ -279,6 +279,8 @@ registry! {
         "Transactions use new memory of the heap before the superblock has its size.",
     OutgrownBound 140 "outgrown-bound"
         "A transaction that meets memory of a heap that has grown ends with an error.",
+    TailAfterHeapSkipped 142 "tail-after-heap-skipped"
+        "A reader of a pool in use does not read on in the log after the last page of the heap.",
     LastStepRepeated 137 "last-step-repeated"
         "A migration that a crash ended after its last step runs that step again.",
     ArenaNotListed 135 "arena-not-listed"

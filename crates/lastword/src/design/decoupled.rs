@@ -33,7 +33,7 @@ use crate::recover;
 use crate::reproduce::Reproduce;
 use crate::shadow::{ShadowCounts, ShadowHeap, ShadowMemory};
 use crate::storage::{Demand, Opened, ReadyPool, Storage};
-use crate::superblock::{GrowthStep, Superblock};
+use crate::superblock::Superblock;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
 use crate::{Error, Limit, Medium, Options};
 
@@ -297,14 +297,6 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     #[inline]
     fn words(&self) -> usize {
         self.inner.shadow.words()
-    }
-
-    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
-        self.inner.pipeline.record_growth(step)
-    }
-
-    fn has_grown(&self, heap_bytes: u64) {
-        self.inner.pipeline.has_grown(heap_bytes);
     }
 
     #[inline]

@@ -112,13 +112,7 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// # Errors
     /// The medium's; then the pool is poisoned.
     fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
-        let _ = step;
-        Ok(())
-    }
-
-    /// Notes that the heap has this size from here on.
-    fn has_grown(&self, heap_bytes: u64) {
-        let _ = heap_bytes;
+        self.pipeline().map_or(Ok(()), |pipeline| pipeline.record_growth(step))
     }
 
     /// Reads a word without isolation. For callers that exclude writers, or that validate the value

@@ -9,12 +9,13 @@
 use std::path::Path;
 
 use lw_log::Scan;
-use medium::{HeapMedium, LogReader, PoolFile};
+use medium::{HeapMedium, LogReader, PoolFile, System};
 use words::TxId;
 
 use super::finding::{Finding, Problem};
 use super::{CheckOptions, Image, word};
 use crate::ideal::Nowhere;
+use crate::in_use::{self, Interrupted};
 use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
 use crate::shadow::ShadowHeap;
@@ -32,6 +33,8 @@ pub(super) struct Examined {
     pub(super) replayed: Option<Replayed>,
     /// The content of the heap, as far as it was checked.
     pub(super) usage: lw_alloc::Usage,
+    /// Whether a process has the pool open.
+    pub(super) in_use: bool,
 }
 
 /// Checks a pool; `open` locks its files.
@@ -43,9 +46,7 @@ pub(super) fn examine(
     expected: &CheckOptions,
     open: impl Fn(&Path) -> Result<PoolFile, medium::Error>,
 ) -> Result<Examined, Error> {
-    let survey = Survey::of(path, expected, open)?;
-    let usage = lw_alloc::Usage::default();
-    let mut examined = Examined { survey, image: None, replayed: None, usage };
+    let mut examined = Examined::new(Survey::of(path, expected, open)?, false);
     let Survey { superblock, medium, action, .. } = examined.survey;
     let Some(superblock) = superblock else { return Ok(examined) };
     match medium {
@@ -56,6 +57,23 @@ pub(super) fn examine(
         _ => examined.push(None, Problem::HeapUnchecked),
     }
     Ok(examined)
+}
+
+/// Checks a pool, also while a process has it open.
+///
+/// # Errors
+/// As [`examine`]; [`Error::InUse`].
+pub(super) fn examine_any(
+    path: &Path,
+    expected: &CheckOptions,
+    system: &System,
+) -> Result<Examined, Error> {
+    let closed = || examine(path, expected, |path| PoolFile::open_shared_on(system, path));
+    in_use::read(path, closed, || {
+        let mut examined = Examined::new(Survey::beside(path, expected, system)?, true);
+        examined.beside()?;
+        Ok(examined)
+    })
 }
 
 /// Checks the groups of a log that opening the pool would replay, and nothing else.
@@ -90,6 +108,34 @@ fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<Lo
 }
 
 impl Examined {
+    fn new(survey: Survey, in_use: bool) -> Examined {
+        let usage = lw_alloc::Usage::default();
+        Examined { survey, image: None, replayed: None, usage, in_use }
+    }
+
+    /// Checks the content of a pool that a process has open.
+    fn beside(&mut self) -> Result<(), Interrupted> {
+        let Some(source) = self.survey.source()? else {
+            self.push(None, Problem::HeapUnchecked);
+            return Ok(());
+        };
+        match source.load(&mut || ()) {
+            Ok((image, replayed)) => {
+                let image = ShadowHeap::of(image);
+                self.heap(&source.superblock, &image);
+                (self.image, self.replayed) = (Some(image), Some(replayed));
+            }
+            Err(Interrupted::Damaged { path, at }) => {
+                let needed_after = TxId(source.superblock.reproduced);
+                self.push_log(at, Problem::LogGroup { needed_after });
+                self.survey.refusal.get_or_insert(Error::DamagedLog { path, at });
+                self.push(None, Problem::HeapUnchecked);
+            }
+            Err(interrupted) => return Err(interrupted),
+        }
+        Ok(())
+    }
+
     /// Adds a finding about the pool's file that does not refuse the pool.
     fn push(&mut self, at: Option<u64>, problem: Problem) {
         let path = self.survey.file.path().to_path_buf();

@@ -1,11 +1,11 @@
-//! The copy of a closed pool into a new pool, which may be larger or on another medium.
+//! The copy of a pool into a new pool, which may be larger or on another medium.
 
 use std::path::Path;
 
-use medium::{PoolFile, System};
+use medium::System;
 use words::TxId;
 
-use super::check::{Examined, examine};
+use super::check::{Examined, examine_any};
 use super::{CheckOptions, Problem, word};
 use crate::storage::{Demand, Storage, plan};
 use crate::superblock::{Superblock, exact_name};
@@ -61,14 +61,17 @@ impl CopyOptions {
     }
 }
 
-/// Copies a closed pool to a new pool at `to`. The copy has the content that opening the pool would
+/// Copies a pool to a new pool at `to`. The copy has the content that opening the pool would
 /// recover. Returns the last transaction in the copy.
+///
+/// If a process has the pool open, the copy is as of a transaction that is durable in its log: the
+/// last one when the heap had been read. It has all transactions that were durable at the call.
 ///
 /// The pool is recovered in memory and never written. The copy appears whole or not at all, and is
 /// durable on return. Objects keep their addresses, and transaction IDs continue. The copy has its
 /// own pool ID, so opening refuses the log of the other pool. A root that leads to no object is
-/// copied as it is. Takes as much memory as the heap. To copy an open pool, use
-/// [`Pool::backup`](crate::Pool::backup).
+/// copied as it is. Takes as much memory as the heap. [`Pool::backup`](crate::Pool::backup), in the
+/// process that has the pool open, does not.
 ///
 /// ```
 /// use lastword::{CopyOptions, Objects, Options, Pool};
@@ -85,9 +88,9 @@ impl CopyOptions {
 /// ```
 ///
 /// # Errors
-/// As [`check`](crate::check) for the pool, [`Error::DamagedHeap`] if its heap is damaged, and as
-/// [`Pool::create`](crate::Pool::create) for the copy. [`Error::BadOption`] if the copy's heap
-/// would be smaller.
+/// As [`check`](crate::check) for the pool ([`Error::InUse`]), [`Error::DamagedHeap`] if its heap
+/// is damaged, and as [`Pool::create`](crate::Pool::create) for the copy. [`Error::BadOption`] if
+/// the copy's heap would be smaller.
 pub fn copy(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
@@ -96,7 +99,7 @@ pub fn copy(
     let (path, system) = (from.as_ref(), form.system.clone().unwrap_or_default());
     let expected = CheckOptions::new().without_log(form.without_log);
     let expected = CheckOptions { migrates: true, ..expected };
-    let examined = examine(path, &expected, |path| PoolFile::open_shared_on(&system, path))?;
+    let examined = examine_any(path, &expected, &system)?;
     let Examined { mut survey, image, replayed, .. } = examined;
     let findings = std::mem::take(&mut survey.findings);
     let found = survey.found()?;

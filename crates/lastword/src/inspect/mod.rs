@@ -1,8 +1,8 @@
 //! Describes and checks a pool without changing it.
 //!
-//! Several checks may run at the same time. They refuse a pool that is open, and opening a pool
-//! fails during a check. A pool that needs recovery is replayed in memory, so a check sees the
-//! content that opening the pool would show.
+//! Several checks may run at the same time. Opening a pool fails during a check of it. A pool that
+//! needs recovery is replayed in memory, so a check sees the content that opening the pool would
+//! show. A pool that a process has open is read [beside it](crate::in_use).
 
 mod check;
 mod check_options;
@@ -12,11 +12,12 @@ mod finding;
 mod heads;
 mod repair;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use lw_alloc::{Live, Usage};
 use medium::writes::{Piece, Pieces};
-use medium::{Counts, FileLog, HeapMedium, PoolFile};
+use medium::{Counts, FileLog, HeapMedium, PoolFile, System};
 use words::TxId;
 
 pub use check_options::CheckOptions;
@@ -26,14 +27,19 @@ pub use finding::{Finding, Problem, Severity};
 pub use repair::{Repair, repair, repair_with};
 
 use self::heads::{HeadReader, Heads};
+use crate::in_use::{self, Interrupted, Tail};
 use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
 use crate::storage::{Found, Survey, heap};
 use crate::sync::{Arc, Ordering};
 use crate::{Error, Info, Medium};
 
+/// Walks of the heads of a pool in use until the owner has changed too many of them.
+const WALKS: usize = 100;
+
 /// Describes a pool. Reads its superblocks, a block of its log (to find out whether direct reads
-/// work), and after an unclean shutdown the log that opening would replay.
+/// work), and after an unclean shutdown the log that opening would replay. If a process has the
+/// pool open ([`Info::in_use`]), the log is not read.
 ///
 /// # Errors
 /// The error of opening a pool of any layout; see [`Pool::open`](crate::Pool::open).
@@ -46,11 +52,17 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Info, Error> {
 /// # Errors
 /// The error of opening the pool with these expectations.
 pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Info, Error> {
-    let survey = survey(path.as_ref(), expected)?;
-    if survey.refusal.is_none() {
-        check::check_groups(&survey)?;
-    }
-    Ok(info(&survey.found()?))
+    let path = path.as_ref();
+    let closed = || {
+        let survey = survey(path, expected)?;
+        if survey.refusal.is_none() {
+            check::check_groups(&survey)?;
+        }
+        Ok(info(&survey.found()?, false))
+    };
+    in_use::read(path, closed, || {
+        Ok(info(&Survey::beside(path, expected, &System::kernel())?.found()?, true))
+    })
 }
 
 /// Returns the live and free memory of a pool's heap, as opening it would show, in total and for
@@ -58,7 +70,8 @@ pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<I
 /// unclean shutdown the log.
 ///
 /// Objects are not read: [`Usage::object_bytes`] is 0, and damage to them is not found
-/// ([`check`](crate::check)). [`Usage::unknown_bytes`] is not 0 if heads are damaged.
+/// ([`check`](crate::check)). [`Usage::unknown_bytes`] is not 0 if heads are damaged. If a process
+/// has the pool open, the use is that of one transaction, the last in its log or an earlier one.
 ///
 /// ```
 /// use lastword::{Objects, Options, Pool};
@@ -75,7 +88,7 @@ pub fn inspect_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<I
 /// ```
 ///
 /// # Errors
-/// As [`inspect`](crate::inspect).
+/// As [`inspect`](crate::inspect), and [`Error::InUse`].
 pub fn heap_usage(path: impl AsRef<Path>) -> Result<Usage, Error> {
     heap_usage_with(path, &CheckOptions::new())
 }
@@ -85,7 +98,13 @@ pub fn heap_usage(path: impl AsRef<Path>) -> Result<Usage, Error> {
 /// # Errors
 /// As [`inspect_with`](crate::inspect_with).
 pub fn heap_usage_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Usage, Error> {
-    let survey = survey(path.as_ref(), expected)?;
+    let path = path.as_ref();
+    let beside = || usage_beside(path, expected);
+    in_use::read(path, || usage_at_rest(path, expected), beside)
+}
+
+fn usage_at_rest(path: &Path, expected: &CheckOptions) -> Result<Usage, Error> {
+    let survey = survey(path, expected)?;
     let mut heads = Heads::default();
     if survey.refusal.is_none() {
         check::replay_into(&survey, &mut heads)?;
@@ -98,12 +117,42 @@ pub fn heap_usage_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Resul
     image.error.map_or(Ok(usage), |error| Err(error.into()))
 }
 
+/// Returns the use of the heap of a pool in use.
+///
+/// The heads that a walk reads may be of different transactions. So the heads are walked again with
+/// the log up to the end, until a walk reads no further word of the file.
+fn usage_beside(path: &Path, expected: &CheckOptions) -> Result<Usage, Interrupted> {
+    let survey = Survey::beside(path, expected, &System::kernel())?;
+    let source = survey.source()?;
+    survey.found()?;
+    let source = source.ok_or(Interrupted::Changed)?;
+    let (heap, mut heads) = (heap(&source.superblock), Heads::default());
+    let mut image = HeadReader::new(&source.file, source.superblock.heap_offset);
+    let (mut read, mut tail) = (BTreeMap::new(), Tail::new(&source));
+    for _ in 0..WALKS {
+        source.forget_pages();
+        tail.read_on(&mut heads)?;
+        let before = read.len();
+        let usage = heap.usage_now(|offset| {
+            let replayed = heads.get(offset);
+            replayed.unwrap_or_else(|| *read.entry(offset).or_insert_with(|| image.word(offset)))
+        });
+        if let Some(error) = image.error.take() {
+            return Err(error.into());
+        }
+        if read.len() == before {
+            return Ok(usage);
+        }
+    }
+    Err(Interrupted::Changed)
+}
+
 /// Surveys the files under shared locks: other checks may run, and no process opens the pool.
 fn survey(path: &Path, expected: &CheckOptions) -> Result<Survey, Error> {
     Survey::of(path, expected, |path| PoolFile::open_shared(path))
 }
 
-fn info(found: &Found) -> Info {
+pub(crate) fn info(found: &Found, in_use: bool) -> Info {
     let (superblock, medium) = (found.superblocks.current(), found.medium);
     // A lost log cannot be described.
     let is_there = medium == Medium::File && found.action != Action::Renew;
@@ -112,7 +161,8 @@ fn info(found: &Found) -> Info {
         FileLog::new(place, superblock.log_offset, superblock.log_bytes).ok()
     });
     let log = written.flatten().map(|log| (&**found.log_place(), log.path()));
-    Info::of(&found.file, superblock, medium, log)
+    let owner = if in_use { found.file.owner() } else { None };
+    Info { in_use, owner, ..Info::of(&found.file, superblock, medium, log) }
 }
 
 /// The content of a pool, as opening it would show.
@@ -121,11 +171,11 @@ fn info(found: &Found) -> Info {
 pub struct Checked {
     /// The pool's description, as stored.
     pub info: Info,
-    /// Whether the pool was not closed, so that opening it recovers.
+    /// Whether the pool was not closed, so that opening it recovers. Also true while it is open.
     pub needs_recovery: bool,
     /// Number of transactions that recovery will replay from the log.
     pub transactions_to_replay: u64,
-    /// The last transaction after recovery.
+    /// The last transaction after recovery: the content is as of this transaction.
     pub durable_id: TxId,
     /// Whether the log ends in a torn write, which is no damage.
     pub torn_end: bool,
@@ -189,6 +239,10 @@ impl Report {
 /// the root. Reports all damage that it finds, each with its effect and a remedy. Never writes.
 /// Takes as much memory as the heap.
 ///
+/// If a process has the pool open ([`Info::in_use`]), the check is of the state after one
+/// transaction, [`Checked::durable_id`]: the last one in the log when the heap was read. It has all
+/// transactions that were durable at the call. The process is not affected.
+///
 /// Two kinds of damage are **not detected**:
 /// - a changed value in a program's object in the heap image: values carry no checksum;
 /// - a change in the last groups of a log that waits for recovery, as many as were in flight: it
@@ -214,8 +268,8 @@ impl Report {
 /// ```
 ///
 /// # Errors
-/// The pool cannot be checked: it does not exist, is in use, or cannot be read. Damage is reported,
-/// not returned as an error.
+/// The pool cannot be checked: it does not exist, or cannot be read. [`Error::InUse`]: it cannot be
+/// read while a process has it open. Damage is reported, not returned as an error.
 pub fn check(path: impl AsRef<Path>) -> Result<Report, Error> {
     check_with(path, &CheckOptions::new())
 }
@@ -237,8 +291,8 @@ fn look(
     path: &Path,
     expected: &CheckOptions,
 ) -> Result<(Report, Option<(ShadowHeap, lw_alloc::Heap)>), Error> {
-    let examined = check::examine(path, expected, |path| PoolFile::open_shared(path))?;
-    let check::Examined { mut survey, image, replayed, usage } = examined;
+    let examined = check::examine_any(path, expected, &System::kernel())?;
+    let check::Examined { mut survey, image, replayed, usage, in_use } = examined;
     let findings = std::mem::take(&mut survey.findings);
     let layout = survey.layout_found();
     // The survey holds the refusal. One from the log's groups was added after it.
@@ -250,7 +304,7 @@ fn look(
         }
     };
     let image = image.expect("the heap of a pool that opens was read");
-    let (info, superblock) = (info(&found), *found.superblocks.current());
+    let (info, superblock) = (info(&found, in_use), *found.superblocks.current());
     let checked = Checked {
         info: info.clone(),
         needs_recovery: found.action == Action::Replay,
@@ -290,7 +344,8 @@ pub struct HeapAtRest {
 }
 
 impl HeapAtRest {
-    /// Loads the content of a pool, and checks it as [`check`] does. Never writes. Takes as much
+    /// Loads the content of a pool, and checks it as [`check`] does, also while a process has it
+    /// open. Never writes. Takes as much
     /// memory as the heap. A pool that was closed cleanly needs no log: its heap is whole.
     ///
     /// # Errors
@@ -335,7 +390,7 @@ fn word(image: &ShadowHeap, offset: u64) -> u64 {
 }
 
 /// A heap image in memory.
-struct Image<'a>(&'a ShadowHeap);
+pub(crate) struct Image<'a>(pub(crate) &'a ShadowHeap);
 
 impl HeapMedium for Image<'_> {
     fn write_back(&mut self, writes: &[u64]) -> Result<(), medium::Error> {

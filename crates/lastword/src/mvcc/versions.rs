@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use medium::Memory;
 
-use crate::Error;
+use crate::error::Error;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of memory for versions per byte of the heap. The smallest object takes 32 bytes in the

@@ -87,8 +87,7 @@ impl<D: Design> Pool<D> {
     /// [`Error::NoGrowth`] beyond [`Options::max_bytes`]. [`Error::Medium`] if the disk has no
     /// room: the pool stays as it was. [`Error::Poisoned`], [`Error::Closed`].
     pub fn grow(&self, bytes: u64) -> Result<u64, Error> {
-        self.may_call("grow")?;
-        let _call = self.admission.call("grow")?;
+        let _call = self.call("grow")?;
         let growth = &self.shape.growth;
         let max = growth.max;
         if bytes > max {
@@ -143,7 +142,6 @@ impl<D: Design> Pool<D> {
             let sizes = (self.shape.heap_bytes(), heap_bytes);
             extend(&file, *heap_offset, sizes, |step| design.record_growth(step))?;
         }
-        design.has_grown(heap_bytes);
         self.shape.set_heap_bytes(heap_bytes);
         Ok(())
     }

@@ -8,7 +8,8 @@ use words::{Addr, Allocate, Stop, TxId, Words};
 use super::Pool;
 use crate::Error;
 use crate::design::{Decoupled, Design};
-use crate::sync::Arc;
+use crate::perform::Heap;
+use crate::sync::{Arc, Ordering};
 
 /// Pages of one slice of a backup: 32 MiB. Reproduction waits while a slice is copied.
 const SLICE_PAGES: usize = 8192;
@@ -172,7 +173,7 @@ impl<D: Design> PoolView<'_, D> {
         let _call = self.frozen.pool.call("read")?;
         let copy = |pages| self.frozen.copy(pages);
         let shape = &self.frozen.pool.shape;
-        let mut tx = ViewTx::new(&self.frozen.image, &copy, self.frozen.heap(), shape.base());
+        let mut tx = ViewTx::of_pages(&self.frozen.image, &copy, self.frozen.heap(), shape.base());
         let done = body(&mut tx);
         let done = tx.conclude(done)?;
         self.frozen.pool.design().check()?;
@@ -200,10 +201,10 @@ impl<D: Design> std::fmt::Debug for PoolView<'_, D> {
     }
 }
 
-/// Reader of a [`PoolView`]. A write or an allocation ends it with [`Stop::ReadOnly`].
+/// Reader of a [`PoolView`] or a [`PoolReader`](crate::PoolReader). A write or an allocation ends
+/// it with [`Stop::ReadOnly`].
 pub struct ViewTx<'v> {
-    image: &'v FrozenImage,
-    copy: &'v dyn Fn(Range<usize>) -> Result<(), Error>,
+    source: Source<'v>,
     heap: lw_alloc::Heap,
     base: u64,
     /// Words of the heap; 0 after a stop.
@@ -212,30 +213,69 @@ pub struct ViewTx<'v> {
     /// The refused address.
     wild: Addr,
     error: Option<Error>,
+}
+
+/// The words of a [`ViewTx`].
+enum Source<'v> {
+    Pages(Box<Pages<'v>>),
+    Memory(&'v Heap),
+}
+
+/// Pages of a frozen image.
+struct Pages<'v> {
+    image: &'v FrozenImage,
+    copy: &'v dyn Fn(Range<usize>) -> Result<(), Error>,
     /// The page in each place of `words`.
-    pages: [usize; KEPT_PAGES],
+    kept: [usize; KEPT_PAGES],
     words: Vec<u64>,
 }
 
+impl Pages<'_> {
+    #[inline]
+    fn word(&mut self, index: u64) -> Result<u64, Error> {
+        let (page, word) = (index as usize / PAGE_WORDS, index as usize % PAGE_WORDS);
+        let place = page % KEPT_PAGES;
+        if self.kept[place] != page {
+            self.load(page)?;
+        }
+        Ok(self.words[place * PAGE_WORDS + word])
+    }
+
+    fn load(&mut self, page: usize) -> Result<(), Error> {
+        if !self.image.is_copied(page) {
+            let first = page - page % READ_PAGES;
+            (self.copy)(first..first + READ_PAGES)?;
+        }
+        let place = page % KEPT_PAGES;
+        self.kept[place] = usize::MAX;
+        let words = &mut self.words[place * PAGE_WORDS..][..PAGE_WORDS];
+        self.image.read(page as u64 * PAGE_BYTES, words)?;
+        self.kept[place] = page;
+        Ok(())
+    }
+}
+
 impl<'v> ViewTx<'v> {
-    fn new(
+    fn of_pages(
         image: &'v FrozenImage,
         copy: &'v dyn Fn(Range<usize>) -> Result<(), Error>,
         heap: lw_alloc::Heap,
         base: u64,
     ) -> ViewTx<'v> {
-        ViewTx {
-            image,
-            copy,
-            heap,
-            base,
-            bound: (image.pages() * PAGE_WORDS) as u64,
-            stop: None,
-            wild: Addr::new(0, 0),
-            error: None,
-            pages: [usize::MAX; KEPT_PAGES],
-            words: vec![0; KEPT_PAGES * PAGE_WORDS],
-        }
+        let (kept, words) = ([usize::MAX; KEPT_PAGES], vec![0; KEPT_PAGES * PAGE_WORDS]);
+        let bound = (image.pages() * PAGE_WORDS) as u64;
+        let pages = Box::new(Pages { image, copy, kept, words });
+        ViewTx::new(Source::Pages(pages), bound, heap, base)
+    }
+
+    /// Returns a reader of a heap in memory.
+    pub(crate) fn of_memory(words: &'v Heap, heap: lw_alloc::Heap, base: u64) -> ViewTx<'v> {
+        ViewTx::new(Source::Memory(words), words.len() as u64, heap, base)
+    }
+
+    fn new(source: Source<'v>, bound: u64, heap: lw_alloc::Heap, base: u64) -> ViewTx<'v> {
+        let wild = Addr::new(0, 0);
+        ViewTx { source, heap, base, bound, stop: None, wild, error: None }
     }
 
     #[cold]
@@ -266,32 +306,18 @@ impl<'v> ViewTx<'v> {
     /// Returns the word of an index, which is inside the heap.
     #[inline]
     fn word(&mut self, index: u64) -> Result<u64, Stop> {
-        let (page, word) = (index as usize / PAGE_WORDS, index as usize % PAGE_WORDS);
-        let place = page % KEPT_PAGES;
-        if self.pages[place] != page {
-            self.load(page).map_err(|error| {
-                self.error.get_or_insert(error);
-                self.end(Stop::Aborted)
-            })?;
-        }
-        Ok(self.words[place * PAGE_WORDS + word])
-    }
-
-    fn load(&mut self, page: usize) -> Result<(), Error> {
-        if !self.image.is_copied(page) {
-            let first = page - page % READ_PAGES;
-            (self.copy)(first..first + READ_PAGES)?;
-        }
-        let place = page % KEPT_PAGES;
-        self.pages[place] = usize::MAX;
-        let words = &mut self.words[place * PAGE_WORDS..][..PAGE_WORDS];
-        self.image.read(page as u64 * PAGE_BYTES, words)?;
-        self.pages[place] = page;
-        Ok(())
+        let word = match &mut self.source {
+            Source::Memory(words) => Ok(words[index as usize].load(Ordering::Relaxed)),
+            Source::Pages(pages) => pages.word(index),
+        };
+        word.map_err(|error| {
+            self.error.get_or_insert(error);
+            self.end(Stop::Aborted)
+        })
     }
 
     /// Returns the result of a body.
-    fn conclude<R>(self, done: Result<R, Stop>) -> Result<R, Error> {
+    pub(crate) fn conclude<R>(self, done: Result<R, Stop>) -> Result<R, Error> {
         if let Some(error) = self.error {
             return Err(error);
         }

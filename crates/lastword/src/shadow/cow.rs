@@ -12,7 +12,7 @@ use super::ShadowHeap;
 
 impl ShadowHeap {
     /// Maps the heap image at `offset` in a file. The heap may grow up to `room` bytes.
-    pub(super) fn copy_on_write(
+    pub(crate) fn copy_on_write(
         file: &Arc<PoolFile>,
         offset: u64,
         bytes: u64,

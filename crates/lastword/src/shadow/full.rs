@@ -13,6 +13,11 @@ impl ShadowHeap {
         Ok(ShadowHeap { memory: memory(bytes, room)? })
     }
 
+    /// Returns a heap whose words were read.
+    pub(crate) fn of(memory: Memory) -> ShadowHeap {
+        ShadowHeap { memory }
+    }
+
     /// Copies the heap image at `offset` in a file. The heap may grow up to `room` bytes.
     pub(crate) fn load(
         file: &PoolFile,

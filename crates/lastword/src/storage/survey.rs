@@ -16,21 +16,28 @@
 //!   ([`replay`](super::replay)), which may still refuse a pool.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use medium::sync::Arc;
-use medium::{Domain, PoolFile};
+use medium::{Domain, LogReader, PoolFile, System};
 use words::TxId;
 
 use super::open::{log_state, open_log};
-use super::{AREA_ALIGN, Found, log_path};
+use super::{AREA_ALIGN, Found, Storage, log_path};
+use crate::error::InUse;
 use crate::ideal;
-use crate::inspect::{CheckOptions, Finding, Problem};
+use crate::in_use::{Interrupted, Source};
+use crate::inspect::{CheckOptions, Finding, Problem, Severity};
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
     COPIES_BYTES, COPY_BYTES, FORMAT_VERSION, Invalid, LogHead, Paired, PairedBlock, Superblock,
     Superblocks, exact_name, name, padded,
 };
-use crate::{Error, LogMismatch, Medium};
+use crate::sync::thread;
+use crate::{DesignInfo, Error, LogFormat, LogMismatch, Medium};
+
+/// Surveys of a pool in use until damage counts.
+const SURVEYS: u32 = 5;
 
 /// The metadata of a pool's files, and the resulting decision.
 pub(crate) struct Survey {
@@ -93,6 +100,54 @@ impl Survey {
         survey.action = decide(state, superblock.clean, expected.without_log);
         survey.expected(&superblock, expected);
         Ok(survey)
+    }
+
+    /// Surveys the files of a pool that a process has open. Damage that a running owner causes for
+    /// a moment, by a write or an opening, is gone in a later survey.
+    ///
+    /// # Errors
+    /// As [`of`](Survey::of).
+    pub(crate) fn beside(
+        path: &Path,
+        expected: &CheckOptions,
+        system: &System,
+    ) -> Result<Survey, Error> {
+        let open = |path: &Path| PoolFile::open_unlocked_on(system, path);
+        for _ in 1..SURVEYS {
+            let survey = Survey::of(path, expected, open)?;
+            if survey.findings.iter().all(|finding| finding.severity() <= Severity::Harmless) {
+                return Ok(survey);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Survey::of(path, expected, open)
+    }
+
+    /// Returns the files of a pool in use; `None` if the survey refused the pool for damage.
+    ///
+    /// # Errors
+    /// [`InUse::Design`].
+    pub(crate) fn source(&self) -> Result<Option<Source>, Interrupted> {
+        let (Some(superblock), Some(medium)) = (self.superblock, self.medium) else {
+            return Ok(None);
+        };
+        let is_whole = self.file.len() == superblock.heap_offset + superblock.heap_bytes;
+        match self.action {
+            // The owner has a log, or makes one.
+            Action::Renew => return Err(Interrupted::Changed),
+            Action::Start | Action::Replay if is_whole => {}
+            _ => return Ok(None),
+        }
+        let design = DesignInfo::in_superblock(&superblock);
+        if let Some(design) = design.filter(|design| design.log != LogFormat::Groups) {
+            let (path, design) = (self.path(), design.name);
+            return Err(Interrupted::Failed(InUse::Design { path, design }.into()));
+        }
+        let (file, log_place) = (Arc::clone(&self.file), Arc::clone(self.log_place()));
+        let Superblock { log_offset, log_bytes, .. } = superblock;
+        let block_bytes = Storage::block_bytes(medium);
+        let log = LogReader::new(Arc::clone(&log_place), log_offset, log_bytes, block_bytes)?;
+        Ok(Some(Source { file, log, log_place, superblock }))
     }
 
     /// Returns the pool, unless the survey refused it.

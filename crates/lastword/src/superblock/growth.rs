@@ -22,8 +22,8 @@ pub enum GrowthStep {
 }
 
 impl Superblock {
-    /// Whether an update leaves two copies with these sizes of the heap: a growth announces the next
-    /// size first.
+    /// Whether an update leaves two copies with these sizes of the heap: a growth announces the
+    /// next size first.
     pub(super) fn has_size_beside(&self, other: &Superblock) -> bool {
         let (old, new) = if self.edition < other.edition { (self, other) } else { (other, self) };
         let is_growth = new.heap_bytes > old.heap_bytes && new.heap_bytes <= old.growing;

@@ -5,6 +5,7 @@
 //! | safe renames, links | exFAT through FUSE on a loop device | root, exfatprogs, exfat-fuse |
 //! | room for the extents of a sparse copy | ext4 on a loop device | root, e2fsprogs |
 //! | `/proc` | an empty file system over it | `unshare -m` or `-Urm` |
+//! | writes | a read-only mount of a directory of a tmpfs | the same |
 //!
 //! Without these needs a test prints on standard error that it is skipped.
 
@@ -15,8 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use faults::{Failing, Fault, Faults};
-use lastword::{Decoupled, Design, Error, Medium, MediumError, Objects, Pool, Redo, Snapshot};
-use lastword::{System, Undo};
+use lastword::{
+    CopyOptions, Decoupled, Design, Error, Medium, MediumError, Objects, Pool, PoolReader, Redo,
+    Snapshot, System, Undo,
+};
 use medium::sync::Arc;
 use medium::{Buffer, FileLog, LogMedium, LogPath, PoolFile};
 
@@ -42,6 +45,10 @@ const EXFAT: &str = "truncate -s 64M image && mkfs.exfat image && \
 const EXT4: &str = "truncate -s 24M image && mkfs.ext4 -qF -b 4096 -m 0 -O ^has_journal image && \
     loop=$(losetup -f --show image) && exec 9<>$loop && losetup -d $loop && \
     mount $loop disk && exec 9>&- && cleanup=\"umount disk\"";
+
+/// Shell line that mounts a file system at `disk`, and its files read-only at `ro`.
+const READ_ONLY: &str = "mkdir ro && mount -t tmpfs lastword disk && mount --bind disk ro && \
+    mount -o remount,bind,ro ro && cleanup=\"umount ro disk\"";
 
 const NO_PROC: &str = "mount -t tmpfs lastword /proc";
 
@@ -125,6 +132,41 @@ fn pool_works_on_exfat_through_fuse() {
         let lost = pool.flush().unwrap_err();
         assert!(matches!(lost, lastword::Error::NameLost { .. }), "{lost}");
         assert!(pool.close().is_err());
+        names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+    }
+}
+
+#[test]
+fn pool_is_read_through_read_only_mount() {
+    const NAME: &str = "mounts::pool_is_read_through_read_only_mount";
+    let Some(dir) = std::env::var_os(CHILD) else { return in_place(NAME, READ_ONLY, "") };
+    let [disk, ro] = ["disk", "ro"].map(|name| Path::new(&dir).join(name));
+    assert!(File::create(ro.join("file")).is_err(), "the mount is read-only");
+    for medium in [Medium::File, Medium::PersistentCache] {
+        let (options, path) = (Story::options().medium(medium), ro.join("test.pool"));
+        let pool = Pool::create(disk.join("test.pool"), options.clone()).unwrap();
+        let count = pool.run(|tx| tx.alloc(42_u64)).unwrap().value;
+        pool.flush().unwrap();
+        let shown = |in_use: bool| {
+            let readers = [(); 2].map(|()| PoolReader::open(&path, options.clone()).unwrap());
+            for reader in &readers {
+                assert_eq!(reader.read(|tx| tx.get(count)).unwrap(), 42);
+                assert_eq!(reader.info().in_use, in_use);
+            }
+            assert!(lastword::check(&path).unwrap().is_sound());
+            assert_eq!(lastword::heap_usage(&path).unwrap().objects, 1);
+            lastword::copy(&path, disk.join("copy.pool"), &CopyOptions::new()).unwrap();
+            names(&disk)
+                .iter()
+                .filter(|name| name.starts_with("copy"))
+                .for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
+        };
+        shown(true);
+        pool.abandon();
+        shown(false);
+        Pool::open(disk.join("test.pool"), options.clone()).unwrap().close().unwrap();
+        shown(false);
+        assert!(Pool::open(&path, options.clone()).is_err());
         names(&disk).iter().for_each(|name| std::fs::remove_file(disk.join(name)).unwrap());
     }
 }

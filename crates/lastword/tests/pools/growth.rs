@@ -155,7 +155,7 @@ fn heap_grows_up_to_its_limit() {
     let huge = pool.run(|tx| Array::<u64>::create(tx, MIB)).map(|made| made.value);
     assert!(matches!(huge, Err(Error::Full { .. })), "{huge:?}");
     assert_eq!(pool.info().heap_bytes, max_bytes);
-    // One that fits makes the heap as large as needed, in one step.
+    // A smaller one makes the heap as large as needed, in one step.
     let large = pool.run(|tx| Array::<u64>::create(tx, MIB / 4)).unwrap().value;
     let bytes = pool.info().heap_bytes;
     assert!(bytes > 5 * MIB && bytes < 6 * MIB, "{bytes}");

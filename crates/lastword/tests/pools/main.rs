@@ -38,6 +38,7 @@ mod paging;
 mod parts;
 mod pool;
 mod processes;
+mod readers;
 mod recovery;
 mod slots;
 mod snapshot;

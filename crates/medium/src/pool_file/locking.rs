@@ -1,16 +1,47 @@
-//! Lock of a pool's file (`flock`): taken, moved to another open file, and released.
+//! Lock of a pool's file (`flock`): taken, moved to another open file, and released; and reading
+//! without it.
 
 use std::path::Path;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::PoolFile;
 use crate::error::Error;
 use crate::sync::Ordering;
-use system::Handle;
+use system::{Handle, System};
 
 impl PoolFile {
+    /// Opens a file of a system for reading only, without a lock. Another process may write it, and
+    /// change its length.
+    ///
+    /// # Errors
+    /// As [`open`](PoolFile::open), without [`Error::InUse`].
+    pub fn open_unlocked_on(system: &System, path: impl AsRef<Path>) -> Result<PoolFile, Error> {
+        PoolFile::open_locked(system, path.as_ref(), OFlags::RDONLY, None)
+    }
+
+    /// Drops the file's clean pages from the page cache, so that the next reads are of the disk.
+    pub fn forget_pages(&self) {
+        self.file.forget_pages();
+    }
+
+    /// Returns the process that holds the exclusive lock, where the system reports it.
+    pub fn owner(&self) -> Option<u32> {
+        let stat = rustix::fs::fstat(self.file.queried()?).ok()?;
+        let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+        let place = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        // As in "1: FLOCK  ADVISORY  WRITE 4711 08:02:5678 0 EOF". The process is not positive
+        // where this one cannot see it.
+        let mut owners = locks.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let ["FLOCK", _, "WRITE", process, at, ..] = words.get(1..)? else { return None };
+            process.parse().ok().filter(|process| *at == place && *process > 0)
+        });
+        owners.next()
+    }
+
     /// Gives up the lock before the file is closed, also where a forked child holds a copy of it. A
     /// lock that was moved goes when its file is closed, or by
     /// [`LogMedium::unlock`](crate::LogMedium::unlock). Nothing may be written afterwards.

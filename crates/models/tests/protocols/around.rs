@@ -118,11 +118,16 @@ pub mod superblock {
 
     /// A step of the heap's growth, which no model takes.
     #[derive(Clone, Copy, Debug)]
-    pub enum GrowthStep {}
+    pub enum GrowthStep {
+        Begun { heap_bytes: u64 },
+        Done { heap_bytes: u64 },
+    }
 
     impl Superblock {
         pub fn record_growth(&mut self, step: GrowthStep) {
-            match step {}
+            if let GrowthStep::Done { heap_bytes } = step {
+                self.heap_bytes = heap_bytes;
+            }
         }
     }
 
