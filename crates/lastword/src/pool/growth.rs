@@ -121,7 +121,7 @@ impl<D: Design> Pool<D> {
             0 => wanted.offset,
             blocks => blocks.saturating_mul(BLOCK_STRIDE),
         };
-        if needed > max - now {
+        if needed > *max {
             return Ok(false); // growing in vain would only use up the disk
         }
         let needed = needed.saturating_add(needed / 8 + EXTRA_BYTES);

@@ -1,14 +1,17 @@
 //! Heaps that grow while the pool is open.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::names::{EMULATED, with_suffix};
 use faults::{Call, Failing, Fault, Faults};
 use lastword::{
-    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Error, Medium, MediumError,
-    Objects, Options, Pool, Ptr, Redo, Shadow, Snapshot, System, Undo, Volatile,
+    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Error, Medium, Objects,
+    Options, Pool, Ptr, Redo, Shadow, Snapshot, System, Undo, Volatile,
 };
 
 const MIB: u64 = 1 << 20;
@@ -226,8 +229,6 @@ fn pool_is_whole_after_any_failed_call_of_growth() {
                 Err(Error::Poisoned { .. }) => poisoned += 1,
                 pushed => assert_eq!(pushed.unwrap(), 2, "{grown:?}"),
             }
-            let found = lastword::check(&path);
-            assert!(matches!(found, Err(Error::Medium(MediumError::InUse { .. }))), "{found:?}");
             pool.abandon();
             let _ = lastword::check(&path).unwrap();
             reopened(&path, grown.is_ok());
@@ -265,4 +266,81 @@ fn system_without_fallocate_grows_by_writing_zeros() {
         chain.push(&pool).unwrap();
     }
     assert_eq!(chain.check(&pool), 2700);
+}
+
+/// Set in the child process: the path of its pool.
+const CHILD: &str = "LASTWORD_TEST_GROWTH";
+
+/// Number of rounds over all media.
+const ROUNDS: &str = "LASTWORD_KILL_ROUNDS";
+
+/// Pushes values to a heap that grows by little steps, and prints the count of durable ones.
+fn push_until_killed(path: &Path, medium: Medium) {
+    let options = options(medium).grow_step(64 << 10).max_bytes(256 * MIB);
+    let pool = Pool::open(path, options).unwrap();
+    let chain = Chain::open(&pool);
+    loop {
+        let mut count = 0;
+        for _ in 0..20 {
+            count = chain.push(&pool).unwrap();
+        }
+        pool.flush().unwrap();
+        println!("{PUSHED}{count}");
+    }
+}
+
+const PUSHED: &str = "pushed ";
+
+fn kill_while_growing(test: &str, medium: Medium) {
+    if let Some(path) = std::env::var_os(CHILD) {
+        return push_until_killed(Path::new(&path), medium);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, options(medium).bytes(128 << 10)).unwrap();
+    Chain::create(&pool);
+    pool.close().unwrap();
+    let rounds = std::env::var(ROUNDS).map_or(10, |rounds| rounds.parse().unwrap());
+    let (mut heap_bytes, mut grown) = (128 << 10, 0);
+    for round in 0..rounds / 2 {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", test, "--nocapture"]).env(CHILD, &path).stdout(Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut counts = || {
+            let pushed =
+                lines.by_ref().find_map(|line| Some(line.split_once(PUSHED)?.1.to_owned()));
+            pushed.map(|count| count.parse::<u64>().unwrap())
+        };
+        let mut acknowledged = 0;
+        for _ in 0..3 + round * 7 % 11 {
+            acknowledged = counts().unwrap();
+        }
+        std::thread::sleep(Duration::from_micros(round * 739 % 4000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        while let Some(count) = counts() {
+            acknowledged = count;
+        }
+        let _ = lastword::check(&path).unwrap();
+        let pool = Pool::open(&path, Options::new()).unwrap();
+        let found = Chain::open(&pool).check(&pool);
+        assert!(found >= acknowledged, "{found} of {acknowledged}");
+        pool.check_heap().unwrap();
+        let now = pool.info().heap_bytes;
+        assert!(now >= heap_bytes);
+        grown += (now - heap_bytes) / (64 << 10);
+        heap_bytes = now;
+    }
+    assert!(grown * 2 >= rounds / 2, "{grown} growths");
+}
+
+#[test]
+fn killed_process_leaves_grown_file_whole() {
+    kill_while_growing("growth::killed_process_leaves_grown_file_whole", Medium::File);
+}
+
+#[test]
+fn killed_process_leaves_grown_mapping_whole() {
+    kill_while_growing("growth::killed_process_leaves_grown_mapping_whole", EMULATED);
 }
