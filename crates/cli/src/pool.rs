@@ -99,7 +99,7 @@ fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
         .with_shadow((*shadow).into(), *shadow_bytes);
     let heap = match lastword::heap_usage_with(path, &expected.options()) {
         // The rest of the description is as good without it.
-        Err(Error::InUse(InUse::Design { .. })) => None,
+        Err(Error::InUse(_)) => None,
         usage => Some(HeapUse::of(&usage?)),
     };
     let description = Description { heap, ..Description::of(&info, path) };

@@ -9,6 +9,7 @@ use crate::design::{Decoupled, Design};
 use crate::inside::Inside;
 use crate::options::Durability;
 use crate::perform::{Backoff, QueuePlace};
+use crate::tx::MetFull;
 use crate::worker::{Phase, WorkerState, acknowledge, arena, conclude, ready, reclaim};
 use crate::{Error, Pool, Ticket, Tx, Worker};
 
@@ -68,8 +69,8 @@ struct TxGuard<'w, D: Design> {
     phase: &'w mut Phase,
     backoff: &'w mut Backoff,
     /// Set when the heap was full: the next `begin` of a transaction that writes then reclaims
-    /// memory.
-    met_full: &'w mut bool,
+    /// memory, or lets the heap grow.
+    met_full: &'w mut Option<MetFull>,
 }
 
 impl<'w, D: Design> TxGuard<'w, D> {
@@ -78,7 +79,7 @@ impl<'w, D: Design> TxGuard<'w, D> {
         tx: Tx<'w, D>,
         phase: &'w mut Phase,
         backoff: &'w mut Backoff,
-        met_full: &'w mut bool,
+        met_full: &'w mut Option<MetFull>,
     ) -> TxGuard<'w, D> {
         *phase = Phase::Open;
         TxGuard { tx, phase, backoff, met_full }
@@ -90,7 +91,9 @@ impl<'w, D: Design> TxGuard<'w, D> {
     fn end<R>(&mut self, end: impl FnOnce(&mut Tx<'w, D>) -> R) -> R {
         *self.phase = Phase::Ending;
         let done = end(&mut self.tx);
-        *self.met_full |= self.tx.stopped() == Some(Stop::Full);
+        if let Some(met) = self.tx.met_full() {
+            *self.met_full = Some(met);
+        }
         self.tx.roll_back_if_open();
         *self.phase = Phase::Over;
         done
@@ -117,8 +120,8 @@ impl<'p, D: Design> Worker<'p, D> {
     /// transaction runs alone, and after a conflict up to 2 ms for the obstacle.
     ///
     /// After a transaction that met a full heap ([`Stop::Full`]), begin the transaction once more:
-    /// this call first reclaims memory that other workers and sizes own. The heap is full if the
-    /// second one fails, too. [`Worker::run`] does both.
+    /// this call first reclaims memory that other workers and sizes own, and lets the heap grow.
+    /// The heap is full if the second one fails, too. [`Worker::run`] does both.
     ///
     /// # Errors
     /// [`Error::InsideTransaction`] if this thread has an open transaction. [`Error::NameLost`],
@@ -149,9 +152,7 @@ pub(crate) fn begin<'w, 'p: 'w, D: Design>(
     let passed = match passed {
         // Only a transaction that may allocate uses up the request: a read-only one can begin
         // between the full one and its repetition.
-        Ok(()) if !read_only && std::mem::take(&mut state.met_full) => {
-            begin_again(pool, state, &mut place)
-        }
+        Ok(()) if !read_only && state.met_full.is_some() => begin_again(pool, state, &mut place),
         passed => passed,
     };
     let WorkerState { local, number, backoff, known, phase, conflicts, writes, met_full, .. } =
@@ -167,7 +168,7 @@ pub(crate) fn begin<'w, 'p: 'w, D: Design>(
     Ok(Open { guard, pool, conflicts, writes, _place: place, _inside: inside })
 }
 
-/// Reclaims memory after a full heap.
+/// Reclaims memory after a full heap, and makes the heap larger if it may grow.
 ///
 /// # Errors
 /// Those of `pass` and [`Error::Poisoned`], which the transaction would meet, too. The reclaim is
@@ -178,7 +179,11 @@ fn begin_again<'p, D: Design>(
     state: &mut WorkerState<D>,
     place: &mut Option<QueuePlace<'p>>,
 ) -> Result<(), Error> {
-    match reclaim(pool, state, place) {
+    let met = state.met_full.take();
+    let done = reclaim(pool, state, place).map(drop);
+    // Also if that was enough for another request: the caller repeats the transaction only once.
+    let done = done.and_then(|()| met.map_or(Ok(()), |met| pool.grow_for(met, &mut 0).map(drop)));
+    match done {
         Err(
             error @ (Error::Poisoned { .. }
             | Error::Blocked { .. }

@@ -129,11 +129,13 @@ impl<'a> PipelineView<'a> {
         Ok(())
     }
 
-    /// Records a step of the heap's growth in the superblock, between two steps.
+    /// Records a step of the heap's growth in the superblock, between two steps, or poisons the
+    /// pool with the error of that step.
     ///
     /// # Errors
-    /// The medium's; the pool is poisoned then.
-    pub(crate) fn record_growth(self, step: GrowthStep) -> Result<(), Error> {
+    /// That error, and the medium's; the pool is poisoned then.
+    pub(crate) fn record_growth(self, step: Result<GrowthStep, Error>) -> Result<(), Error> {
+        let step = step.map_err(|error| self.poison(error))?;
         self.pipeline.reproduce.record_growth(&self.pipeline.persist, step)?;
         if let GrowthStep::Done { heap_bytes } = step {
             self.pipeline.has_grown(heap_bytes);

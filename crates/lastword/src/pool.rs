@@ -169,7 +169,7 @@ impl<D: Design> Pool<D> {
     pub(crate) fn error_of(&self, ended: Ended) -> Error {
         match ended {
             Ended::Error(error) => self.settle(error),
-            Ended::Full { wanted, .. } => self.full(wanted),
+            Ended::Full(met) => self.full(met.wanted),
         }
     }
 
@@ -380,7 +380,8 @@ impl<D: Design> Pool<D> {
     /// and views, reads and [`backup`](Pool::backup) work: a backup under the old name saves the
     /// pool.
     pub fn is_deleted(&self) -> bool {
-        self.file_check().has_lost_name()
+        // A lock of the parent may be taken for ever.
+        !self.is_forked() && self.file_check().has_lost_name()
     }
 
     /// Returns the check of the files.

@@ -79,14 +79,18 @@ pub struct Tx<'t, D: Design = Decoupled> {
 pub(crate) enum Ended {
     /// The heap was full. A worker may reclaim memory and try again, so the error is not made yet:
     /// its numbers cost a walk over all runs, and a reclaim changes them.
-    Full {
-        /// The request, as in [`Tx::wild`].
-        wanted: Addr,
-        /// The size of the heap that was full.
-        heap_bytes: u64,
-    },
+    Full(MetFull),
     /// The error for the program.
     Error(Error),
+}
+
+/// A request that a full heap could not serve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetFull {
+    /// The request, as in [`Tx::wild`]. Without bytes if the body itself returned the stop.
+    pub(crate) wanted: Addr,
+    /// The size of the heap.
+    pub(crate) heap_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +238,7 @@ impl<'t, D: Design> Tx<'t, D> {
     #[cold]
     fn end(&mut self, stop: Stop) -> Stop {
         self.bound = 0;
+        let stop = if self.is_outgrown(stop) { Stop::Conflict } else { stop };
         *self.stop.get_or_insert(stop)
     }
 

@@ -16,7 +16,7 @@ use crate::inside::{Inside, Mark};
 use crate::options::Durability;
 use crate::perform::{Backoff, GaveUp, QueuePlace, Wait};
 use crate::registry::{DesignInfo, Promise};
-use crate::tx::{Ended, Known};
+use crate::tx::{Ended, Known, MetFull};
 use crate::{Error, Pool, Ticket, Tx};
 
 /// A thread's handle to a pool, with its log ring and its statistics.
@@ -54,15 +54,15 @@ pub(crate) struct WorkerState<D: Design> {
     pub(crate) mark: Mark,
     pub(crate) conflicts: u64,
     pub(crate) writes: u64,
-    /// Whether the last open transaction met a full heap.
-    pub(crate) met_full: bool,
+    /// The end of the last open transaction, if it met a full heap.
+    pub(crate) met_full: Option<MetFull>,
 }
 
 impl<D: Design> WorkerState<D> {
     pub(crate) fn new(local: D::Local, number: usize) -> WorkerState<D> {
         let (backoff, known) = (Backoff::new(number), Known::NOTHING);
         let (patience, phase, mark) = (Clocks::default(), Phase::Over, Mark::new());
-        let (conflicts, writes, met_full) = (0, 0, false);
+        let (conflicts, writes, met_full) = (0, 0, None);
         WorkerState {
             local,
             number,
@@ -267,6 +267,10 @@ pub(crate) fn attempts<'p, R, D: Design>(
         state.pass(pool, &mut place)?;
     }
     let (mut reclaimed, mut growths) = (false, 0);
+    let grows = |ended: &Ended, growths: &mut u32| match *ended {
+        Ended::Full(met) if !read_only => pool.grow_for(met, growths),
+        _ => Ok(false),
+    };
     let done = loop {
         match attempt(pool, state, &mut body, read_only) {
             Err(None) => {
@@ -275,16 +279,16 @@ pub(crate) fn attempts<'p, R, D: Design>(
                 state.pass(pool, &mut place)?;
             }
             // Other arenas may own free memory. The body runs again if that was so.
-            Err(Some(ended @ Ended::Full { .. }))
+            Err(Some(ended @ Ended::Full(_)))
                 if !reclaimed && !injected(Mutant::FullHeapNotReclaimed) =>
             {
                 reclaimed = true;
-                if !reclaim(pool, state, &mut place)? && !grow(pool, &ended, &mut growths)? {
+                if !reclaim(pool, state, &mut place)? && !grows(&ended, &mut growths)? {
                     break Err(ended);
                 }
             }
-            Err(Some(ended @ Ended::Full { .. })) => {
-                if !grow(pool, &ended, &mut growths)? {
+            Err(Some(ended @ Ended::Full(_))) => {
+                if !grows(&ended, &mut growths)? {
                     break Err(ended);
                 }
             }
@@ -323,15 +327,6 @@ pub(crate) fn acknowledge<D: Design>(
     } else {
         Ok(())
     }
-}
-
-/// Makes a full heap larger, if the pool may grow. Returns whether it is larger. `growths` counts
-/// those of this transaction.
-#[cold]
-fn grow<D: Design>(pool: &Pool<D>, ended: &Ended, growths: &mut u32) -> Result<bool, Error> {
-    let Ended::Full { wanted, heap_bytes } = *ended else { return Ok(false) };
-    *growths += 1;
-    pool.grow_for(wanted, heap_bytes, *growths - 1)
 }
 
 /// Takes the slabs and the free slots of all arenas, so that a full heap serves other sizes and
@@ -510,8 +505,7 @@ pub(crate) fn conclude<R, D: Design>(
         // The first stop is sticky: the body may have ignored it.
         (_, Some(stop)) | (Err(stop), None) => stop,
     };
-    let again = stop == Stop::Conflict || tx.is_outgrown(stop);
-    if again { Err(None) } else { Err(Some(tx.fail(stop))) }
+    if stop == Stop::Conflict { Err(None) } else { Err(Some(tx.fail(stop))) }
 }
 
 impl<D: Design> Drop for Worker<'_, D> {

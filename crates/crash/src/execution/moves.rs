@@ -49,6 +49,8 @@ impl Execution<'_> {
                 },
             }
             check_order(pool)?;
+            // The new size is durable before a transaction uses it.
+            self.heap_bytes = self.heap_bytes.max(pool.info().heap_bytes);
         }
         Ok(())
     }

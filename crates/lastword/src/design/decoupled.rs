@@ -72,7 +72,7 @@ pub struct Local<T: Tm, S: ShadowMemory = ShadowHeap> {
 impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
     /// Returns the anonymous memory that a pool needs, on any medium.
     fn demand(options: &Options, _: Medium, heap_bytes: u64) -> Demand {
-        let records = records_of(heap_bytes as usize / 8, options.ownership_records);
+        let records = records_of(options.room(heap_bytes) as usize / 8, options.ownership_records);
         Demand { heap_bytes: S::memory_bytes(options, heap_bytes), records }
     }
 

@@ -107,12 +107,16 @@ pub trait Design: Sized + Send + Sync + 'static {
     /// Returns the most words that the heap may have.
     fn words(&self) -> usize;
 
-    /// Records a step of the heap's growth in the superblock. Durable on return.
+    /// Records a step of the heap's growth in the superblock, or poisons the pool with the error of
+    /// that step. Durable on return.
     ///
     /// # Errors
-    /// The medium's; then the pool is poisoned.
-    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
-        self.pipeline().map_or(Ok(()), |pipeline| pipeline.record_growth(step))
+    /// That error, and the medium's; then the pool is poisoned.
+    fn record_growth(&self, step: Result<GrowthStep, Error>) -> Result<(), Error> {
+        match self.pipeline() {
+            Some(pipeline) => pipeline.record_growth(step),
+            None => step.map(drop),
+        }
     }
 
     /// Reads a word without isolation. For callers that exclude writers, or that validate the value

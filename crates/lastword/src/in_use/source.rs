@@ -52,6 +52,16 @@ pub(crate) struct Source {
     pub(crate) superblock: Superblock,
 }
 
+impl Drop for Source {
+    /// The owner writes past the page cache. A page there would make the kernel hand its next write
+    /// to a thread.
+    fn drop(&mut self) {
+        if !self.superblock.log_inside {
+            self.log_place.forget_pages();
+        }
+    }
+}
+
 impl Source {
     /// Makes later reads of the log find the groups whose words were read in the heap image.
     pub(crate) fn forget_pages(&self) {
@@ -67,8 +77,9 @@ impl Source {
     /// from this sequence on was reused.
     pub(super) fn check_unchanged(&self, sequence: u64) -> Result<(), Interrupted> {
         let now = self.now()?;
-        let Superblock { edition, reproduced, log_sequence, clean, .. } = now;
-        if (Superblock { edition, reproduced, log_sequence, clean, ..self.superblock }) != now {
+        let Superblock { edition, reproduced, log_sequence, clean, growing, .. } = now;
+        let progress = Superblock { edition, reproduced, log_sequence, clean, ..self.superblock };
+        if (Superblock { growing, ..progress }) != now {
             return Err(Interrupted::Changed);
         }
         match log_sequence > sequence {

@@ -113,6 +113,8 @@ pub fn copy(
     let image = image.expect("the heap of a pool that opens was read");
     let words = (0..superblock.heap_bytes / 8).map(|index| (index, word(&image, 8 * index)));
     let medium = form.medium.unwrap_or(found.medium);
+    // Everything is read: a process may open the pool while the copy is written.
+    drop(found);
     let options = Options::new().system(system).medium(medium);
     let options = options.bytes(form.heap_bytes.unwrap_or(superblock.heap_bytes));
     let options = options.log_bytes(form.log_bytes.unwrap_or(superblock.log_bytes));

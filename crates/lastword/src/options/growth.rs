@@ -2,11 +2,14 @@
 
 use lw_alloc::CHUNK_BYTES;
 
-use super::{BYTES_MAX, Options};
+use super::Options;
+
+/// The largest limit. The heap begins a few MiB, or a log, after the beginning of its file.
+const MAX_BYTES: u64 = 15 << 40;
 
 impl Options {
-    /// Lets the heap grow while the pool is open, up to this size. Rounded down to 64 KiB. Default
-    /// 0: the heap keeps its size.
+    /// Lets the heap grow while the pool is open, up to this size. Rounded down to 64 KiB, at most
+    /// 15 TiB. Default 0: the heap keeps its size.
     ///
     /// A transaction that finds the heap full, after it has reclaimed memory of other workers,
     /// makes it larger by a [step](Options::grow_step) and runs again.
@@ -38,7 +41,8 @@ impl Options {
 
     /// Sets the bytes by which a full heap grows at a time, up to
     /// [`max_bytes`](Options::max_bytes). Rounded up to 64 KiB. A request that needs more gets
-    /// more. Default 0: an eighth of the heap, at least 1 MiB.
+    /// more. If a transaction makes the heap grow several times, each step is twice the one before.
+    /// Default 0: an eighth of the heap, at least 1 MiB.
     pub fn grow_step(mut self, bytes: u64) -> Options {
         self.grow_step = bytes;
         self
@@ -46,6 +50,6 @@ impl Options {
 
     /// Returns the most bytes that a heap of this size may get.
     pub(crate) fn room(&self, heap_bytes: u64) -> u64 {
-        heap_bytes.max(self.max_bytes.min(BYTES_MAX) / CHUNK_BYTES * CHUNK_BYTES)
+        heap_bytes.max(self.max_bytes.min(MAX_BYTES) / CHUNK_BYTES * CHUNK_BYTES)
     }
 }

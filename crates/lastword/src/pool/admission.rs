@@ -33,7 +33,6 @@
 //!
 //! A transaction costs nothing here: its worker is registered.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use medium::Patience;
@@ -148,11 +147,12 @@ impl Admission {
         self.try_call().ok_or(Error::Closed { call })
     }
 
-    /// Waits until the pool no longer drains: it is closed, or lets calls in again.
+    /// Waits a while for the end of a drain: the pool is closed then, or lets calls in again. The
+    /// caller waits for something that may come before, too.
     pub(super) fn wait_for_drain(&self) {
-        let mut numbers = lock(&self.numbers);
-        while self.word.load(Ordering::Acquire) & DRAINING != 0 {
-            numbers = self.changed.wait(numbers).unwrap_or_else(PoisonError::into_inner);
+        let numbers = lock(&self.numbers);
+        if self.word.load(Ordering::Acquire) & DRAINING != 0 {
+            let _ = self.changed.wait_timeout(numbers, LOOK);
         }
     }
 

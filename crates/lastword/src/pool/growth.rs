@@ -21,14 +21,16 @@ use std::path::Path;
 use std::sync::Weak;
 
 use medium::{PoolFile, System};
-use words::{Addr, BLOCK_STRIDE};
+use words::BLOCK_STRIDE;
 
 use super::Pool;
 use crate::design::Design;
+use crate::inside::{Inside, Mark};
 use crate::inspect::CheckOptions;
 use crate::storage::{Survey, open_settled};
 use crate::superblock::extend;
 use crate::sync::{Arc, Mutex, lock};
+use crate::tx::MetFull;
 use crate::{Error, Options};
 
 /// The least bytes of a step by default.
@@ -88,6 +90,9 @@ impl<D: Design> Pool<D> {
     /// room: the pool stays as it was. [`Error::Poisoned`], [`Error::Closed`].
     pub fn grow(&self, bytes: u64) -> Result<u64, Error> {
         let _call = self.call("grow")?;
+        // A callback that this thread runs may need the lock, too: it runs after the growth.
+        let mark = Mark::new();
+        let _inside = Inside::enter("grow", &mark)?;
         let growth = &self.shape.growth;
         let max = growth.max;
         if bytes > max {
@@ -101,15 +106,18 @@ impl<D: Design> Pool<D> {
         Ok(self.shape.heap_bytes())
     }
 
-    /// Makes room for a request that found a heap of `seen` bytes full: in a transaction's
-    /// `attempt`-th growth. Returns whether the heap is larger now.
+    /// Makes room for a request that found the heap full. `growths` counts those that this
+    /// transaction has made. Returns whether the heap is larger now. The caller is inside a
+    /// transaction, so that callbacks wait.
     ///
     /// # Errors
     /// As [`grow`](Pool::grow).
     #[cold]
-    pub(crate) fn grow_for(&self, wanted: Addr, seen: u64, attempt: u32) -> Result<bool, Error> {
+    pub(crate) fn grow_for(&self, met: MetFull, growths: &mut u32) -> Result<bool, Error> {
         let Growth { max, step, growing, .. } = &self.shape.growth;
-        if seen >= *max {
+        let MetFull { wanted, heap_bytes: seen } = met;
+        // Without a size the body itself returned the stop: it lacks something else.
+        if seen >= *max || wanted.offset == 0 {
             return Ok(false);
         }
         let _growing = lock(growing);
@@ -127,9 +135,17 @@ impl<D: Design> Pool<D> {
         let needed = needed.saturating_add(needed / 8 + EXTRA_BYTES);
         let step = if *step == 0 { STEP_MIN.max(now / STEP_SHARE) } else { *step };
         // A transaction that needs many steps does not run once for each.
-        let step = step.saturating_mul(1 << attempt.min(20)).max(needed);
-        let bytes = now.saturating_add(step).min(*max);
-        self.grow_to(bytes.next_multiple_of(lw_alloc::CHUNK_BYTES))?;
+        let step = step.saturating_mul(1 << (*growths).min(20)).max(needed);
+        *growths += 1;
+        let by = |step: u64| {
+            let bytes = now.saturating_add(step).min(*max);
+            self.grow_to(bytes.next_multiple_of(lw_alloc::CHUNK_BYTES))
+        };
+        match by(step) {
+            // The disk may have room for the request alone.
+            Err(Error::Medium(medium::Error::NoSpace { .. })) if step > needed => by(needed)?,
+            grown => grown?,
+        }
         Ok(true)
     }
 
@@ -140,11 +156,27 @@ impl<D: Design> Pool<D> {
         if let Some((file, heap_offset)) = &self.shape.growth.place {
             let file = file.upgrade().expect("an open pool has its file");
             let sizes = (self.shape.heap_bytes(), heap_bytes);
-            extend(&file, *heap_offset, sizes, |step| design.record_growth(step))?;
+            let grown = extend(&file, *heap_offset, sizes, |step| design.record_growth(Ok(step)));
+            if let Err(error) = grown {
+                // The sync of the length reports failed writes to any page of the file, and reports
+                // them once. Only an error before it leaves them to the next sync.
+                return match is_harmless(&error) {
+                    true => Err(error),
+                    false => design.record_growth(Err(error)),
+                };
+            }
         }
         self.shape.set_heap_bytes(heap_bytes);
         Ok(())
     }
+}
+
+/// Whether a growth has failed before it changed anything that the pool relies on.
+fn is_harmless(error: &Error) -> bool {
+    use medium::Error::{FileTooLarge, NoSpace, Truncated};
+    let harmless = matches!(error, Error::Medium(NoSpace { .. } | FileTooLarge { .. }));
+    // A file that another program has cut: the checks of the files report it.
+    harmless || matches!(error, Error::Medium(Truncated { .. }) | Error::NoGrowth { .. })
 }
 
 /// Makes the heap of a closed pool at least `bytes` bytes large, rounded up to 64 KiB. Returns its

@@ -38,7 +38,8 @@ impl Shape {
         let log = storage.log_file.as_deref().unwrap_or(&storage.file);
         let log = storage.written.map(|path| (log, path));
         let info = Info::of(&storage.file, superblock, storage.medium, log);
-        let records = || records_of(info.heap_bytes as usize / 8, options.ownership_records);
+        let room = options.room(info.heap_bytes);
+        let records = || records_of(room as usize / 8, options.ownership_records);
         let ownership_records = D::HAS_RECORDS.then(records);
         let ring_bytes = 8 * options.ring_words() as u64;
         let info = Info { ring_bytes, ownership_records, ..info };
@@ -83,13 +84,14 @@ impl Shape {
     /// Returns the present size of the heap.
     #[inline(always)]
     pub(crate) fn heap_bytes(&self) -> u64 {
-        // Relaxed: a transaction that meets memory behind an old value runs again.
-        self.heap_bytes.load(Ordering::Relaxed)
+        // Acquire: the file's length is seen, too. A transaction that meets memory behind an old
+        // value runs again.
+        self.heap_bytes.load(Ordering::Acquire)
     }
 
     /// Lets transactions use a heap of this size.
     pub(super) fn set_heap_bytes(&self, bytes: u64) {
-        self.heap_bytes.store(bytes, Ordering::Relaxed);
+        self.heap_bytes.store(bytes, Ordering::Release);
     }
 
     /// Returns the check of the files. An `Arc`, since tickets outlive the caller.

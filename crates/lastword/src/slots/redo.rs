@@ -293,8 +293,9 @@ impl Design for Redo {
         Self::start(Opened::open(path, options, Words::demand::<Self>)?, options)
     }
 
-    fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
-        self.store.record_growth(step).map_err(|error| self.workers.poison.put(error))
+    fn record_growth(&self, step: Result<GrowthStep, Error>) -> Result<(), Error> {
+        let recorded = step.and_then(|step| self.store.record_growth(step));
+        recorded.map_err(|error| self.workers.poison.put(error))
     }
 
     #[inline]

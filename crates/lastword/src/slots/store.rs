@@ -80,7 +80,7 @@ impl Words {
             Medium::File => ShadowHeap::memory_bytes(options, bytes),
             Medium::Dax | Medium::PersistentCache | Medium::Emulated { .. } => 0,
         };
-        let records = || records_of(bytes as usize / 8, options.ownership_records);
+        let records = || records_of(options.room(bytes) as usize / 8, options.ownership_records);
         Demand { heap_bytes, records: if D::HAS_RECORDS { records() } else { 0 } }
     }
 

@@ -131,7 +131,8 @@ impl Survey {
         let (Some(superblock), Some(medium)) = (self.superblock, self.medium) else {
             return Ok(None);
         };
-        let is_whole = self.file.len() == superblock.heap_offset + superblock.heap_bytes;
+        // Its upper bound is checked: the owner may be making it longer.
+        let is_whole = self.file.len() >= superblock.heap_offset + superblock.heap_bytes;
         match self.action {
             // The owner has a log, or makes one.
             Action::Renew => return Err(Interrupted::Changed),

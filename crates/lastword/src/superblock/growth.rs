@@ -6,6 +6,9 @@ use medium::mutants::{Mutant, injected};
 use super::Superblock;
 use crate::error::Error;
 
+/// The greatest end of a heap in its file: a page has a number of 32 bits.
+const HEAP_END_MAX: u64 = u32::MAX as u64 * 4096;
+
 /// A step of the heap's growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthStep {
@@ -52,6 +55,11 @@ pub(crate) fn extend(
     (from, to): (u64, u64),
     mut record: impl FnMut(GrowthStep) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    // Before the superblock is written: no later opening would accept such a size.
+    if heap_offset.saturating_add(to) > HEAP_END_MAX {
+        let max_bytes = HEAP_END_MAX - heap_offset;
+        return Err(Error::NoGrowth { wanted: to, max_bytes });
+    }
     if !injected(Mutant::GrowthNotAnnounced) {
         record(GrowthStep::Begun { heap_bytes: to })?;
     }

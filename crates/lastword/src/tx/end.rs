@@ -3,7 +3,7 @@
 use medium::mutants::{Mutant, injected};
 use words::{Stop, TxId};
 
-use super::{Ended, Stage, Tx};
+use super::{Ended, MetFull, Stage, Tx};
 use crate::design::{Design, Ending};
 use crate::{Error, Limit};
 
@@ -14,9 +14,19 @@ impl<D: Design> Tx<'_, D> {
         self.stage == Stage::Ending
     }
 
+    /// Returns the request that a full heap could not serve, if one has ended the transaction.
+    pub(crate) fn met_full(&self) -> Option<MetFull> {
+        (self.stop == Some(Stop::Full)).then(|| self.request())
+    }
+
+    fn request(&self) -> MetFull {
+        MetFull { wanted: self.wild, heap_bytes: self.heap_bytes }
+    }
+
     /// Whether the heap has grown since the attempt began, so that it may have met memory behind
-    /// its own bound, or a heap that is no longer full. It then runs again.
-    pub(crate) fn is_outgrown(&self, stop: Stop) -> bool {
+    /// its own bound, or a heap that is no longer full. That is a conflict: the transaction runs
+    /// again. Each needs a growth, so it ends.
+    pub(super) fn is_outgrown(&self, stop: Stop) -> bool {
         matches!(stop, Stop::Full | Stop::BadPointer)
             && self.shape.heap_bytes() != self.heap_bytes
             && !injected(Mutant::OutgrownBound)
@@ -47,9 +57,7 @@ impl<D: Design> Tx<'_, D> {
         let seen = self.roll_back();
         let info = self.shape.info();
         let error = match (stop, self.reason.take()) {
-            (Stop::Full, _) => {
-                return Ended::Full { wanted: self.wild, heap_bytes: self.heap_bytes };
-            }
+            (Stop::Full, _) => return Ended::Full(self.request()),
             (Stop::Aborted, Some(reason)) => Error::Aborted { reason, seen },
             (Stop::TooLarge, _) if let Some(error) = too_large => error,
             (Stop::TooLarge, _) => {

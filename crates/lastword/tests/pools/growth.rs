@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::names::{EMULATED, with_suffix};
 use faults::{Call, Failing, Fault, Faults};
 use lastword::{
-    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Error, Medium, Objects,
-    Options, Pool, Ptr, Redo, Shadow, Snapshot, System, Undo, Volatile,
+    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, Error, Medium, MediumError,
+    Objects, Options, Pool, Ptr, Redo, Shadow, Snapshot, Stop, System, Undo, Volatile,
 };
 
 const MIB: u64 = 1 << 20;
@@ -186,6 +186,11 @@ fn workers_use_new_memory_while_others_run() {
             for number in 0..4 {
                 let view = pool.view().unwrap();
                 view.check().unwrap();
+                // A reader beside the owner.
+                match lastword::check(dir.path().join("pool")) {
+                    Err(Error::InUse(_)) => {}
+                    report => assert!(report.unwrap().is_sound()),
+                }
                 let copy = dir.path().join(format!("copy{number}"));
                 let id = pool.backup(&copy).unwrap();
                 let copy = Pool::open(&copy, Options::new()).unwrap();
@@ -225,9 +230,15 @@ fn pool_is_whole_after_any_failed_call_of_growth() {
         for nth in first..last {
             let (pool, chain) = created(Faults::nth(nth, fault, false));
             let grown = pool.grow(2 * MIB);
+            // Of a pool with a longer file, too, others read all.
+            assert!(lastword::check(&path).unwrap().checked.is_some(), "{grown:?}");
             match chain.push(&pool) {
                 Err(Error::Poisoned { .. }) => poisoned += 1,
-                pushed => assert_eq!(pushed.unwrap(), 2, "{grown:?}"),
+                // A failed read or write leaves no doubt about pages that were written before.
+                pushed => {
+                    assert_eq!(pushed.unwrap(), 2, "{grown:?}");
+                    assert!(grown.is_ok() || fault == Fault::NoSpace, "{grown:?}");
+                }
             }
             pool.abandon();
             let _ = lastword::check(&path).unwrap();
@@ -253,6 +264,74 @@ fn reopened(path: &Path, is_grown: bool) {
     assert_eq!(chain.check(&pool), count + 2700);
     let length = std::fs::metadata(path).unwrap().len();
     assert_eq!(length, 2 * MIB + 4 * MIB);
+}
+
+#[test]
+fn transaction_in_parts_grows_at_second_attempt() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::create(dir.path().join("pool"), options(Medium::File)).unwrap();
+    let mut worker = pool.worker().unwrap();
+    let mut attempts = 0;
+    let array = loop {
+        attempts += 1;
+        let mut open = worker.begin(false).unwrap();
+        match Array::<u64>::create(open.tx(), MIB / 4) {
+            Ok(array) => break open.commit().unwrap().map(|_| array).unwrap(),
+            Err(stop) => assert_eq!(stop, Stop::Full),
+        }
+    };
+    assert_eq!(attempts, 2);
+    // A transaction that began before the heap grew, and meets the new memory, has a conflict.
+    let mut open = worker.begin(false).unwrap();
+    let grown = std::thread::scope(|scope| {
+        let create = || pool.run(|tx| Array::<u64>::create(tx, MIB / 2)).unwrap().value;
+        scope.spawn(create).join().unwrap()
+    });
+    assert_eq!(open.tx().get(grown.at(MIB / 2 - 1).unwrap()), Err(Stop::Conflict));
+    assert!(open.commit().unwrap().is_none());
+    assert_eq!(worker.run(|tx| tx.get(array.at(0)?)).unwrap().value, 0);
+}
+
+#[test]
+fn heap_that_is_not_short_keeps_its_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::create(dir.path().join("pool"), options(Medium::File)).unwrap();
+    let own = pool.run(|_| Err::<(), Stop>(Stop::Full)).map(|done| done.value);
+    assert!(matches!(own, Err(Error::Full { wanted_bytes: 0, .. })), "{own:?}");
+    let mut worker = pool.worker().unwrap();
+    let read_only = worker.read(|tx| Array::<u64>::create(tx, MIB / 4)).map(|done| done.value);
+    assert!(read_only.is_err(), "{read_only:?}");
+    assert_eq!(pool.info().heap_bytes, MIB);
+}
+
+#[test]
+fn impossible_size_leaves_closed_pool_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    Pool::create(&path, options(Medium::File)).unwrap().close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    for bytes in [16 << 40, 1 << 48] {
+        let grown = lastword::grow(&path, bytes);
+        assert!(matches!(grown, Err(Error::NoGrowth { .. })), "{grown:?}");
+        assert!(std::fs::read(&path).unwrap() == before);
+    }
+    assert!(matches!(lastword::grow(&path, u64::MAX), Err(Error::BadOption { .. })));
+    Pool::open(&path, Options::new()).unwrap();
+}
+
+#[test]
+fn file_that_was_cut_does_not_grow() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, options(Medium::File).background(false)).unwrap();
+    let chain = Chain::create(&pool);
+    chain.push(&pool).unwrap();
+    let cut = 2 * MIB + MIB / 2;
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
+    let grown = pool.grow(2 * MIB);
+    assert!(matches!(grown, Err(Error::Medium(MediumError::Truncated { .. }))), "{grown:?}");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), cut);
+    assert!(matches!(pool.close(), Err(Error::Cut { .. })));
 }
 
 #[test]

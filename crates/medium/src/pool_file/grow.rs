@@ -16,8 +16,10 @@ impl PoolFile {
     /// at a time. Costs a persist barrier.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], [`Error::NoSpace`], [`Error::Io`]. The file may be longer then, and
-    /// the blocks that it got are free again.
+    /// [`Error::FileTooLarge`], [`Error::NoSpace`], [`Error::Truncated`] (another program has cut
+    /// the file): the pool may go on. The file may be longer then. Where the file system can free
+    /// blocks, those that it got are free again. [`Error::Io`]: the contents of the disk are
+    /// unknown, and the pool must not go on.
     pub fn grow(&self, used: u64, bytes: u64) -> Result<(), Error> {
         let error = |operation| move |errno| whole(operation, &self.path, bytes, errno);
         let failed = |source: io::Error| match Errno::from_io_error(&source) {
@@ -25,7 +27,12 @@ impl PoolFile {
             None => Error::io("allocating", &self.path)(source),
         };
         self.check_size_limit(bytes)?;
-        let before = self.file.stat().map_err(error("inspecting"))?.bytes;
+        let before = self.file.stat().map_err(Error::io("inspecting", &self.path))?.bytes;
+        // Another program has cut the file. Longer again, it would pass for whole.
+        if before < self.len() {
+            let (path, expected) = (self.path.clone(), self.len());
+            return Err(Error::Truncated { path, offset: 0, expected, found: before });
+        }
         let added = bytes.saturating_sub(before);
         if i64::try_from(bytes).is_err() || added > 0 && !has_room(&*self.file, added) {
             return Err(error("allocating")(Errno::NOSPC));
@@ -43,7 +50,7 @@ impl PoolFile {
             failed(source)
         })?;
         // The length, too.
-        self.file.sync_all().map_err(error("syncing"))?;
+        self.file.sync_all().map_err(Error::io("syncing", &self.path))?;
         self.bytes.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
     }
