@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Reproduce a paper's tables and figures, and show the results beside the paper's
     Reproduce(Reproduce),
-    /// Create, describe, check, dump or copy a pool
+    /// Create, describe, check, dump, copy, back up, grow or convert a pool
     #[command(subcommand)]
     Pool(PoolCommand),
     /// Measure baselines: the disk alone, or the background steps alone
@@ -176,14 +176,14 @@ pub(crate) enum PoolCommand {
     /// detected: a changed value in an object of the heap image, which carries no checksum; and a
     /// changed group at the very end of a log that waits for replay, which looks like a torn write.
     ///
-    /// A pool of design `decoupled` may be open in a process, which goes on undisturbed. The check
-    /// is then of the state after one transaction, which the report names (`durable ID`).
+    /// Works while a process has the pool open (design `decoupled`), and does not disturb it. The
+    /// report is then as of one transaction (`durable ID`).
     ///
     /// Exit status: 0 no damage, 1 damage, 2 the pool could not be examined.
     Check(PoolCheck),
     /// Print every live object of a pool, one a line, without writing to the pool
     ///
-    /// Of a pool in use, the objects after one transaction; see `lastword pool check --help`.
+    /// For a pool in use it prints the objects as of one transaction.
     ///
     /// With `--format jsonl` each line is a JSON object (JSON Lines), so a pool of any size can be
     /// read line by line. The whole output is not one JSON document.
@@ -199,17 +199,17 @@ pub(crate) enum PoolCommand {
     /// is durable when the command ends. Objects keep their addresses. The pool is only read. Takes
     /// as much memory as the heap.
     ///
-    /// A pool of design `decoupled` may be open in a process, which goes on undisturbed. The copy
-    /// then has all transactions that were durable when the command began.
+    /// Works while a process has the pool open (design `decoupled`), and does not disturb it. The
+    /// copy includes every transaction that was durable when the command began.
     Copy(PoolCopy),
     /// Back up a pool, closed or in use, into a new pool of the same sizes and medium
     ///
-    /// `copy` without its options: see `lastword pool copy --help`.
+    /// The same as `lastword pool copy` without options.
     Backup(PoolBackup),
     /// Make the heap of a closed pool larger
     ///
-    /// The new size is durable when the command ends. The content stays where it is, and a pool
-    /// that needs recovery still does. A program makes an open pool larger with
+    /// The new size is durable when the command ends. The content does not move. A pool that needs
+    /// recovery is not recovered by this. A program makes an open pool larger with
     /// `Options::max_bytes` or `Pool::grow`.
     Grow(PoolGrow),
 }
@@ -218,7 +218,7 @@ pub(crate) enum PoolCommand {
 pub(crate) struct PoolGrow {
     /// Pool file
     pub(crate) path: PathBuf,
-    /// Heap size in bytes, as in 1.5G; a heap that is as large stays as it is
+    /// New heap size in bytes, as in 1.5G; no effect if the heap is at least as large
     #[arg(value_name = "BYTES", value_parser = size)]
     pub(crate) bytes: u64,
 }

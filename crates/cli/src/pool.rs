@@ -6,9 +6,7 @@
 
 use std::path::Path;
 
-use lastword::{
-    CopyOptions, Decoupled, Error, InUse, Info, LogPath, Medium, MemoryUse, Options, Pool,
-};
+use lastword::{CopyOptions, Decoupled, Error, Info, LogPath, Medium, MemoryUse, Options, Pool};
 use medium::PoolFile;
 use serde::Serialize;
 
@@ -88,7 +86,7 @@ fn grow(PoolGrow { path, bytes }: &PoolGrow) -> Result<Verdict, Failure> {
     let heap_bytes = lastword::grow(path, *bytes)?;
     let path = path.display();
     crate::output::print(&format!("the heap of {path} has {heap_bytes} bytes\n"))
-        .map_err(Failure::after(format!("the heap of {path} is larger")))?;
+        .map_err(Failure::after(format!("the heap of {path} has {heap_bytes} bytes")))?;
     Ok(Verdict::Held)
 }
 

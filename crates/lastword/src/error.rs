@@ -443,10 +443,11 @@ pub enum Error {
         design: &'static str,
     },
 
-    /// The heap would be larger than [`Options::max_bytes`](crate::Options::max_bytes).
+    /// The heap would be larger than [`Options::max_bytes`](crate::Options::max_bytes), or than any
+    /// file of a pool.
     #[error(
-        "the heap may grow up to {max_bytes} bytes, and not to {wanted}: open the pool with a \
-         larger `max_bytes`"
+        "cannot grow the heap to {wanted} bytes: its limit is {max_bytes}; an open pool takes a \
+         larger `max_bytes`, at most 15 TiB"
     )]
     NoGrowth {
         /// The requested size.
@@ -524,7 +525,7 @@ pub enum Error {
     },
 
     /// [`Pool::close_shared`](crate::Pool::close_shared) was called before.
-    #[error("`{call}`: the pool is closed, or about to close; open it again")]
+    #[error("cannot call `{call}`: the pool is closed, or `close_shared` is closing it")]
     Closed {
         /// The name of the call.
         call: &'static str,
@@ -553,9 +554,9 @@ pub enum Error {
     #[error("an object has 1 to 1024 bytes: store larger data in an `Array` or `Bytes`")]
     BadSize,
 
-    /// A file of an open pool was removed, or its name belongs to another file. The pool refuses
-    /// transactions that write. Its open files hold every acknowledged one. They end with the
-    /// process: a `main` that returns this error loses them, so copy or back them up first.
+    /// A file of an open pool was removed, or its name belongs to another file. Transactions that
+    /// write are refused. The open files hold every acknowledged transaction until the process
+    /// ends, so back up the pool or copy its files before `main` returns this error.
     #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
     NameLost {
         /// The files.

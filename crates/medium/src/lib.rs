@@ -16,11 +16,11 @@
 //!
 //! Adding a back end takes a folder beside these, a row here, and a run of the tests in `suite`.
 //!
-//! Heap image and log are areas of a [`PoolFile`], which is locked, allocated and of constant
-//! length. [`Memory`] is the DRAM that a pool runs on, and a [`Buffer`] holds a log group while it
+//! Heap image and log are areas of a [`PoolFile`], which is locked and allocated, and never becomes
+//! shorter. [`Memory`] is the DRAM that a pool runs on, and a [`Buffer`] holds a log group while it
 //! is built. [`cpu`] has processor operations beyond loads and stores. The unsafe code is in
-//! `claim`, `mapping`, `memory`, `cpu`, `stdio` and `system`, behind functions that are sound
-//! under any input.
+//! `claim`, `mapping`, `memory`, `cpu`, `stdio` and `system`, behind functions that are sound under
+//! any input.
 
 pub mod cpu;
 pub mod signals;

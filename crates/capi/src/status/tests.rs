@@ -146,6 +146,12 @@ fn poisoned() -> Vec<(&'static str, Error, c_int)> {
     causes.into_iter().map(poison).collect()
 }
 
+/// A pool that others use, in this process or in another.
+fn in_use() -> [(&'static str, Error, c_int); 2] {
+    let changing = lastword::InUse::Changing { path: path() }.into();
+    [("StillUsed", still_used(), BUSY), ("InUse", changing, BUSY)]
+}
+
 #[test]
 fn each_error_has_its_status() {
     let damage = Damage { wrong: Wrong::Size, offset: 0, expected: 0, found: 1 };
@@ -216,8 +222,7 @@ fn each_error_has_its_status() {
     table.push(("Medium", Error::Medium(MediumError::NoMemory { bytes: 8 }), NO_MEMORY));
     table.push(("Aborted", aborted(), INVALID));
     table.push(("Cut", cut(), DAMAGED));
-    table.push(("StillUsed", still_used(), BUSY));
-    table.push(("InUse", lastword::InUse::Changing { path: path() }.into(), BUSY));
+    table.extend(in_use());
     table.extend(poisoned());
     assert_all(&table, include_str!("../../../lastword/src/error.rs"), of);
 }

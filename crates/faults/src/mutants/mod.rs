@@ -278,7 +278,7 @@ registry! {
     GrowthNotRecorded 139 "growth-not-recorded"
         "Transactions use new memory of the heap before the superblock has its size.",
     OutgrownBound 140 "outgrown-bound"
-        "A transaction that meets memory of a heap that has grown ends with an error.",
+        "A transaction that began before a growth fails when it meets new memory.",
     TailAfterHeapSkipped 142 "tail-after-heap-skipped"
         "A reader of a pool in use does not read on in the log after the last page of the heap.",
     LastStepRepeated 137 "last-step-repeated"

@@ -17,11 +17,11 @@ pub(super) fn no_room(wanted: u64, heap_bytes: u64, free: Free, shortage: &Short
     let Shortage { needed_bytes, heap_bytes_min, fits, .. } = *shortage;
     let why = match () {
         () if needed_bytes == 0 => {
-            format!("{found}: free some, or let it grow (`max_bytes`)")
+            format!("{found}: free objects, or let the heap grow (`max_bytes`)")
         }
         () if heap_bytes_min == u64::MAX => "no heap is so large".into(),
         () if heap_bytes_min > heap_bytes => {
-            format!("let it grow to hold that: `max_bytes` of at least {heap_bytes_min}")
+            format!("let the heap grow: it needs `max_bytes` of at least {heap_bytes_min}")
         }
         // The usage is that after the roll-back.
         () if fits => format!(

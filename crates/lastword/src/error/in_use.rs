@@ -11,8 +11,8 @@ use thiserror::Error;
 pub enum InUse {
     /// The heap image and the log of this design do not show one transaction while it runs.
     #[error(
-        "{path} is in use, and a pool of design `{design}` can be read only while it is closed: \
-         close it first"
+        "cannot read {path}: it is in use, and a pool of design `{design}` can be read only while \
+         it is closed; close it first"
     )]
     Design {
         /// The pool's file.
@@ -23,9 +23,9 @@ pub enum InUse {
 
     /// In each attempt the owner reused log that was not read yet.
     #[error(
-        "{path} is in use, and its log of {log_bytes} bytes was reused before it was read, in \
-         {attempts} attempts: try again when fewer transactions run, or copy the pool in its own \
-         process (`Pool::backup`)"
+        "cannot read {path}: it is in use, and its log of {log_bytes} bytes was reused before it \
+         was read, in all {attempts} attempts; try again under less load, or call `Pool::backup` \
+         in its process"
     )]
     Overtaken {
         /// The pool's file.
@@ -37,7 +37,7 @@ pub enum InUse {
     },
 
     /// In each attempt the pool was opened, closed or changed in size.
-    #[error("{path} was opened or closed in every attempt to read it: try again")]
+    #[error("cannot read {path}: it was opened, closed or resized in every attempt; try again")]
     Changing {
         /// The pool's file.
         path: PathBuf,

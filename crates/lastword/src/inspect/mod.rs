@@ -345,8 +345,8 @@ pub struct HeapAtRest {
 
 impl HeapAtRest {
     /// Loads the content of a pool, and checks it as [`check`] does, also while a process has it
-    /// open. Never writes. Takes as much
-    /// memory as the heap. A pool that was closed cleanly needs no log: its heap is whole.
+    /// open. Never writes. Takes as much memory as the heap. A pool that was closed cleanly needs
+    /// no log: its heap is whole.
     ///
     /// # Errors
     /// As [`check`] and [`Report::sound`].

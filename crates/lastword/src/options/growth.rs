@@ -13,13 +13,13 @@ impl Options {
     ///
     /// A transaction that finds the heap full, after it has reclaimed memory of other workers,
     /// makes it larger by a [step](Options::grow_step) and runs again.
-    /// [`Pool::grow`](crate::Pool::grow) does so by hand. The pool keeps its size when it is
-    /// closed, and the limit belongs to the opening: a later one may set another.
+    /// [`Pool::grow`](crate::Pool::grow) grows it on request. The pool keeps the size that it has
+    /// reached. The limit does not persist: each opening sets its own.
     ///
-    /// Addresses are reserved for the limit, and no memory or disk space but tables: 4 bytes for 64
-    /// KiB, and for a bounded shadow 8 or 24 bytes for 4 KiB. Ownership records are as many as a
-    /// heap of this size has. The log does not grow, and a [`Shadow::Full`](crate::Shadow::Full)
-    /// takes the memory that the heap has grown to.
+    /// The limit reserves addresses, and takes memory only for tables: 4 bytes for each 64 KiB, and
+    /// with a bounded shadow 8 or 24 bytes for each 4 KiB. The number of ownership records is that
+    /// of a heap of this size. The log does not grow. A [`Shadow::Full`](crate::Shadow::Full) takes
+    /// the memory that the heap has grown to.
     ///
     /// ```
     /// use lastword::{Array, Options, Pool};

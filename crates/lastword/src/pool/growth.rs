@@ -70,9 +70,9 @@ impl Growth {
 }
 
 impl<D: Design> Pool<D> {
-    /// Makes the heap at least `bytes` bytes large, rounded up to 64 KiB. Transactions go on
-    /// meanwhile. Durable on return. Returns the heap's size. Costs five persist barriers, and none
-    /// if the heap is as large.
+    /// Grows the heap to at least `bytes` bytes, rounded up to 64 KiB, and returns its size.
+    /// Transactions continue meanwhile. Durable on return. Costs five persist barriers, or none if
+    /// the heap has that size.
     ///
     /// ```
     /// use lastword::{Options, Pool};
@@ -179,7 +179,7 @@ fn is_harmless(error: &Error) -> bool {
     harmless || matches!(error, Error::Medium(Truncated { .. }) | Error::NoGrowth { .. })
 }
 
-/// Makes the heap of a closed pool at least `bytes` bytes large, rounded up to 64 KiB. Returns its
+/// Grows the heap of a closed pool to at least `bytes` bytes, rounded up to 64 KiB, and returns its
 /// size. Durable on return. A log that waits for recovery stays as it is. For an open pool use
 /// [`Pool::grow`].
 ///
@@ -196,7 +196,8 @@ fn is_harmless(error: &Error) -> bool {
 ///
 /// # Errors
 /// As [`Pool::open`] for a pool that is in use, damaged or of another version. [`Error::Medium`] if
-/// the disk has no room: the pool keeps its size. [`Error::BadOption`] beyond 2^48 bytes.
+/// the disk has no room: the pool keeps its size. [`Error::NoGrowth`] if the file would exceed 16
+/// TiB. [`Error::BadOption`] beyond 2^48 bytes.
 pub fn grow(path: impl AsRef<Path>, bytes: u64) -> Result<u64, Error> {
     let to = Options::new().bytes(bytes.max(lw_alloc::HEAP_BYTES_MIN)).heap_rounded()?;
     let expected = CheckOptions { migrates: true, ..CheckOptions::new() };

@@ -204,7 +204,7 @@ fn workers_use_new_memory_while_others_run() {
 }
 
 #[test]
-fn pool_is_whole_after_any_failed_call_of_growth() {
+fn failed_growth_leaves_pool_whole() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     for fault in [Fault::Io, Fault::NoSpace] {
@@ -293,7 +293,7 @@ fn transaction_in_parts_grows_at_second_attempt() {
 }
 
 #[test]
-fn heap_that_is_not_short_keeps_its_size() {
+fn unrelated_stop_does_not_grow_heap() {
     let dir = tempfile::tempdir().unwrap();
     let pool = Pool::create(dir.path().join("pool"), options(Medium::File)).unwrap();
     let own = pool.run(|_| Err::<(), Stop>(Stop::Full)).map(|done| done.value);
@@ -305,7 +305,7 @@ fn heap_that_is_not_short_keeps_its_size() {
 }
 
 #[test]
-fn impossible_size_leaves_closed_pool_as_it_was() {
+fn impossible_growth_leaves_pool_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     Pool::create(&path, options(Medium::File)).unwrap().close().unwrap();

@@ -69,7 +69,7 @@ fn in_use_under_load<D: Design>(options: Options) {
 
 /// The owner writes more than the log between two slices of the heap.
 #[test]
-fn reader_that_is_overtaken_starts_again_or_gives_up() {
+fn overtaken_reader_retries_then_fails() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let options = options(Medium::File).background(false);
@@ -129,7 +129,7 @@ fn reader_starts_again_when_pool_is_reopened() {
 }
 
 #[test]
-fn closed_pool_has_many_readers_and_no_writer() {
+fn readers_exclude_writer_of_closed_pool() {
     every_durable!(closed_is_read());
 }
 

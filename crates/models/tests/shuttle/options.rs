@@ -37,6 +37,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// No heap of a model grows.
+    pub(crate) fn room(&self, heap_bytes: u64) -> u64 {
+        heap_bytes
+    }
+
     /// Room for two or three records.
     pub(crate) fn ring_words(&self) -> usize {
         32
