@@ -112,6 +112,9 @@ unsafe fn look(
     let found = lastword::check_with(path, &expected).map_err(|error| failed(&error))?;
     let opening = found.refusal.as_ref().map_or(status::OK, failed);
     if !opens.is_null() {
+        // A pool in use can be checked, and not opened.
+        let in_use = found.info.as_ref().is_some_and(|info| info.in_use);
+        let opening = if in_use && opening == status::OK { status::BUSY } else { opening };
         // SAFETY: `opens` is not NULL, and the header requires a valid pointer.
         unsafe { opens.write(opening) };
     }

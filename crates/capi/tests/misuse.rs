@@ -576,8 +576,8 @@ fn check_returns_status_of_open() {
     unsafe {
         assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), status::MISSING);
         assert_eq!(lw_pool_create(path.as_ptr(), &options, &mut pool), 0);
-        assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), status::BUSY);
-        assert_eq!(lw_pool_close(pool), 0);
+        let sound = lw_pool_check(path.as_ptr(), &options, &mut opens);
+        assert_eq!((sound, opens, lw_pool_close(pool)), (0, status::BUSY, 0));
         assert_eq!(lw_pool_check(path.as_ptr(), &options, &mut opens), 0);
         assert_eq!((opens, text().as_str()), (0, ""));
         assert_eq!(lw_pool_check(ptr::null(), &options, &mut opens), status::INVALID);

@@ -493,11 +493,12 @@ fn heap_of_crashed_pool_grows() {
         let pool = Pool::open(room.path("a.pool"), options()).unwrap();
         assert_eq!(pool.info().heap_bytes, 3 << 20);
         room.refuse("in use", &["pool", "grow", "a.pool", "4M"]);
-        let filled = pool.run(|tx| lastword::Array::<u64>::create(tx, 250_000)).unwrap().value;
-        let _ = pool.run(|tx| tx.set(filled.at(249_999)?, 7)).unwrap();
+        let create = || pool.run(|tx| lastword::Array::<u64>::create(tx, 1000)).unwrap().value;
+        let filled = (0..250).map(|_| create()).last().unwrap();
+        let _ = pool.run(|tx| tx.set(filled.at(999)?, 7)).unwrap();
         pool.close().unwrap();
         let pool = Pool::open(room.path("a.pool"), options()).unwrap();
-        assert_eq!(pool.run(|tx| tx.get(filled.at(249_999)?)).unwrap().value, 7);
+        assert_eq!(pool.run(|tx| tx.get(filled.at(999)?)).unwrap().value, 7);
     }
 }
 

@@ -22,10 +22,21 @@ const RECORDS: u64 = HEAP_BYTES / 512;
 /// Limits the address space to `more` bytes above its present size, or lifts the limit.
 fn limit(more: Option<u64>) {
     let maximum = getrlimit(Resource::As).maximum;
-    let current = more.map(|more| {
+    let used = || {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-        let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
-        4096 * pages + more
+        4096 * pages.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let current = more.map(|more| {
+        // A thread that has just ended may still give its memory back.
+        let mut before = used();
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let now = used();
+            if now == before {
+                return now + more;
+            }
+            before = now;
+        }
     });
     setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
 }
