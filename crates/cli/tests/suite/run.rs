@@ -149,7 +149,7 @@ fn full_pool_ends_run_with_size_that_is_needed() {
         "{text}"
     );
     // 25 000 blocks of 272 bytes, and the allocator's own 64 KiB.
-    assert!(text.contains("`bytes` of at least 6881280 to hold it"), "{text}");
+    assert!(text.contains("`max_bytes` of at least 6881280"), "{text}");
     let heap = &room.json(0, &["pool", "info", "a.pool"])["heap"];
     assert_eq!(heap["live_bytes"], 0, "the load was rolled back: {heap}");
 }

@@ -163,7 +163,7 @@ const SUPERBLOCKS: &[Injection] = &[
         forge_both(files, 0, 21, |_| u64::from_le_bytes(*b"clay\0\0\0\0"))
     }),
     row(Any, Refused, &["length", UNCHECKED], |files| (vec![(0, files.length(0) - 4096)], false)),
-    row(Any, Refused, &["length", UNCHECKED], |files| (vec![(0, files.length(0) + 1)], false)),
+    row(Any, Refused, &["length"], |files| (vec![(0, files.length(0) + 1)], false)),
     row(Any, Refused, &["no_superblock"], |_| (vec![(0, 100)], false)),
     row(Any, Refused, &["no_superblock"], |_| (vec![(0, 0)], false)),
 ];

@@ -72,14 +72,10 @@ impl<D: Design> Pool<D> {
             // A future that was polled meanwhile could not request its group.
             self.expedite(self.committed_id());
         })?;
+        // Dropped before `closing`, also by a panic.
+        let outcomes = Outcomes(self);
         let done = self.shut_down(self.design());
-        let committed = self.committed_id();
-        // Tickets and futures outlive the shutdown, and no step will give them an outcome.
-        if self.design().outcome(committed).is_none() {
-            let cause = self.file_check().check(committed).err();
-            self.design().fail(cause.unwrap_or(Error::Closed { call: "wait" }));
-        }
-        drop(closing);
+        drop((outcomes, closing));
         self.file_check().check_closed(done?)
     }
 
@@ -103,5 +99,20 @@ impl<D: Design> Pool<D> {
         // Unlock before the drop: the log's direct descriptor unlocks itself only if the file is.
         self.file_check().unlock();
         Ok(is_clean)
+    }
+}
+
+/// Gives every transaction an outcome when the shutdown ends. Tickets and futures outlive it, and no
+/// step will.
+struct Outcomes<'p, D: Design>(&'p Pool<D>);
+
+impl<D: Design> Drop for Outcomes<'_, D> {
+    fn drop(&mut self) {
+        let Outcomes(pool) = self;
+        let committed = pool.committed_id();
+        if pool.design().outcome(committed).is_none() {
+            let cause = pool.file_check().check(committed).err();
+            pool.design().fail(cause.unwrap_or(Error::Closed { call: "wait" }));
+        }
     }
 }
