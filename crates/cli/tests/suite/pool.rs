@@ -494,7 +494,8 @@ fn heap_of_crashed_pool_grows() {
         assert_eq!(pool.info().heap_bytes, 3 << 20);
         room.refuse("in use", &["pool", "grow", "a.pool", "4M"]);
         let create = || pool.run(|tx| lastword::Array::<u64>::create(tx, 1000)).unwrap().value;
-        let filled = (0..250).map(|_| create()).last().unwrap();
+        let filled: Vec<_> = (0..250).map(|_| create()).collect();
+        let filled = filled[249];
         let _ = pool.run(|tx| tx.set(filled.at(999)?, 7)).unwrap();
         pool.close().unwrap();
         let pool = Pool::open(room.path("a.pool"), options()).unwrap();

@@ -22,8 +22,8 @@ pub(super) fn no_room(wanted: u64, heap_bytes: u64, free: Free, shortage: &Short
         () if heap_bytes_min == u64::MAX => "no heap is so large".into(),
         () if heap_bytes_min > heap_bytes => {
             format!(
-                "let the heap grow: it needs `max_bytes` of at least {heap_bytes_min}, or `lastword \
-                 pool grow` while the pool is closed"
+                "let the heap grow: it needs `max_bytes` of at least {heap_bytes_min}, or \
+                 `lastword pool grow` while the pool is closed"
             )
         }
         // The usage is that after the roll-back.

@@ -102,8 +102,8 @@ impl<D: Design> Pool<D> {
     }
 }
 
-/// Gives every transaction an outcome when the shutdown ends. Tickets and futures outlive it, and no
-/// step will.
+/// Gives every transaction an outcome when the shutdown ends. Tickets and futures outlive it, and
+/// no step will.
 struct Outcomes<'p, D: Design>(&'p Pool<D>);
 
 impl<D: Design> Drop for Outcomes<'_, D> {
