@@ -220,8 +220,7 @@ fn each_error_has_its_status() {
         Changed { path: path(), at: 0 } => DAMAGED,
     ];
     table.push(("Medium", Error::Medium(MediumError::NoMemory { bytes: 8 }), NO_MEMORY));
-    table.push(("Aborted", aborted(), INVALID));
-    table.push(("Cut", cut(), DAMAGED));
+    table.extend([("Aborted", aborted(), INVALID), ("Cut", cut(), DAMAGED)]);
     table.extend(in_use());
     table.extend(poisoned());
     assert_all(&table, include_str!("../../../lastword/src/error.rs"), of);
