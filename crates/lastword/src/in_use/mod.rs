@@ -33,17 +33,17 @@
 //!   of the page cache, or the memory itself. The owner's fence between the group and the words in
 //!   the heap image makes the group visible first.
 //!
-//! The end of the log may have groups that are written and not durable. The reader syncs the log
-//! before it returns. So a crash of the owner loses no transaction that the reader has shown. Only
-//! a failing disk could lose it.
+//! The end of the log may have groups that are written and not durable. On `file` and `dax` the
+//! reader syncs the log before it returns. So a crash of the owner loses no transaction that the
+//! reader has shown. Only a failing disk could lose it.
 //!
 //! Designs without groups store words in the heap image that the log does not have as new values.
 //! Their pools are refused.
 //!
 //! Invariants:
 //! - The reader writes nothing, and waits for no other process.
-//! - Log is read before each slice of the heap. So the owner must write a whole log within the time
-//!   that a slice takes to overtake the reader.
+//! - Log is read before each slice of the heap. So the owner overtakes the reader only if it writes
+//!   a whole log within one slice.
 
 mod image;
 mod source;

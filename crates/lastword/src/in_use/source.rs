@@ -50,6 +50,10 @@ pub(crate) struct Source {
     /// The file that holds the log.
     pub(crate) log_place: Arc<PoolFile>,
     pub(crate) superblock: Superblock,
+    /// Whether a sync makes the log's records durable that its owner has only stored yet. Where the
+    /// processor's cache is durable, or durability is emulated, it would write the whole pool back
+    /// in vain.
+    pub(crate) syncs: bool,
 }
 
 impl Drop for Source {

@@ -108,10 +108,9 @@ impl Tail<'_> {
             }
             self.read_on(image)?;
         }
-        match self.source.superblock.log_inside {
-            // A store is durable by itself there, and a sync would write the whole pool back.
-            true => Ok(()),
-            false => Ok(self.source.log_place.sync()?),
+        match self.source.syncs {
+            true => Ok(self.source.log_place.sync()?),
+            false => Ok(()),
         }
     }
 

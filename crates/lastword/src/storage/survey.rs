@@ -148,7 +148,8 @@ impl Survey {
         let Superblock { log_offset, log_bytes, .. } = superblock;
         let block_bytes = Storage::block_bytes(medium);
         let log = LogReader::new(Arc::clone(&log_place), log_offset, log_bytes, block_bytes)?;
-        Ok(Some(Source { file, log, log_place, superblock }))
+        let syncs = matches!(medium, Medium::File | Medium::Dax);
+        Ok(Some(Source { file, log, log_place, superblock, syncs }))
     }
 
     /// Returns the pool, unless the survey refused it.
