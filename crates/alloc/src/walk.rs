@@ -4,10 +4,12 @@
 //! goes forward and stays inside the heap; the check verifies them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use words::BLOCK_BYTES;
 
 use crate::Heap;
+use crate::classes::string_bytes;
 use crate::head::Run;
 use crate::header::{Kind, decode};
 use crate::layout::{FRONTIER, ROOT_USER};
@@ -28,6 +30,18 @@ pub struct Live {
     pub bytes: u64,
     /// Bytes that it occupies: its slot of a size class, or its share of a run; headers included.
     pub taken_bytes: u64,
+}
+
+impl Live {
+    /// Returns the byte range in the heap that holds the object: its header, its content, and the
+    /// headers between the pieces of a string.
+    pub fn extent(&self) -> Range<u64> {
+        let bytes = match self.kind {
+            Kind::SlotString | Kind::RunString => string_bytes(self.bytes),
+            _ => self.bytes,
+        };
+        self.offset.saturating_sub(8)..self.offset.saturating_add(bytes.max(8))
+    }
 }
 
 /// The iterator of [`Heap::live`].
@@ -60,13 +74,14 @@ enum Place {
 impl Heap {
     /// Walks a heap in which no transaction runs: every live object, byte string and prepared
     /// block, in address order. `word` is called only for words inside the heap, by their offset in
-    /// bytes. The heap should have passed [`check`](Heap::check); in a damaged one the walk ends
-    /// where it cannot continue.
+    /// bytes. In a heap that has not passed [`check`](Heap::check), a run with a damaged head is
+    /// left out.
     pub fn live<F: FnMut(u64) -> u64>(&self, mut word: F) -> Walk<F> {
         let (layout, is_heap) = (self.layout, self.has_room());
         let owned = if is_heap { self.read_arenas(&mut word).owned } else { BTreeMap::new() };
         let used = if is_heap { word(layout.pages() + FRONTIER) } else { 0 };
-        let frontier = used.min(self.units());
+        let frontier =
+            if used < layout.own_units() { self.units() } else { used.min(self.units()) };
         Walk { heap: *self, word, frontier, owned, unit: 0, place: Place::Head }
     }
 
@@ -84,7 +99,12 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         if unit >= self.frontier {
             return None;
         }
-        let head = self.heap.head_below(unit, self.frontier, &mut self.word)?;
+        let Some(head) = self.heap.head_below(unit, self.frontier, &mut self.word) else {
+            // Skip one unit and look for the next head. Data is as unlikely to look like a head as
+            // like a header.
+            self.unit += 1;
+            return Some(());
+        };
         self.place = match head.kind {
             Run::Slab { class, state, .. } => {
                 // Later slots were never allocated.

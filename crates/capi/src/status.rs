@@ -177,6 +177,7 @@ fn of_medium(error: &MediumError) -> c_int {
         | MediumError::NoLocks { .. } => PLACE,
         MediumError::Truncated { .. }
         | MediumError::BadArea { .. }
+        | MediumError::DamagedPages { .. }
         | MediumError::OutOfHeap { .. }
         | MediumError::TornBatch { .. }
         | MediumError::OutOfLog { .. } => DAMAGED,

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Reproduce a paper's tables and figures, and show the results beside the paper's
     Reproduce(Reproduce),
-    /// Create, describe, check, dump, copy, back up, grow or convert a pool
+    /// Create, describe, check, scrub, dump, copy, back up, grow or convert a pool
     #[command(subcommand)]
     Pool(PoolCommand),
     /// Measure baselines: the disk alone, or the background steps alone
@@ -172,9 +172,10 @@ pub(crate) enum PoolCommand {
     Info(PoolInfo),
     /// Report all damage of a pool, its effects and the remedies
     ///
-    /// Reads superblocks, log, heap and root, and writes nothing. Two kinds of damage are not
-    /// detected: a changed value in an object of the heap image, which carries no checksum; and a
-    /// changed group at the very end of a log that waits for replay, which looks like a torn write.
+    /// Reads superblocks, log, heap and root, verifies the page checksums of a closed pool, and
+    /// writes nothing. Two kinds of damage are not detected: a changed value on a page without a
+    /// current checksum, or in a pool in use; and a changed group at the very end of a log that
+    /// waits for replay, which looks like a torn write.
     ///
     /// Works while a process has the pool open (design `decoupled`), and does not disturb it. The
     /// report is then as of one transaction (`durable ID`).
@@ -188,6 +189,14 @@ pub(crate) enum PoolCommand {
     /// With `--format jsonl` each line is a JSON object (JSON Lines), so a pool of any size can be
     /// read line by line. The whole output is not one JSON document.
     Dump(PoolDump),
+    /// Verify every page of a closed pool's heap against its checksum
+    ///
+    /// Reads the whole heap with little memory and never writes. Prints the offset of each damaged
+    /// page; `pool check` also names the objects there. For a pool in use, call `Pool::scrub` in
+    /// its process.
+    ///
+    /// The exit status is 0 without damage, 1 with damage, 2 if the pool could not be read.
+    Scrub(PoolScrub),
     /// Convert a pool of format version 3, of an earlier Lastword, into a new pool
     ///
     /// Objects keep their addresses. The old pool is only read; replace it by the new one
@@ -239,6 +248,9 @@ pub(crate) struct PoolCopy {
     /// Medium of the copy [default: that of the pool]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
+    /// Add page checksums to the copy [default: as the pool]
+    #[arg(long)]
+    pub(crate) page_checksums: bool,
     /// Accept a cleanly closed pool whose log is lost
     #[arg(long)]
     pub(crate) without_log: bool,
@@ -323,6 +335,17 @@ pub(crate) struct PoolDump {
     /// Output format: table for people, jsonl (a JSON object a line) for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     pub(crate) format: DumpFormat,
+    /// Print the intact objects of a damaged pool: those on no damaged page
+    #[arg(long)]
+    pub(crate) salvage: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolScrub {
+    /// Pool file
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Subcommand)]

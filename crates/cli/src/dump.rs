@@ -7,11 +7,12 @@
 //!
 //! `taken` is the object's size with its header: the slot of its size class, or a block's share of
 //! its array. The whole heap is checked before anything is printed. Then lines are printed as the
-//! scan finds objects, and a closed pipe ends the scan.
+//! scan finds objects, and a closed pipe ends the scan. With `--salvage` a damaged pool is printed,
+//! too, without the objects on damaged pages.
 
 use std::io::{self, Write};
 
-use lastword::{HeapAtRest, Kind, Live};
+use lastword::{HeapAtRest, Kind, Live, Severity};
 use serde::Serialize;
 
 use crate::args::{DumpFormat, PoolDump};
@@ -24,6 +25,9 @@ use crate::report::{complain, json, table};
 /// # Errors
 /// As for `pool check`.
 pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
+    if arguments.salvage {
+        return salvage(arguments);
+    }
     let snapshot = match HeapAtRest::load(&arguments.path) {
         Ok(snapshot) => snapshot,
         Err(error) if is_damage(&error) => return damaged(arguments, &error),
@@ -31,6 +35,15 @@ pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
     };
     output::stream(|out| print(&snapshot, arguments, out))?;
     Ok(Verdict::Held)
+}
+
+/// Prints the objects that lie on no damaged page, and complains about the damage.
+fn salvage(arguments: &PoolDump) -> Result<Verdict, Failure> {
+    let (snapshot, report) = HeapAtRest::salvage(&arguments.path)?;
+    output::stream(|out| print(&snapshot, arguments, out))?;
+    let damage = report.findings.iter().filter(|one| one.severity() > Severity::Harmless);
+    complain(&damage.map(ToString::to_string).collect::<Vec<_>>());
+    Ok(Verdict::of(report.is_sound()))
 }
 
 /// Prints the damage in place of objects.
@@ -59,7 +72,7 @@ fn print(snapshot: &HeapAtRest, arguments: &PoolDump, out: &mut impl Write) -> i
         let (pointer, kind, bytes, taken) = ("pointer", "kind", "bytes", "taken");
         writeln!(out, "{pointer:<18}  {kind:<6} {bytes:>5} {taken:>6}        first words")?;
     }
-    for live in snapshot.objects() {
+    for live in snapshot.objects().filter(|live| snapshot.is_whole(live)) {
         let line = Line::new(snapshot, &live, root, arguments.words);
         match arguments.format {
             DumpFormat::Jsonl => writeln!(out, "{}", json::line(&line))?,

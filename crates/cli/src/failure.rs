@@ -211,6 +211,7 @@ pub(crate) fn is_damage(error: &lastword::Error) -> bool {
         Medium(error) => matches!(
             error,
             medium::Error::Truncated { .. }
+                | medium::Error::DamagedPages { .. }
                 | medium::Error::BadArea { .. }
                 | medium::Error::OutOfHeap { .. }
                 | medium::Error::TornBatch { .. }

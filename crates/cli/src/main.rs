@@ -38,6 +38,7 @@ mod quantity;
 mod report;
 mod reproduce;
 mod run;
+mod scrub;
 mod setup;
 mod shadow;
 mod signals;

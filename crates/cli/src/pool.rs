@@ -1,5 +1,5 @@
-//! `lastword pool`: create and describe pools. [`crate::check`] and [`crate::dump`] are files of
-//! their own.
+//! `lastword pool`: create and describe pools. [`crate::check`], [`crate::dump`] and
+//! [`crate::scrub`] are files of their own.
 //!
 //! `info` reads superblocks, the heads of the heap's runs, and a log that waits for replay. To time
 //! a flush it writes an unnamed file beside a closed pool.
@@ -33,6 +33,7 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Copy(arguments) => copy(arguments),
         PoolCommand::Backup(PoolBackup { pool, copy }) => copy_as(pool, copy, &CopyOptions::new()),
         PoolCommand::Grow(arguments) => grow(arguments),
+        PoolCommand::Scrub(arguments) => crate::scrub::run(arguments),
     }
 }
 
@@ -66,8 +67,9 @@ fn convert(arguments: &PoolConvert) -> Result<Verdict, Failure> {
 }
 
 fn copy(arguments: &PoolCopy) -> Result<Verdict, Failure> {
-    let PoolCopy { pool, copy, bytes, log_bytes, medium, without_log } = arguments;
+    let PoolCopy { pool, copy, bytes, log_bytes, medium, page_checksums, without_log } = arguments;
     let form = CopyOptions::new().without_log(*without_log);
+    let form = if *page_checksums { form.page_checksums(true) } else { form };
     let form = bytes.iter().fold(form, |form, bytes| form.bytes(*bytes));
     let form = log_bytes.iter().fold(form, |form, bytes| form.log_bytes(*bytes));
     let form = medium.iter().fold(form, |form, it| form.medium(it.medium(Costs::default())));
@@ -123,6 +125,8 @@ pub(crate) struct Description {
     log_bytes: u64,
     /// Size of the pool's files.
     file_bytes: u64,
+    /// Bytes of the heap whose pages have a checksum.
+    checksummed_bytes: u64,
     reproduced_id: u64,
     /// Clean shutdown; otherwise opening the pool recovers.
     clean: bool,
@@ -231,6 +235,7 @@ impl Description {
             heap_bytes: info.heap_bytes,
             log_bytes: info.log_bytes,
             file_bytes: info.file_bytes,
+            checksummed_bytes: info.checksummed_bytes,
             reproduced_id: info.reproduced_id.0,
             clean: info.clean,
             in_use: info.in_use,
@@ -257,6 +262,14 @@ impl Description {
         }
     }
 
+    fn checksums(&self) -> String {
+        match self.checksummed_bytes {
+            0 => "no".into(),
+            bytes if bytes == self.heap_bytes => "yes".into(),
+            bytes => format!("the first {} of the heap", table::bytes(bytes)),
+        }
+    }
+
     pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
         let survives = match self.survives_power_loss {
             true if self.medium != Some(MediumName::File.name()) => {
@@ -277,6 +290,7 @@ impl Description {
             ("heap", table::bytes(self.heap_bytes)),
             ("log", table::bytes(self.log_bytes)),
             ("files", table::bytes(self.file_bytes)),
+            ("page checksums", self.checksums()),
             ("groups of the log", self.groups()),
             ("reproduced ID", table::grouped(self.reproduced_id)),
             ("clean shutdown", yes_no(self.clean)),

@@ -75,6 +75,8 @@ pub struct Case {
     pub backup: bool,
     /// Whether the heap may grow: when it is full, and as a move of its own.
     pub grow: bool,
+    /// Whether the pages of the heap image have checksums, which each opening verifies.
+    pub page_checksums: bool,
     /// Whether groups are compressed.
     pub compress: bool,
     /// Groups that may be prepared at a time. One thread prepares all of them here; with several
@@ -112,6 +114,7 @@ impl Case {
             paced: false,
             backup: false,
             grow: false,
+            page_checksums: false,
             compress: false,
             persist_threads: 1,
             workers: 1,
@@ -163,6 +166,7 @@ impl Case {
             .bytes(heap_bytes)
             .max_bytes(max_bytes)
             .grow_step(GROWTH_BYTES)
+            .page_checksums(self.page_checksums)
             .log_bytes(log_bytes)
             .ring_entries(log_bytes / 32)
             .medium(self.medium.medium())
@@ -281,6 +285,7 @@ fields! {
     "paced": paced,
     "backup": backup,
     "grow": grow,
+    "page_checksums": page_checksums,
     "compress": compress,
     "persist_threads": persist_threads,
     "workers": workers,

@@ -13,7 +13,7 @@ use words::{Allocate, Stop, TxId};
 use crate::Design;
 use crate::registry::DesignInfo;
 use crate::sync::Arc;
-use crate::{Erased, Error, Info, Metrics, Options, OwnedWorker, Pool, Shadow, Worker};
+use crate::{Erased, Error, Info, Metrics, Options, OwnedWorker, Pool, Scrub, Shadow, Worker};
 
 /// A [`Pool`] of any design. [`AnyDesign`] creates and opens them.
 pub trait AnyPool: Send + Sync {
@@ -68,6 +68,12 @@ pub trait AnyPool: Send + Sync {
     /// # Errors
     /// As there.
     fn backup(&self, to: &Path) -> Result<TxId, Error>;
+
+    /// As [`Pool::scrub`].
+    ///
+    /// # Errors
+    /// As there.
+    fn scrub(&self) -> Result<Scrub, Error>;
 
     /// As [`Pool::grow`].
     ///
@@ -161,6 +167,10 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn backup(&self, to: &Path) -> Result<TxId, Error> {
         self.backup(to)
+    }
+
+    fn scrub(&self) -> Result<Scrub, Error> {
+        self.scrub()
     }
 
     fn grow(&self, bytes: u64) -> Result<u64, Error> {

@@ -69,6 +69,9 @@ pub struct Info {
     pub group: u64,
     /// Whether groups are compressed where that saves blocks.
     pub compress: bool,
+    /// Bytes of the heap whose pages have a checksum; see
+    /// [`Options::page_checksums`](crate::Options::page_checksums).
+    pub checksummed_bytes: u64,
 }
 
 /// Memory of an open `decoupled` pool, part by part. The remaining parts are small:
@@ -222,6 +225,7 @@ impl Info {
             },
             group: superblock.group,
             compress: superblock.compress,
+            checksummed_bytes: superblock.checksummed_bytes(),
         }
     }
 
@@ -251,6 +255,7 @@ impl Info {
             page_cache: None,
             group: 0,
             compress: false,
+            checksummed_bytes: 0,
         })
     }
 }

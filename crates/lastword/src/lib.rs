@@ -100,9 +100,9 @@ pub use design::exported::*;
 pub use error::{CutFile, Error, InUse, Limit, LogMismatch, LostFile, StillUsed};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
-    CheckOptions, Checked, CopyOptions, Finding, HeapAtRest, Problem, Repair, Report, Severity,
-    check, check_with, convert, copy, heap_usage, heap_usage_with, inspect, inspect_with, repair,
-    repair_with,
+    CheckOptions, Checked, CopyOptions, Finding, HeapAtRest, Problem, Repair, Report, Scrub,
+    Severity, check, check_with, convert, copy, heap_usage, heap_usage_with, inspect, inspect_with,
+    repair, repair_with, scrub,
 };
 pub use metrics::Metrics;
 pub use open::Open;

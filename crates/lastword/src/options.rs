@@ -3,6 +3,7 @@
 mod growth;
 mod layout;
 mod migrations;
+mod page_checksums;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use medium::System;
 use crate::Error;
 use crate::persist::UNBOUNDED_WORDS;
 use migrations::Migrations;
+use page_checksums::PageOptions;
 
 /// The medium: the storage that makes a pool's bytes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +135,7 @@ pub struct Options {
     pub(crate) unlogged: bool,
     pub(crate) patience: Duration,
     pub(crate) without_log: bool,
+    pub(crate) page_checksums: PageOptions,
     /// `None`: no limit.
     pub(crate) recovery_time: Option<Duration>,
     /// `None`: by the log.
@@ -208,6 +211,7 @@ impl Options {
             unlogged: false,
             patience: PATIENCE,
             without_log: false,
+            page_checksums: PageOptions::default(),
             recovery_time: None,
             gather_bytes: None,
             pause: crate::persist::NAP,
@@ -516,7 +520,6 @@ impl Options {
     /// let object = pool.run(|tx| tx.alloc(42_u64))?.value;
     /// pool.close()?;
     /// std::fs::remove_file(dir.path().join("bank.pool.log"))?;
-    ///
     /// let refused = Pool::open(&path, options.clone());
     /// assert!(matches!(refused, Err(Error::LogMissing { needed_after: None, .. })));
     /// let pool = Pool::open(&path, options.without_log(true))?;

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use medium::FrozenImage;
 use medium::mutants::{Mutant, injected};
+use medium::{FrozenImage, Scrubbed};
 use words::TxId;
 
 use crate::Error;
@@ -143,6 +143,21 @@ impl<'a> PipelineView<'a> {
         Ok(())
     }
 
+    /// Compares pages of the heap image with their checksums, slice by slice.
+    ///
+    /// # Errors
+    /// The medium's; the pool goes on. That of a pool that has failed.
+    pub(crate) fn scrub(self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        let Pipeline { persist, reproduce, .. } = self.pipeline;
+        for first in pages.clone().step_by(SUMS_PAGES) {
+            self.let_step()?;
+            let slice = first..pages.end.min(first + SUMS_PAGES);
+            reproduce.scrub(persist, slice, scrubbed)?;
+            self.pipeline.notify_if_due();
+        }
+        persist.progress.check()
+    }
+
     /// Ends a frozen image.
     pub(crate) fn thaw(self, image: &Arc<FrozenImage>) {
         let Pipeline { persist, reproduce, .. } = self.pipeline;
@@ -174,6 +189,9 @@ const DUE_BYTES_MEMORY: u64 = 1 << 20;
 /// random words a transaction in 96 MiB and a log of 64 MiB on a busy machine: 600 k/s in batches,
 /// 300 k/s at a pace, with half as long a longest call.)
 const BATCHED_HEAP_BYTES: u64 = 256 << 20;
+
+/// Pages whose checksums are computed or compared at a time: 32 MiB.
+const SUMS_PAGES: usize = 8192;
 
 /// Looks at a due step before a visitor goes on without it: about 100 ms; see [`rest`].
 const TURN_LOOKS: u32 = 300;
@@ -403,7 +421,24 @@ impl Pipeline {
     /// # Errors
     /// The medium's; also when it failed in another thread.
     pub(crate) fn checkpoint(&self, clock: &AtomicU64) -> Result<(), Error> {
-        self.reproduce_up_to(clock, TxId(clock.load(Ordering::Acquire)))
+        self.reproduce_up_to(clock, TxId(clock.load(Ordering::Acquire)))?;
+        self.seal(PipelineView::new(self, clock))
+    }
+
+    /// Computes the unknown page checksums, slice by slice. Reproduction goes on meanwhile.
+    fn seal(&self, view: PipelineView<'_>) -> Result<(), Error> {
+        if !self.reproduce.has_checksums() {
+            return Ok(());
+        }
+        let pages = self.reproduce.heap_pages();
+        for first in (0..pages).step_by(SUMS_PAGES) {
+            let slice = first..pages.min(first + SUMS_PAGES);
+            if self.reproduce.seal(&self.persist, slice)? {
+                self.notify_if_due();
+                view.let_step()?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes every transaction up to `id` durable and reproduced.

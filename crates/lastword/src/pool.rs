@@ -9,6 +9,7 @@ mod closing;
 mod growth;
 mod kept;
 mod opening;
+mod scrub;
 mod shape;
 mod view;
 
@@ -299,11 +300,13 @@ impl<D: Design> Pool<D> {
     }
 
     /// Makes every earlier commit durable and applies it to the heap image, so that recovery has
-    /// none of it to replay. [`close`](Pool::close) does the same. For measuring the whole cost of
+    /// none of it to replay. Computes the missing page checksums of a `decoupled` pool, which reads
+    /// these pages. [`close`](Pool::close) does the same. For measuring the whole cost of
     /// a transaction, background work included.
     ///
     /// # Errors
-    /// As [`flush`](Pool::flush).
+    /// As [`flush`](Pool::flush). [`MediumError::DamagedPages`](crate::MediumError::DamagedPages):
+    /// a page was damaged before it changed; later openings fail.
     pub fn checkpoint(&self) -> Result<(), Error> {
         let _call = self.call("checkpoint")?;
         self.design().checkpoint()?;

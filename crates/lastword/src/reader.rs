@@ -10,7 +10,7 @@ use crate::in_use::{self, Interrupted};
 use crate::inspect::{self, CheckOptions, Image};
 use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
-use crate::storage::{Storage, Survey, heap, replay};
+use crate::storage::{Damaged, Storage, Survey, heap, page_checksums, replay};
 use crate::superblock::Superblock;
 use crate::sync::{Arc, Ordering};
 use crate::{Error, Info, Options, ViewTx};
@@ -63,6 +63,7 @@ pub struct PoolReader {
     superblock: Superblock,
     info: Info,
     id: TxId,
+    damaged: Damaged,
 }
 
 impl PoolReader {
@@ -93,7 +94,7 @@ impl PoolReader {
         let expected = CheckOptions::from(&options);
         let closed = || {
             let open = |path: &Path| PoolFile::open_shared_on(system, path);
-            PoolReader::closed(Survey::of(path, &expected, open)?)
+            PoolReader::closed(Survey::of(path, &expected, open)?, &options)
         };
         in_use::read(path, closed, || {
             let survey = Survey::beside(path, &expected, system)?;
@@ -104,13 +105,23 @@ impl PoolReader {
             let superblock = source.superblock;
             let info = inspect::info(&found, true);
             let image = ShadowHeap::of(image);
-            Ok(PoolReader { image, superblock, info, id: replayed.last })
+            let (id, damaged) = (replayed.last, Damaged::default());
+            Ok(PoolReader { image, superblock, info, id, damaged })
         })
     }
 
-    fn closed(survey: Survey) -> Result<PoolReader, Error> {
+    fn closed(survey: Survey, options: &Options) -> Result<PoolReader, Error> {
         let found = survey.found()?;
         let superblock = *found.superblocks.current();
+        let mut damaged = Damaged::default();
+        let compares =
+            options.page_checksums.verifies != Some(false) || options.page_checksums.salvages;
+        if compares && let Some(sums) = page_checksums(&found.file, &superblock)? {
+            damaged = found.damaged_pages(&sums)?;
+        }
+        if !options.page_checksums.salvages {
+            damaged.check()?;
+        }
         let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = superblock;
         // The mapping keeps the file, and with it the lock.
         let image = ShadowHeap::copy_on_write(&found.file, heap_offset, heap_bytes, heap_bytes)?;
@@ -121,7 +132,7 @@ impl PoolReader {
             id = replay(&superblock, &log, &mut Image(&image), place.path())?.last;
         }
         let info = inspect::info(&found, false);
-        Ok(PoolReader { image, superblock, info, id })
+        Ok(PoolReader { image, superblock, info, id, damaged })
     }
 
     /// Returns the last transaction that the reader shows.
@@ -137,13 +148,16 @@ impl PoolReader {
     /// Reads from the pool. The body runs once and may take any time.
     ///
     /// # Errors
-    /// The body's, as [`Worker::read`](crate::Worker::read).
+    /// The body's, as [`Worker::read`](crate::Worker::read). With [`Options::salvage`],
+    /// [`MediumError::DamagedPages`](crate::MediumError::DamagedPages) if the body reads a damaged
+    /// page.
     pub fn read<R>(
         &self,
         body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,
     ) -> Result<R, Error> {
         let base = u64::from(self.superblock.tag()) << ADDRESS_BITS;
-        let mut tx = ViewTx::of_memory(self.image.heap(), heap(&self.superblock), base);
+        let (words, heap) = (self.image.heap(), heap(&self.superblock));
+        let mut tx = ViewTx::of_memory(words, &self.damaged, heap, base);
         let done = body(&mut tx);
         tx.conclude(done)
     }

@@ -34,6 +34,8 @@
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 //!
+//! Feature bit 0: from byte 8192 to the first area, NAME has the checksums of the heap's pages.
+//!
 //! Words 23 and 24 are informative: each group describes itself.
 //!
 //! # Durable format: log head
@@ -55,6 +57,7 @@
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 
+mod checksum_area;
 mod growth;
 mod paired_block;
 
@@ -79,9 +82,11 @@ pub(crate) const FORMAT_VERSION: u64 = 4;
 /// The version whose superblock and log are the same, with a heap of format 1: see
 /// [`convert`](crate::convert).
 pub(crate) const FORMAT_VERSION_3: u64 = 3;
+/// In the version's word: the file has checksums of pages.
+const PAGE_CHECKSUMS: u64 = 1 << 32;
 const WORDS: usize = 64;
-/// Greater than every edition, generation, ID or sequence of a pool. Sums of two such numbers do
-/// not overflow.
+/// Greater than every edition, generation, ID or sequence of a pool. Checksums of two such numbers
+/// do not overflow.
 const NUMBER_MAX: u64 = 1 << 62;
 /// The greatest such number of a pool that opens. The distance to `NUMBER_MAX` outlasts any use of
 /// the pool, so the pool never writes a number that decoding refuses.
@@ -131,6 +136,8 @@ pub(crate) struct Superblock {
     pub(crate) migrating: u64,
     /// The heap bytes up to which an unfinished growth may have extended the file; else 0.
     pub(crate) growing: u64,
+    /// Whether the file has checksums of the heap's pages.
+    pub(crate) page_checksums: bool,
 }
 
 /// Whether a pool can continue after this transaction and be opened again. A log with a greater ID
@@ -198,8 +205,10 @@ fn opened(block: &Block, magic: u64) -> Result<(), Invalid> {
         return Err(Invalid::Damaged);
     }
     // The upper half holds feature bits. With an unknown one the rest cannot be interpreted.
+    let known = if magic == MAGIC { PAGE_CHECKSUMS } else { 0 };
     match block[1] {
-        FORMAT_VERSION | FORMAT_VERSION_3 => Ok(()),
+        FORMAT_VERSION_3 => Ok(()),
+        version if version & !known == FORMAT_VERSION => Ok(()),
         version => Err(Invalid::Version(version)),
     }
 }
@@ -238,7 +247,7 @@ impl Superblock {
         let mut block = [0; WORDS];
         block[..6].copy_from_slice(&[
             MAGIC,
-            self.version,
+            self.version | if self.page_checksums { PAGE_CHECKSUMS } else { 0 },
             self.edition,
             self.pool,
             self.generation,
@@ -287,7 +296,7 @@ impl Superblock {
             return Err(Invalid::Damaged);
         }
         Ok(Superblock {
-            version: block[1],
+            version: block[1] & !PAGE_CHECKSUMS,
             edition: block[2],
             pool: block[3],
             generation: block[4],
@@ -307,6 +316,7 @@ impl Superblock {
             compress: bool_at(24)?,
             migrating: block[25],
             growing: block[26],
+            page_checksums: block[1] & PAGE_CHECKSUMS != 0,
         })
     }
 }

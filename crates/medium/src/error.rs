@@ -269,6 +269,32 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// Pages of the heap image differ from their checksums.
+    #[error("{}: the disk or another program has changed {}. List the objects there with \
+        `lastword pool check -- {}`, the intact ones with `lastword pool dump --salvage -- {}`; \
+        restore the pool from a backup",
+        damaged(path, *at, *pages), if *.pages == 1 { "it" } else { "them" },
+        quoted(path), quoted(path))]
+    DamagedPages {
+        /// The file.
+        path: PathBuf,
+        /// First byte of the first of them in the file.
+        at: u64,
+        /// How many.
+        pages: usize,
+    },
+}
+
+/// Names damaged pages: the first byte of the first of them, and how many they are.
+fn damaged(path: &Path, at: u64, pages: usize) -> String {
+    let path = path.display();
+    match pages {
+        1 => format!("1 page of the heap in {path}, at byte {at}, differs from its checksum"),
+        _ => format!(
+            "{pages} pages of the heap in {path} differ from their checksums, the first at byte \
+             {at}"
+        ),
+    }
 }
 
 impl Error {

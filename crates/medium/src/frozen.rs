@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use crate::area::{Area, PAGE_BYTES};
 use crate::error::Error;
+use crate::page_checksums::{ChecksumArea, CopyChecksums};
 use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::writes::{Piece, Pieces};
@@ -39,6 +40,8 @@ const TOGETHER: usize = 32;
 #[derive(Debug)]
 pub struct FrozenImage {
     area: Area,
+    /// The checksums of the copied pages, if they are wanted.
+    sums: Option<CopyChecksums>,
     /// Bit p: page p is copied.
     copied: Box<[AtomicU64]>,
     /// Number of pages that are not copied.
@@ -58,11 +61,25 @@ impl FrozenImage {
         let pages = (bytes / PAGE_BYTES) as usize;
         Ok(FrozenImage {
             area,
+            sums: None,
             copied: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             left: AtomicUsize::new(pages),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         })
+    }
+
+    /// Computes the checksums of the pages that are copied.
+    pub fn with_checksums(self) -> FrozenImage {
+        FrozenImage { sums: Some(CopyChecksums::new(self.pages())), ..self }
+    }
+
+    /// Writes the checksums of all pages, not durably. All are copied.
+    ///
+    /// # Errors
+    /// The file's.
+    pub fn write_checksums(&self, area: ChecksumArea) -> Result<(), Error> {
+        self.sums.as_ref().map_or(Ok(()), |sums| sums.write(self.area.file(), area))
     }
 
     /// Returns the number of pages of 4 KiB.
@@ -130,6 +147,9 @@ impl FrozenImage {
         let at = self.area.offset(first as u64 * PAGE_BYTES);
         if let Err(error) = self.area.file().write_at(at, words) {
             return self.fail(error);
+        }
+        if let Some(sums) = &self.sums {
+            sums.set(first, words);
         }
         for page in first..first + words.len() / PAGE_WORDS {
             // Release: see `is_copied`. Other parts set other bits of the word.

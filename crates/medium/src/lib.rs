@@ -18,9 +18,9 @@
 //!
 //! Heap image and log are areas of a [`PoolFile`], which is locked and allocated, and never becomes
 //! shorter. [`Memory`] is the DRAM that a pool runs on, and a [`Buffer`] holds a log group while it
-//! is built. [`cpu`] has processor operations beyond loads and stores. The unsafe code is in
-//! `claim`, `mapping`, `memory`, `cpu`, `stdio` and `system`, behind functions that are sound under
-//! any input.
+//! is built. [`PageChecksums`] are the checksums of a heap image. [`cpu`] has processor operations
+//! beyond loads and stores. The unsafe code is in `claim`, `mapping`, `memory`, `cpu`, `stdio` and
+//! `system`, behind functions that are sound under any input.
 
 pub mod cpu;
 pub mod signals;
@@ -38,6 +38,7 @@ mod log_reader;
 mod mapped;
 mod mapping;
 mod memory;
+mod page_checksums;
 mod parts;
 mod patience;
 mod pool_file;
@@ -54,13 +55,14 @@ pub use error::Error;
 pub use file::{FileHeap, FileLog};
 pub use frozen::FrozenImage;
 pub use log_reader::LogReader;
-pub use mapped::{Combining, Domain, Emulation, InPlace, MappedHeap, MappedLog};
+pub use mapped::{Combining, Domain, Emulation, InPlace, MappedChecksums, MappedHeap, MappedLog};
 pub use memory::Memory;
+pub use page_checksums::{ChecksumArea, FileChecksums, PageChecksums};
 pub use parts::Parts;
 pub use patience::Patience;
 pub use pool_file::{LostName, PoolFile, Prewrite};
 pub use process::Process;
 pub use shell::quoted;
-pub use traits::{Counts, HeapMedium, LogMedium, LogPath, ReadLog, Unwritten};
+pub use traits::{Counts, HeapMedium, LogMedium, LogPath, ReadLog, Scrubbed, Unwritten};
 
 pub use system::{FileSystem, System, mutants};

@@ -11,6 +11,7 @@
 //!   words -> cache                               persistent_cache: durable in the cache
 //! ```
 
+mod checksums;
 mod combiner;
 mod domain;
 mod emulation;
@@ -19,6 +20,7 @@ mod in_place;
 mod log;
 mod stores;
 
+pub use self::checksums::MappedChecksums;
 pub use self::combiner::Combining;
 pub use self::domain::Domain;
 pub use self::emulation::Emulation;

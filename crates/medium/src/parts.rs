@@ -20,7 +20,7 @@ use std::ops::Range;
 use crate::error::Error;
 use crate::frozen::FrozenImage;
 use crate::sync::Arc;
-use crate::traits::{Counts, HeapMedium, Unwritten};
+use crate::traits::{Counts, HeapMedium, Scrubbed, Unwritten};
 use crate::writes::{self, Piece, Pieces};
 use system::mutants::{Mutant, injected};
 
@@ -111,6 +111,14 @@ impl HeapMedium for Parts {
 
     fn thaw(&mut self, image: &Arc<FrozenImage>) {
         self.0.iter_mut().for_each(|part| part.thaw(image));
+    }
+
+    fn seal(&mut self, pages: Range<usize>) -> Result<bool, Error> {
+        self.0.first_mut().map_or(Ok(false), |part| part.seal(pages))
+    }
+
+    fn scrub(&mut self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        self.0.iter_mut().try_for_each(|part| part.scrub(pages.clone(), scrubbed))
     }
 
     fn counts(&self) -> Counts {

@@ -90,8 +90,38 @@ pub trait HeapMedium: Send {
         let _ = image;
     }
 
+    /// Computes the unknown checksums of the pages in the range, for all parts, and makes them
+    /// durable. Returns whether any was unknown. Called after a barrier on all parts, while no part
+    /// is used.
+    ///
+    /// # Errors
+    /// As [`barrier`](HeapMedium::barrier); [`Error::DamagedPages`].
+    fn seal(&mut self, pages: Range<usize>) -> Result<bool, Error> {
+        let _ = pages;
+        Ok(false)
+    }
+
+    /// Compares those pages of the range that this part owns with their checksums, and adds the
+    /// result. Damaged pages are marked, durably after the next barrier.
+    ///
+    /// # Errors
+    /// The medium's own. The pool stays usable.
+    fn scrub(&mut self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        let _ = (pages, scrubbed);
+        Ok(())
+    }
+
     /// Returns the operations since the medium was opened.
     fn counts(&self) -> Counts;
+}
+
+/// The result of a comparison of pages with their checksums.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Number of pages that were compared.
+    pub compared: usize,
+    /// The pages that differ.
+    pub damaged: Vec<usize>,
 }
 
 /// Gathered writes of a heap image that are not yet written out.

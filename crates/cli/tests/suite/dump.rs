@@ -137,10 +137,10 @@ fn dump_of_damaged_pool_reports_damage() {
         let (dump, check) = (of("dump", format), of("check", of_check));
         assert_eq!((dump.status.code(), check.status.code()), (Some(1), Some(1)));
         let stderr = crate::common::text(&dump.stderr);
-        let (line, (_, damage)) = (stderr.lines().count(), stderr.split_once("damaged: ").unwrap());
-        assert_eq!(line, 1, "{stderr}");
+        let damage = "1 page of the heap";
+        assert!(stderr.lines().count() == 1 && stderr.contains(damage), "{stderr}");
         // A check reports the same damage among its findings.
-        assert!(crate::common::text(&check.stderr).contains(damage.trim_end()), "{damage}");
+        assert!(crate::common::text(&check.stderr).contains(damage), "{damage}");
         let shown = crate::common::text(&dump.stdout);
         assert!(!shown.contains("pointer"));
         if format != "table" {

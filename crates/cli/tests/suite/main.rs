@@ -14,6 +14,7 @@ mod kill_round;
 mod limits;
 mod manual;
 mod measure;
+mod operating;
 mod output;
 mod pool;
 mod readers;

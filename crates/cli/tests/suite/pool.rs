@@ -88,6 +88,7 @@ fn new_pool_is_described_and_sound() {
         let room = created(medium);
         let info = room.json(0, &["pool", "info", "a.pool"]);
         let expected = [
+            "checksummed_bytes",
             "clean",
             "compress",
             "design",
@@ -220,6 +221,7 @@ fn check_of_unclean_pool_writes_nothing() {
         let check = room.json(0, &["pool", "check", "a.pool"]);
         let expected = [
             "blocks",
+            "checksummed_bytes",
             "clean",
             "compress",
             "design",
@@ -389,7 +391,35 @@ fn overwritten_heap_is_damage() {
     let room = created("file");
     let heap = 2 << 20;
     open(&room, "a.pool").write_all_at(&[0xa5; 65536], heap).unwrap();
-    assert_damaged(&room, "no heap starts here", 0);
+    let check = room.json(1, &["pool", "check", "a.pool"]);
+    assert_eq!((&check["sound"], &check["opens"]), (&false.into(), &false.into()));
+    let [pages, header] = [0, 1].map(|finding| &check["findings"][finding]);
+    assert_eq!((&pages["problem"], &pages["at"]), (&"damaged_pages".into(), &heap.into()));
+    assert_eq!(pages["what"], "16 pages of the heap differ from their checksums");
+    assert!(header["what"].as_str().unwrap().contains("no heap starts here"), "{header}");
+    // A description reads no page.
+    room.expect(0, &["pool", "info", "a.pool"]);
+}
+
+#[test]
+fn scrub_names_damaged_pages() {
+    let room = created("file");
+    let scrub = ["pool", "scrub", "a.pool"];
+    let text = room.expect(0, &scrub);
+    assert!(text.starts_with("a.pool has no damaged page\n"), "{text}");
+    for at in [70_000, 200_000] {
+        open(&room, "a.pool").write_all_at(&[0xa5; 8], (2 << 20) + at).unwrap();
+    }
+    let before = contents(&room);
+    let found = room.json(1, &scrub);
+    let damaged = [(2 << 20) + 69_632, (2 << 20) + 196_608];
+    assert_eq!(found["damaged"], serde_json::json!(damaged));
+    assert_eq!((&found["pages"], &found["compared"]), (&found["compared"], &found["pages"]));
+    let text = room.expect(1, &scrub);
+    assert!(text.starts_with("a.pool has 2 damaged pages\n"), "{text}");
+    room.expect(1, &["pool", "dump", "a.pool", "--salvage"]);
+    assert_eq!(contents(&room), before);
+    room.refuse("does not exist", &["pool", "scrub", "b.pool"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@
 
 pub mod agree;
 mod alloc;
+pub mod edits;
 mod files;
 mod input;
 mod log;

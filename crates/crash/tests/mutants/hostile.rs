@@ -112,3 +112,47 @@ pub(crate) fn an_older_copy(bug: Option<Mutant>) -> Option<String> {
     std::fs::write(&path, old).unwrap();
     Pool::open(&path, options()).is_ok().then(|| "lost: an older copy opened".into())
 }
+
+/// Opens a pool with a damaged page, and changes another word of that page.
+pub(crate) fn damaged_pages(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    [Medium::File, emulated].into_iter().find_map(damaged_page)
+}
+
+fn damaged_page(medium: Medium) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let pool = Pool::create(&path, options().medium(medium)).unwrap();
+    let object = pool.run(|tx| tx.alloc([7_u64; 100])).unwrap().value;
+    pool.close().unwrap();
+    let options = Options::new().background(false);
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    // In the checksum table: the page is intact.
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 8192).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], 8192).unwrap();
+    match Pool::open(&path, options.clone()) {
+        Ok(pool) => pool.close().unwrap(),
+        Err(_) => {
+            return Some("damaged: a damaged checksum makes an intact page look damaged".into());
+        }
+    }
+    let heap_offset = file.metadata().unwrap().len() - (1 << 20);
+    let at = heap_offset + (object.to_bits() & 0xffff_ffff) + 640;
+    file.write_all_at(&[8], at).unwrap();
+    if Pool::open(&path, options.clone()).is_ok() {
+        return Some("damaged: a pool with a damaged page opens".into());
+    }
+    let pool = Pool::open(&path, options.clone().verify_at_open(false)).unwrap();
+    let first = lastword::Addr::new(object.to_bits(), 0);
+    let _ = pool.run(|tx| lastword::Words::write(tx, first, 9)).unwrap();
+    let written = pool.checkpoint();
+    drop(pool);
+    let opened = Pool::open(&path, options);
+    match (written, opened) {
+        (Ok(()), _) => Some("damaged: a damaged word got a valid checksum".into()),
+        (Err(_), Ok(_)) => Some("damaged: recovery gives a damaged word a valid checksum".into()),
+        (Err(_), Err(_)) => None,
+    }
+}

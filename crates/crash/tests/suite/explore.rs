@@ -333,6 +333,35 @@ fn growing_heaps_survive_random_crashes() {
     }
 }
 
+/// Heap images with checksums of pages: no crash makes a page look damaged, whatever it interrupts.
+#[test]
+fn page_checksums_survive_random_crashes() {
+    let options = [
+        "",
+        "kills=1 garbage=1",
+        "partitions=2",
+        "faults=1",
+        "cow=1 grow=1",
+        "backup=1",
+        "switch=1",
+    ];
+    for workload in ["cells", "reuse"] {
+        let case = format!("workload={workload} page_checksums=1 transactions=12 moves=40");
+        at_random(&case, MEDIA, &options, 10);
+        for design in ["undo", "redo", "snapshot", "decoupled-software"] {
+            let case = format!("design={design} {case}");
+            at_random(&case, MEDIA, &["", "kills=1 garbage=1", "grow=1"], 5);
+        }
+    }
+    for design in ["decoupled", "undo", "redo", "snapshot"] {
+        let case = format!("design={design} workload=cells page_checksums=1");
+        let case = format!("{case} transactions=12 moves=40");
+        at_random(&case, MEDIA, &["", "create=1", "create=1 faults=1"], 10);
+    }
+    let paced = "workload=bulk page_checksums=1 paced=1 transactions=20 moves=60";
+    at_random(paced, &["file"], &["", "kills=1 garbage=1", "backup=1", "partitions=3"], 15);
+}
+
 /// Background steps that are not taken leave groups in flight when the power fails, so the last of
 /// several transactions are lost.
 #[test]

@@ -404,7 +404,7 @@ fn interrupted_repair_is_harmless_and_repeatable() {
     }
 }
 
-/// Heap pages carry no checksum: see the help of `pool check` and docs/operating/durability.md.
+/// Without page checksums, a changed value in the heap image is not found.
 #[test]
 fn changed_heap_value_is_not_found() {
     let mut files = Files::make(Kind { mapped: false, clean: true });

@@ -118,6 +118,14 @@ const BACKUP: &str =
 const GROWTH: &str = "workload=reuse medium=file grow=1 transactions=20 moves=40 crashes=2";
 const GROWTH_MEMORY: &str =
     "workload=reuse medium=memory grow=1 transactions=20 moves=40 crashes=2";
+const CHECKSUMS_FILE: &str =
+    "workload=cells medium=file page_checksums=1 transactions=6 moves=16 all_moves=1 crashes=3";
+const CHECKSUMS_MEMORY: &str =
+    "workload=cells medium=memory page_checksums=1 transactions=6 moves=16 all_moves=1 crashes=3";
+const CHECKSUMS_UNDO: &str = "design=undo workload=cells medium=memory page_checksums=1 \
+     transactions=6 moves=16 all_moves=1 crashes=3";
+const CHECKSUMS_SNAPSHOT: &str = "design=snapshot workload=cells medium=memory page_checksums=1 \
+     transactions=6 moves=16 all_moves=1 crashes=3";
 const FEW_PARTS_FILE: &str =
     "workload=bulk medium=file partitions=5 transactions=6 moves=16 crashes=2";
 const UNDO_MEMORY: &str =
@@ -286,6 +294,17 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::GrowthNotRecorded, GROWTH_MEMORY, C),
     part(Mutant::OutgrownBound, "a heap that grows meanwhile"),
     part(Mutant::TailAfterHeapSkipped, "a reader beside its owner"),
+    case(Mutant::PageChecksumsNotWritten, CHECKSUMS_FILE, C),
+    case(Mutant::ChangedPageNotMarked, CHECKSUMS_MEMORY, C),
+    case(Mutant::ChangedPageNotMarked, CHECKSUMS_UNDO, C),
+    case(Mutant::PageMarkNotAwaited, CHECKSUMS_MEMORY, C),
+    case(Mutant::PageMarkNotAwaited, CHECKSUMS_UNDO, C),
+    case(Mutant::SealedPageNotDurable, CHECKSUMS_SNAPSHOT, C),
+    part(Mutant::DamagedPagesIgnored, "damaged pages"),
+    case(Mutant::ReplayedPagesCompared, CHECKSUMS_FILE, C),
+    part(Mutant::PageNotCompared, "damaged pages"),
+    part(Mutant::DamagedPageNotMarked, "damaged pages"),
+    part(Mutant::LineChecksumIgnored, "damaged pages"),
     part(Mutant::LastStepRepeated, "an interrupted migration"),
     case(Mutant::InPlaceFirst, UNDO_MEMORY, C),
     case(Mutant::InPlaceFirst, UNDO_FILE, C),

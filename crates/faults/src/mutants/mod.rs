@@ -281,6 +281,24 @@ registry! {
         "A transaction that began before a growth fails when it meets new memory.",
     TailAfterHeapSkipped 142 "tail-after-heap-skipped"
         "A reader of a pool in use does not read on in the log after the last page of the heap.",
+    PageChecksumsNotWritten 143 "page-checksums-not-written"
+        "The checksums of changed pages are not written before the sync of the pages.",
+    ChangedPageNotMarked 144 "changed-page-not-marked"
+        "A mapped page changes while its checksum is valid.",
+    PageMarkNotAwaited 145 "page-mark-not-awaited"
+        "A mapped page changes before its mark is durable.",
+    SealedPageNotDurable 146 "sealed-page-not-durable"
+        "A mapped page gets a checksum before its content is durable.",
+    DamagedPagesIgnored 147 "damaged-pages-ignored"
+        "Opening and checking a pool ignore pages that differ from their checksums.",
+    ReplayedPagesCompared 148 "replayed-pages-compared"
+        "After a crash, pages that recovery writes to are compared with their old checksums.",
+    PageNotCompared 149 "page-not-compared"
+        "A page is not compared with its checksum before it gets a new one.",
+    DamagedPageNotMarked 150 "damaged-page-not-marked"
+        "A page that was found damaged when it was about to change is not marked.",
+    LineChecksumIgnored 151 "line-checksum-ignored"
+        "A line of the checksum table is accepted although its own checksum is wrong.",
     LastStepRepeated 137 "last-step-repeated"
         "A migration that a crash ended after its last step runs that step again.",
     ArenaNotListed 135 "arena-not-listed"

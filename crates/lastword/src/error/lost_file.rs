@@ -139,6 +139,7 @@ fn loses_content(cause: &Error) -> bool {
             | Error::DamagedHeap { .. }
             | Error::Medium(
                 Medium::Truncated { .. }
+                    | Medium::DamagedPages { .. }
                     | Medium::BadArea { .. }
                     | Medium::OutOfHeap { .. }
                     | Medium::TornBatch { .. }

@@ -3,13 +3,14 @@
 //! `storage::survey` checks superblocks, lengths and log heads, as when the pool is opened. This
 //! module adds the log's groups, the heap and the root.
 //!
-//! Pages of the heap image carry no checksum, so a changed value in a program's object is not
-//! found. The heap check finds damage to the allocator's words and to the headers of objects.
+//! The checksums of pages find a changed value in a program's object. The heap check finds damage
+//! to the allocator's words and to the headers of objects, also in a pool without checksums.
 
+use std::ops::Range;
 use std::path::Path;
 
 use lw_log::Scan;
-use medium::{HeapMedium, LogReader, PoolFile, System};
+use medium::{HeapMedium, LogReader, PageChecksums, PoolFile, System};
 use words::TxId;
 
 use super::finding::{Finding, Problem};
@@ -18,8 +19,8 @@ use crate::ideal::Nowhere;
 use crate::in_use::{self, Interrupted};
 use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
-use crate::shadow::ShadowHeap;
-use crate::storage::{Storage, Survey, heap, replay};
+use crate::shadow::{PAGE_BYTES, ShadowHeap};
+use crate::storage::{Replay, Storage, Survey, damaged_pages, heap, page_checksums, replay};
 use crate::superblock::{FORMAT_VERSION, Superblock};
 use crate::sync::Arc;
 use crate::{DesignInfo, Error, LogFormat, Medium};
@@ -35,6 +36,8 @@ pub(super) struct Examined {
     pub(super) usage: lw_alloc::Usage,
     /// Whether a process has the pool open.
     pub(super) in_use: bool,
+    /// The pages that differ from their checksums, in ascending order.
+    pub(super) damaged: Vec<usize>,
 }
 
 /// Checks a pool; `open` locks its files.
@@ -52,7 +55,7 @@ pub(super) fn examine(
     match medium {
         // After a clean shutdown the heap image is complete, whatever happened to the log.
         Some(medium) if action != Action::Refuse || superblock.clean => {
-            examined.contents(&superblock, medium, action)?;
+            examined.contents(&superblock, medium, action, expected.ignores_pages)?;
         }
         _ => examined.push(None, Problem::HeapUnchecked),
     }
@@ -110,7 +113,8 @@ fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<Lo
 impl Examined {
     fn new(survey: Survey, in_use: bool) -> Examined {
         let usage = lw_alloc::Usage::default();
-        Examined { survey, image: None, replayed: None, usage, in_use }
+        let damaged = Vec::new();
+        Examined { survey, image: None, replayed: None, usage, in_use, damaged }
     }
 
     /// Checks the content of a pool that a process has open.
@@ -154,6 +158,7 @@ impl Examined {
         superblock: &Superblock,
         medium: Medium,
         action: Action,
+        ignores_pages: bool,
     ) -> Result<(), Error> {
         let Superblock { heap_offset, heap_bytes, .. } = *superblock;
         let whole = self.survey.file.len() >= heap_offset + heap_bytes;
@@ -161,17 +166,81 @@ impl Examined {
             true => Some(ShadowHeap::load(&self.survey.file, heap_offset, heap_bytes, heap_bytes)?),
             false => None,
         };
+        // In the order of opening the pool.
+        let compares = whole && superblock.version == FORMAT_VERSION && !ignores_pages;
+        if compares && let Some(sums) = page_checksums(&self.survey.file, superblock)? {
+            self.pages(superblock, medium, &sums)?;
+        }
         let replayed = action != Action::Replay || self.groups(superblock, medium, &image)?;
+        let image = image.filter(|_| replayed);
+        self.damaged_pages(superblock, image.as_ref());
         match image {
-            Some(image) if replayed => {
+            Some(image) => {
                 if superblock.version == FORMAT_VERSION {
                     self.heap(superblock, &image);
                 }
                 self.image = Some(image);
             }
-            _ => self.push(None, Problem::HeapUnchecked),
+            None => self.push(None, Problem::HeapUnchecked),
         }
         Ok(())
+    }
+
+    /// Compares the pages with their checksums.
+    fn pages(
+        &mut self,
+        superblock: &Superblock,
+        medium: Medium,
+        sums: &PageChecksums,
+    ) -> Result<(), Error> {
+        for pages in sums.damaged_lines() {
+            let at = superblock.heap_offset + pages.start as u64 * PAGE_BYTES;
+            self.push(None, Problem::PageChecksums { at, pages: pages.len() });
+        }
+        let survey = &self.survey;
+        let replay = |heap_image: &mut dyn HeapMedium| replay_into(survey, heap_image);
+        let replay: Option<Replay<'_>> = if medium == Medium::File { Some(&replay) } else { None };
+        let differing = sums.differing(&survey.file, superblock.heap_offset)?;
+        let damaged = match damaged_pages((&survey.file, superblock), sums, differing, replay) {
+            // `groups` adds the finding. Without a readable log, no page can be shown to be
+            // damaged.
+            Err(Error::DamagedLog { .. }) => return Ok(()),
+            damaged => damaged?,
+        };
+        if let Err(error) = damaged.check() {
+            self.survey.refusal.get_or_insert(error);
+        }
+        self.damaged = damaged.pages().to_vec();
+        Ok(())
+    }
+
+    /// Adds a finding for each run of damaged pages, with the live objects there. `image`: the heap
+    /// after recovery, if that succeeded.
+    fn damaged_pages(&mut self, superblock: &Superblock, image: Option<&ShadowHeap>) {
+        let bytes = |run: &[usize]| {
+            let begin = run[0] as u64 * PAGE_BYTES;
+            begin..begin + run.len() as u64 * PAGE_BYTES
+        };
+        let runs = self.damaged.chunk_by(|page, next| page + 1 == *next);
+        let runs: Vec<Range<u64>> = runs.map(bytes).collect();
+        let mut objects = vec![Vec::new(); runs.len()];
+        if let Some(image) = image.filter(|_| !runs.is_empty()) {
+            for live in heap(superblock).live(|offset| word(image, offset)) {
+                let extent = live.extent();
+                let first = runs.partition_point(|run| run.end <= extent.start);
+                let there = runs[first..].iter().take_while(|run| run.start < extent.end);
+                objects[first..first + there.count()]
+                    .iter_mut()
+                    .for_each(|objects| objects.push(live.object));
+            }
+        }
+        for (run, objects) in runs.into_iter().zip(objects) {
+            let pages = ((run.end - run.start) / PAGE_BYTES) as usize;
+            self.push(
+                Some(superblock.heap_offset + run.start),
+                Problem::DamagedPages { pages, objects },
+            );
+        }
     }
 
     /// Replays the log in memory; returns whether that succeeded.

@@ -28,6 +28,8 @@ pub struct CheckOptions {
     pub(crate) converts: bool,
     /// Accepts a pool whose content is being migrated, to go on with it.
     pub(crate) migrates: bool,
+    /// Accepts pages that differ from their checksums: the pool is opened without a comparison.
+    pub(crate) ignores_pages: bool,
 }
 
 impl CheckOptions {
@@ -64,6 +66,7 @@ impl From<&Options> for CheckOptions {
             without_log: options.without_log,
             converts: false,
             migrates: options.migrates,
+            ignores_pages: !options.verifies_pages(),
         }
     }
 }

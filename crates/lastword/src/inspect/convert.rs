@@ -97,6 +97,7 @@ mod tests {
     fn old(path: &Path, clean: bool) {
         let medium = Medium::File;
         let options = Options::new().bytes(HEAP_BYTES).log_bytes(1 << 20).layout("bank", 7);
+        let options = options.page_checksums(false);
         let mut first = plan(&options, "undo", medium).unwrap();
         (first.version, first.pool, first.clean) = (FORMAT_VERSION_3, 0x1a5d, clean);
         let words = IMAGE.lines().map(|line| {

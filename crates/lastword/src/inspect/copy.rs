@@ -18,6 +18,7 @@ pub struct CopyOptions {
     heap_bytes: Option<u64>,
     log_bytes: Option<u64>,
     medium: Option<Medium>,
+    page_checksums: Option<bool>,
     without_log: bool,
     system: Option<System>,
 }
@@ -44,6 +45,12 @@ impl CopyOptions {
     /// be opened.
     pub fn medium(mut self, medium: Medium) -> CopyOptions {
         self.medium = Some(medium);
+        self
+    }
+
+    /// Sets whether the copy has [page checksums](Options::page_checksums). Default: as the pool.
+    pub fn page_checksums(mut self, page_checksums: bool) -> CopyOptions {
+        self.page_checksums = Some(page_checksums);
         self
     }
 
@@ -118,6 +125,10 @@ pub fn copy(
     let options = Options::new().system(system).medium(medium);
     let options = options.bytes(form.heap_bytes.unwrap_or(superblock.heap_bytes));
     let options = options.log_bytes(form.log_bytes.unwrap_or(superblock.log_bytes));
+    let options = options.page_checksums(form.page_checksums.unwrap_or(superblock.page_checksums));
+    // The copy's table covers as large a heap as the pool's.
+    let options =
+        options.max_bytes(superblock.checksum_area().map_or(0, |area| area.covers(u64::MAX)));
     let content = words.filter(|&(_, word)| word != 0);
     create_like(&superblock, last, to.as_ref(), (&options, medium), content)?;
     Ok(last)

@@ -229,6 +229,24 @@ pub enum Problem {
         /// The last transaction before it.
         last: TxId,
     },
+    /// Neighboring pages of the heap differ from their checksums: the disk or another program has
+    /// changed them.
+    #[error("{pages} {} of the heap {}", if *.pages == 1 { "page" } else { "pages" },
+        if *.pages == 1 { "differs from its checksum" } else { "differ from their checksums" })]
+    DamagedPages {
+        /// How many.
+        pages: usize,
+        /// The live objects of which a part lies there, as far as the heap shows them.
+        objects: Vec<u64>,
+    },
+    /// A line of the table of page checksums is damaged, so pages have no checksum.
+    #[error("the checksums of {pages} pages of the heap, from byte {at} on, are damaged")]
+    PageChecksums {
+        /// First byte of the first of these pages in the file.
+        at: u64,
+        /// How many pages.
+        pages: usize,
+    },
     /// The allocator's words are inconsistent. The finding has the offset in the file, the damage
     /// the offset in the heap.
     #[error("{0}")]
@@ -266,6 +284,18 @@ fn ranges(ranges: &[(TxId, TxId)]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
+/// Names some of these objects.
+fn objects_shown(objects: &[u64]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = objects.iter().take(SHOWN).map(|one| format!("{one:#x}")).collect();
+    match objects.len() {
+        0 => "no live object that the heap shows".into(),
+        1 => format!("the object {}", shown[0]),
+        count if count <= SHOWN => format!("the {count} objects {}", shown.join(", ")),
+        count => format!("{count} objects: {} and more", shown.join(", ")),
+    }
+}
+
 impl Problem {
     /// Returns its name for programs.
     pub fn name(&self) -> &'static str {
@@ -295,6 +325,8 @@ impl Problem {
             Problem::LogGroups { .. } => "log_groups",
             Problem::LogGroup { .. } => "log_group",
             Problem::TornEnd { .. } => "torn_end",
+            Problem::DamagedPages { .. } => "damaged_pages",
+            Problem::PageChecksums { .. } => "page_checksums",
             Problem::Heap(_) => "heap",
             Problem::HeapUnchecked => "heap_unchecked",
             Problem::Root { .. } => "root",
@@ -312,7 +344,7 @@ impl Problem {
                 Severity::Harmless
             }
             Problem::HeapUnchecked => Severity::Unchecked,
-            Problem::TornEnd { .. } => Severity::Harmless,
+            Problem::TornEnd { .. } | Problem::PageChecksums { .. } => Severity::Harmless,
             Problem::Superblock { .. }
             | Problem::SuperblockBehind { .. }
             | Problem::LogHead { .. }
@@ -365,6 +397,10 @@ impl Problem {
             Problem::TornEnd { last } => {
                 let last = last.0;
                 format!("no acknowledged transaction, if a crash left it; the last one is {last}")
+            }
+            Problem::DamagedPages { objects, .. } => objects_shown(objects),
+            Problem::PageChecksums { .. } => {
+                "no data: damage to these pages would not be found".into()
             }
             Problem::Heap(damage) => match damage.object() {
                 Some(object) => format!("the object at heap offset {object:#x}"),
@@ -437,13 +473,31 @@ impl Problem {
             | Problem::LogGroups { .. }
             | Problem::LogGroup { .. } => "restore both files from the same backup",
             Problem::TornEnd { .. } => "none needed: opening the pool recovers",
-            Problem::Heap(_) => {
-                "restore both files from the same backup; until then, read the intact objects with \
-                 the program"
+            Problem::DamagedPages { .. }
+            | Problem::PageChecksums { .. }
+            | Problem::Heap(_)
+            | Problem::HeapUnchecked
+            | Problem::Root { .. } => self.heap_remedy(),
+        }
+    }
+
+    /// Returns the remedy of a problem with the heap.
+    fn heap_remedy(&self) -> &'static str {
+        match self {
+            Problem::DamagedPages { .. } => {
+                "restore both files from the same backup; `lastword pool dump --salvage` shows \
+                 what is whole"
+            }
+            Problem::PageChecksums { .. } => {
+                "none needed: opening and closing the pool computes new checksums"
             }
             Problem::HeapUnchecked => "fix the other findings, then check again",
             Problem::Root { .. } => {
                 "set the root again with the program, or restore both files from the same backup"
+            }
+            _ => {
+                "restore both files from the same backup; until then, read the intact objects with \
+                 the program"
             }
         }
     }
@@ -469,11 +523,12 @@ impl Problem {
             }
             Problem::TornEnd { .. } => Some("it is no damage, and opening the pool handles it"),
             Problem::HeapUnchecked => Some("it is no damage"),
+            Problem::PageChecksums { .. } => Some("opening and closing the pool handles it"),
             Problem::Version { .. }
             | Problem::LogVersion { .. }
             | Problem::Design { .. }
             | Problem::Medium { .. } => Some("another program wrote it"),
-            Problem::Heap(_) | Problem::Root { .. } => {
+            Problem::DamagedPages { .. } | Problem::Heap(_) | Problem::Root { .. } => {
                 Some("the files hold no second copy of these words")
             }
             Problem::Length { .. } => {

@@ -10,12 +10,14 @@ mod convert;
 mod copy;
 mod finding;
 mod heads;
+mod heap_at_rest;
 mod repair;
+mod scrub;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lw_alloc::{Live, Usage};
+use lw_alloc::Usage;
 use medium::writes::{Piece, Pieces};
 use medium::{Counts, FileLog, HeapMedium, PoolFile, System};
 use words::TxId;
@@ -24,7 +26,9 @@ pub use check_options::CheckOptions;
 pub use convert::convert;
 pub use copy::{CopyOptions, copy};
 pub use finding::{Finding, Problem, Severity};
+pub use heap_at_rest::HeapAtRest;
 pub use repair::{Repair, repair, repair_with};
+pub use scrub::{Scrub, scrub};
 
 use self::heads::{HeadReader, Heads};
 use crate::in_use::{self, Interrupted, Tail};
@@ -243,8 +247,11 @@ impl Report {
 /// transaction, [`Checked::durable_id`]: the last one in the log when the heap was read. It has all
 /// transactions that were durable at the call. The process is not affected.
 ///
-/// Two kinds of damage are **not detected**:
-/// - a changed value in a program's object in the heap image: values carry no checksum;
+/// Also verifies the [page checksums](crate::Options::page_checksums) of a closed pool.
+///
+/// Some damage is **not detected**:
+/// - a changed value in a program's object on a page without a checksum, or beside a process that
+///   has the pool open;
 /// - a change in the last groups of a log that waits for recovery, as many as were in flight: it
 ///   looks like a torn write.
 ///
@@ -261,9 +268,10 @@ impl Report {
 /// file.write_all_at(b"oops", 100)?; // in the first superblock
 /// file.write_all_at(b"oops", (2 << 20) + 16)?; // in the heap
 /// let report = lastword::check(&path)?;
-/// assert!(report.opens() && !report.is_sound());
+/// assert!(!report.opens() && !report.is_sound());
 /// assert_eq!(report.findings[0].problem, Problem::Superblock { copy: 0 });
-/// assert!(matches!(report.findings[1].problem, Problem::Heap(_)));
+/// assert!(matches!(report.findings[1].problem, Problem::DamagedPages { pages: 1, .. }));
+/// assert!(matches!(report.findings[2].problem, Problem::Heap(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -286,24 +294,33 @@ pub fn check_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Rep
     Ok(look(path.as_ref(), expected)?.0)
 }
 
-/// Returns the report, and the heap of a pool that opens.
-fn look(
-    path: &Path,
-    expected: &CheckOptions,
-) -> Result<(Report, Option<(ShadowHeap, lw_alloc::Heap)>), Error> {
+/// The heap of a pool in memory.
+#[derive(Debug)]
+struct Contents {
+    image: ShadowHeap,
+    heap: lw_alloc::Heap,
+    /// The pages that differ from their checksums, in ascending order.
+    damaged: Vec<usize>,
+}
+
+/// Returns the report, and the heap if it could be recovered in memory, damaged or not.
+fn look(path: &Path, expected: &CheckOptions) -> Result<(Report, Option<Contents>), Error> {
     let examined = check::examine_any(path, expected, &System::kernel())?;
-    let check::Examined { mut survey, image, replayed, usage, in_use } = examined;
+    let check::Examined { mut survey, image, replayed, usage, in_use, damaged } = examined;
     let findings = std::mem::take(&mut survey.findings);
     let layout = survey.layout_found();
+    let contents = image.zip(survey.superblock).map(|(image, superblock)| {
+        let heap = heap(&superblock);
+        Contents { image, heap, damaged }
+    });
     // The survey holds the refusal. One from the log's groups was added after it.
     let found = match survey.found() {
         Ok(found) => found,
         Err(refusal) => {
             let refusal = Some(refusal);
-            return Ok((Report { findings, info: None, checked: None, refusal, layout }, None));
+            return Ok((Report { findings, info: None, checked: None, refusal, layout }, contents));
         }
     };
-    let image = image.expect("the heap of a pool that opens was read");
     let (info, superblock) = (info(&found, in_use), *found.superblocks.current());
     let checked = Checked {
         info: info.clone(),
@@ -315,73 +332,7 @@ fn look(
     };
     let report =
         Report { findings, info: Some(info), checked: Some(checked), refusal: None, layout };
-    Ok((report, Some((image, heap(&superblock)))))
-}
-
-/// The content of a pool in memory, as opening it would show, for tools that read objects. It was
-/// checked and is sound.
-///
-/// ```
-/// use lastword::{Objects, Options, Pool, HeapAtRest};
-///
-/// # let dir = tempfile::tempdir()?;
-/// # let path = dir.path().join("bank.pool");
-/// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
-/// let object = pool.run(|tx| tx.alloc([42_u64, 7]))?.value;
-/// pool.close()?;
-///
-/// let heap = HeapAtRest::load(&path)?;
-/// let found = heap.objects().next().expect("one object is live");
-/// assert_eq!((found.object, found.bytes), (object.to_bits(), 16));
-/// assert!(heap.words(&found).eq([42, 7]));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct HeapAtRest {
-    checked: Checked,
-    image: ShadowHeap,
-    heap: lw_alloc::Heap,
-}
-
-impl HeapAtRest {
-    /// Loads the content of a pool, and checks it as [`check`] does, also while a process has it
-    /// open. Never writes. Takes as much memory as the heap. A pool that was closed cleanly needs
-    /// no log: its heap is whole.
-    ///
-    /// # Errors
-    /// As [`check`] and [`Report::sound`].
-    pub fn load(path: impl AsRef<Path>) -> Result<HeapAtRest, Error> {
-        let expected = CheckOptions { migrates: true, ..CheckOptions::new().without_log(true) };
-        let (report, contents) = look(path.as_ref(), &expected)?;
-        let checked = report.sound()?;
-        let (image, heap) = contents.expect("a pool that opens has a heap");
-        Ok(HeapAtRest { checked, image, heap })
-    }
-
-    /// Returns the result of the check.
-    pub fn checked(&self) -> &Checked {
-        &self.checked
-    }
-
-    /// Returns the program's root as it was set; 0 without one.
-    pub fn root(&self) -> u64 {
-        self.heap.root_at_rest(|offset| word(&self.image, offset))
-    }
-
-    /// Returns every live object and every prepared block of an array, in address order.
-    pub fn objects(&self) -> impl Iterator<Item = Live> + '_ {
-        self.heap.live(|offset| word(&self.image, offset))
-    }
-
-    /// Returns the words of an object.
-    ///
-    /// # Panics
-    /// If the object belongs to another snapshot and lies outside this heap.
-    pub fn words(&self, object: &Live) -> impl Iterator<Item = u64> + '_ {
-        let first = object.offset as usize / 8;
-        let words = object.bytes.div_ceil(8) as usize;
-        self.image.heap()[first..first + words].iter().map(|word| word.load(Ordering::Relaxed))
-    }
+    Ok((report, contents))
 }
 
 /// Returns the word at an offset in bytes.

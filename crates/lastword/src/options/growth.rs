@@ -17,7 +17,9 @@ impl Options {
     /// reached. The limit does not persist: each opening sets its own.
     ///
     /// The limit reserves addresses, and takes memory only for tables: 4 bytes for each 64 KiB, and
-    /// with a bounded shadow 8 or 24 bytes for each 4 KiB. The number of ownership records is that
+    /// with a bounded shadow 8 or 24 bytes for each 4 KiB. If the pool is created
+    /// with a limit, its file reserves a thousandth of it for
+    /// [page checksums](Options::page_checksums). The number of ownership records is that
     /// of a heap of this size. The log does not grow. A [`Shadow::Full`](crate::Shadow::Full) takes
     /// the memory that the heap has grown to.
     ///

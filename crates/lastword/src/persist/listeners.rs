@@ -25,7 +25,7 @@ use std::task::Waker;
 
 use medium::mutants::{Mutant, injected};
 
-use crate::Error;
+use crate::error::Error;
 use crate::inside::Inside;
 
 /// A receiver of a transaction's outcome.

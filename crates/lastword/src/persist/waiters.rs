@@ -80,7 +80,7 @@ use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected, relax};
 
 use super::listeners::{Listener, Listeners, Registration};
-use crate::Error;
+use crate::error::Error;
 use crate::poison::{OnPanic, Poison};
 use crate::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence_unless, lock, thread,

@@ -67,6 +67,7 @@ impl<D: Design> Pool<D> {
             }
             let Superblock { heap_offset, heap_bytes, .. } = first;
             let image = FrozenImage::new(Arc::clone(&created.file), heap_offset, heap_bytes)?;
+            let image = if first.page_checksums { image.with_checksums() } else { image };
             if injected(Mutant::BackupNamedFirst) {
                 created.publish()?;
             }
@@ -75,6 +76,9 @@ impl<D: Design> Pool<D> {
             }
         };
         frozen.copy_all()?;
+        if let Some(area) = first.checksum_area() {
+            frozen.write_checksums(area)?;
+        }
         let id = frozen.id();
         drop(frozen);
         self.design().check()?;
@@ -90,6 +94,8 @@ impl<D: Design> Pool<D> {
         let (layout, version) = &info.layout;
         let options = Options::new().bytes(self.shape.heap_bytes()).log_bytes(info.log_bytes);
         let options = options.layout(layout, *version).system(self.system.clone());
+        let options = options.page_checksums(info.checksummed_bytes > 0);
+        let options = options.max_bytes(self.shape.max_bytes());
         Ok(plan(&options, D::NAME, medium)?.with_tag_of(info.pool_id))
     }
 }

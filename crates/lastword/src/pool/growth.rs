@@ -63,6 +63,11 @@ impl Growth {
         Growth { max, step, place: None, growing: Mutex::new(()) }
     }
 
+    /// Returns the heap's offset in its file; 0 in memory.
+    pub(super) fn heap_offset(&self) -> u64 {
+        self.place.as_ref().map_or(0, |(_, offset)| *offset)
+    }
+
     /// The same in a file.
     pub(super) fn in_file(self, file: &Arc<PoolFile>, heap_offset: u64) -> Growth {
         Growth { place: Some((Arc::downgrade(file), heap_offset)), ..self }

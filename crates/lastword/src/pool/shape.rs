@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use medium::{LogMedium, Process};
+use medium::{ChecksumArea, LogMedium, Process};
 
 use super::growth::Growth;
 use crate::design::Design;
@@ -27,6 +27,8 @@ pub struct Shape {
     /// Reports the path of group writes. Weak, because the log file closes with the design. `None`
     /// for designs that write single records.
     log: Option<Weak<dyn LogMedium>>,
+    /// The place of the page checksums, if the pool has them.
+    sums: Option<ChecksumArea>,
     file_check: Arc<FileCheck>,
     process: Process,
 }
@@ -50,7 +52,7 @@ impl Shape {
         let growth = growth.in_file(&storage.file, superblock.heap_offset);
         let heap = heap(superblock).with_bytes(growth.max);
         let shape = Shape::new(heap, base, info, growth, FileCheck::of::<D>(storage));
-        Shape { log, ..shape }
+        Shape { log, sums: superblock.checksum_area(), ..shape }
     }
 
     /// Makes a formatted heap in memory, which does not survive the process.
@@ -78,7 +80,8 @@ impl Shape {
     ) -> Shape {
         let (runs, file_check) = (lw_alloc::Runs::new(&heap), Arc::new(file_check));
         let (heap_bytes, process) = (AtomicU64::new(info.heap_bytes), Process::current());
-        Shape { heap, heap_bytes, growth, runs, base, info, log: None, file_check, process }
+        let (log, sums) = (None, None);
+        Shape { heap, heap_bytes, growth, runs, base, info, log, sums, file_check, process }
     }
 
     /// Returns the present size of the heap.
@@ -92,6 +95,16 @@ impl Shape {
     /// Lets transactions use a heap of this size.
     pub(super) fn set_heap_bytes(&self, bytes: u64) {
         self.heap_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// Returns the greatest size of the heap.
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.growth.max
+    }
+
+    /// Returns the heap's offset in the pool's file.
+    pub(super) fn heap_offset(&self) -> u64 {
+        self.growth.heap_offset()
     }
 
     /// Returns the check of the files. An `Arc`, since tickets outlive the caller.
@@ -129,7 +142,9 @@ impl Shape {
     /// Returns the description with the current size and path of log writes.
     pub(super) fn info_now(&self) -> Info {
         let written = self.log.as_ref().and_then(Weak::upgrade).and_then(|log| log.written());
-        let info = self.info.clone().with_heap_bytes(self.heap_bytes());
+        let heap_bytes = self.heap_bytes();
+        let checksummed_bytes = self.sums.map_or(0, |area| area.covers(heap_bytes));
+        let info = Info { checksummed_bytes, ..self.info.clone().with_heap_bytes(heap_bytes) };
         match written {
             Some(path) if self.info.log_path.is_some() => info.with_log_path(path),
             _ => info,

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use medium::{FrozenImage, PoolFile};
+use medium::{ChecksumArea, FrozenImage, PoolFile};
 use words::{Addr, Allocate, Stop, TxId, Words};
 
 use super::Pool;
 use crate::Error;
 use crate::design::{Decoupled, Design};
 use crate::perform::Heap;
+use crate::storage::Damaged;
 use crate::sync::{Arc, Ordering};
 
 /// Pages of one slice of a backup: 32 MiB. Reproduction waits while a slice is copied.
@@ -112,6 +113,14 @@ impl<D: Design> Frozen<'_, D> {
     /// Returns the frozen heap's description.
     fn heap(&self) -> lw_alloc::Heap {
         self.pool.shape.heap().with_bytes(self.heap_bytes())
+    }
+
+    /// Writes the checksums of all pages, which are copied.
+    ///
+    /// # Errors
+    /// The file's.
+    pub(super) fn write_checksums(&self, area: ChecksumArea) -> Result<(), Error> {
+        Ok(self.image.write_checksums(area)?)
     }
 
     /// Copies all pages, slice by slice. Reproduction goes on between the slices.
@@ -218,7 +227,8 @@ pub struct ViewTx<'v> {
 /// The words of a [`ViewTx`].
 enum Source<'v> {
     Pages(Box<Pages<'v>>),
-    Memory(&'v Heap),
+    /// Memory, and its damaged pages.
+    Memory(&'v Heap, &'v Damaged),
 }
 
 /// Pages of a frozen image.
@@ -269,8 +279,13 @@ impl<'v> ViewTx<'v> {
     }
 
     /// Returns a reader of a heap in memory.
-    pub(crate) fn of_memory(words: &'v Heap, heap: lw_alloc::Heap, base: u64) -> ViewTx<'v> {
-        ViewTx::new(Source::Memory(words), words.len() as u64, heap, base)
+    pub(crate) fn of_memory(
+        words: &'v Heap,
+        damaged: &'v Damaged,
+        heap: lw_alloc::Heap,
+        base: u64,
+    ) -> ViewTx<'v> {
+        ViewTx::new(Source::Memory(words, damaged), words.len() as u64, heap, base)
     }
 
     fn new(source: Source<'v>, bound: u64, heap: lw_alloc::Heap, base: u64) -> ViewTx<'v> {
@@ -307,7 +322,10 @@ impl<'v> ViewTx<'v> {
     #[inline]
     fn word(&mut self, index: u64) -> Result<u64, Stop> {
         let word = match &mut self.source {
-            Source::Memory(words) => Ok(words[index as usize].load(Ordering::Relaxed)),
+            Source::Memory(words, damaged) => {
+                let word = words[index as usize].load(Ordering::Relaxed);
+                damaged.check_word(index as usize).map(|()| word)
+            }
             Source::Pages(pages) => pages.word(index),
         };
         word.map_err(|error| {

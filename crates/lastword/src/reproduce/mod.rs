@@ -71,13 +71,16 @@
 //! |---|---|
 //! | `state` | the batches taken in, and how far they are written |
 //! | `frozen` | the heap image as of one transaction, for views and backups |
+//! | `checksums` | the checksums of pages, between two steps |
 //!
 //! (DudeTM, section 3.4: one barrier a batch instead of one a transaction.)
 
+mod checksums;
 mod frozen;
 mod state;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -132,11 +135,12 @@ pub(crate) struct Reproduce {
     refused: AtomicBool,
     /// Whether workers are slowed while much log is in use.
     limits: AtomicBool,
+    sums: bool,
 }
 
 impl Reproduce {
     pub(crate) fn new(heap_image: Parts, superblocks: Superblocks) -> Reproduce {
-        let Superblock { reproduced, log_bytes, .. } = *superblocks.current();
+        let Superblock { reproduced, log_bytes, page_checksums, .. } = *superblocks.current();
         let superblock_counts = PublishedCounts::of(superblocks.counts());
         let pace = WritePace::new(log_bytes);
         // A generation begins with an empty log.
@@ -154,6 +158,7 @@ impl Reproduce {
             visited: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             limits: AtomicBool::new(false),
+            sums: page_checksums,
         }
     }
 
@@ -440,6 +445,14 @@ impl ShardQueue {
     /// No batch may be open.
     pub(crate) fn for_each(&self, mut call: impl FnMut(&mut dyn HeapMedium) -> bool) -> bool {
         self.parts.iter().all(|part| call(&mut **lock(part)))
+    }
+
+    /// Gives pages of all parts a checksum; returns whether one had none. No batch may be open.
+    pub(crate) fn seal(&self, pages: Range<usize>) -> Result<bool, medium::Error> {
+        let mut first = lock(&self.parts[0]);
+        let sealed = first.seal(pages)?;
+        self.counts[0].publish(first.counts());
+        Ok(sealed)
     }
 
     /// Offers a batch. The one before must be complete.

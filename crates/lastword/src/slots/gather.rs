@@ -42,7 +42,7 @@ use std::sync::PoisonError;
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected};
 
-use crate::Error;
+use crate::error::Error;
 use crate::poison::Poison;
 use crate::sync::{Condvar, Mutex, lock};
 

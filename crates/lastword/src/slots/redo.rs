@@ -493,7 +493,8 @@ impl Design for Redo {
     }
 
     fn close(&self) -> Result<(), Error> {
-        self.checkpoint()
+        self.checkpoint()?;
+        self.store.seal().map_err(|error| self.workers.poison.put(error))
     }
 
     fn mark_clean(&self) -> Result<bool, Error> {

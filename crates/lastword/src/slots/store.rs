@@ -20,7 +20,7 @@ use super::format::{Head, Key, Layout, UNIT_WORDS};
 use super::workers::Meter;
 use crate::design::Design;
 use crate::perform::{Heap, Stm, Tm, records_of};
-use crate::shadow::{ShadowHeap, ShadowMemory};
+use crate::shadow::{PAGE_BYTES, ShadowHeap, ShadowMemory};
 use crate::storage::{Demand, Storage};
 use crate::superblock::{GrowthStep, Superblock, Superblocks};
 use crate::sync::{Arc, Mutex, Ordering, lock};
@@ -95,6 +95,7 @@ impl Words {
         Ok(match &storage.domain {
             Some(domain) => {
                 let heap = map(heap_offset, heap_bytes, options.room(heap_bytes), domain)?;
+                let heap = heap.with_checksums(storage.sums.of_mapping());
                 Words::Mapped(Box::new((heap, map(log_offset, log_bytes, log_bytes, domain)?)))
             }
             None => {
@@ -320,6 +321,19 @@ impl SlotStore {
     /// Records a step of the heap's growth. Two persist barriers.
     pub(super) fn record_growth(&self, step: GrowthStep) -> Result<(), Error> {
         Ok(lock(&self.superblocks).update(|now| now.record_growth(step))?)
+    }
+
+    /// Computes the unknown page checksums. No worker is left. Two persist barriers on
+    /// mapped media, and one on `file`; none if no page has changed.
+    pub(super) fn seal(&self) -> Result<(), Error> {
+        let heap_bytes = lock(&self.superblocks).current().heap_bytes;
+        match &self.place {
+            Place::Mapped { heap, .. } => heap.seal(heap_bytes)?,
+            Place::Files { image, .. } => {
+                lock(image).seal(0..(heap_bytes / PAGE_BYTES) as usize)?;
+            }
+        }
+        Ok(())
     }
 
     /// Records a clean shutdown: everything up to `last` is in the heap image. Two persist

@@ -542,7 +542,11 @@ impl Design for Undo {
     }
 
     fn close(&self) -> Result<(), Error> {
-        self.wait(self.committed_id())
+        self.wait(self.committed_id())?;
+        if self.is_open_in_place() {
+            return Ok(());
+        }
+        self.store.seal().map_err(|error| self.workers.poison.put(error))
     }
 
     fn mark_clean(&self) -> Result<bool, Error> {

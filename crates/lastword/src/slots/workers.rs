@@ -29,7 +29,7 @@ use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected, relax};
 
 use super::format::SLOTS_MAX;
-use crate::Error;
+use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::poison::Poison;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, spin_loop, thread};

@@ -84,6 +84,7 @@ impl Opened {
             let Storage { log, heap_image, .. } = &mut storage;
             last = replay(&before, &**log, heap_image, &path)?.last;
         }
+        storage.sums.has_recovered();
         // The heap image is complete. Open before the next write, so that a read error leaves the
         // pool unchanged.
         let words = stale.unwrap_or_else(|| open(&storage))?;

@@ -7,13 +7,14 @@ use std::path::Path;
 
 use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
-use medium::{Domain, HeapMedium, PoolFile, Prewrite, System, writes};
+use medium::{ChecksumArea, Domain, HeapMedium, PoolFile, Prewrite, System, writes};
 use words::{Addr, Stop, Words};
 
 use super::open::check_memory;
 use super::survey::has_records;
 use super::{AREA_ALIGN, LOG_SUFFIX, MemoryDemand, Storage, log_path};
 use crate::registry::DesignInfo;
+use crate::shadow::PAGE_BYTES;
 use crate::superblock::{
     COPIES_BYTES, FORMAT_VERSION, LogHead, PairedBlock, Superblock, Superblocks, padded,
 };
@@ -47,7 +48,7 @@ impl Storage {
         let created = Created::unnamed(&options.system, path, &first)?;
         let superblocks = Superblocks::create(&created.file, first)?;
         let (file, log) = (Arc::clone(&created.file), created.log.clone());
-        let mut storage = Storage::assemble(file, log, superblocks, medium, options)?;
+        let mut storage = Storage::assemble((file, log), superblocks, medium, options, None)?;
         let mut batch = RunBatch::new();
         for (index, value) in content {
             batch.push(index, value);
@@ -59,6 +60,7 @@ impl Storage {
         }
         storage.heap_image.write_back(&batch.take())?;
         storage.heap_image.barrier()?;
+        storage.heap_image.seal(0..(first.heap_bytes / PAGE_BYTES) as usize)?;
         created.publish()?;
         Ok((storage, created))
     }
@@ -235,10 +237,16 @@ pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Su
     let is_paged = medium == Medium::File && !by_records;
     let (heap_bytes, log_bytes) = (options.heap_rounded()?, options.log_rounded(is_paged)?);
     let log_inside = medium.log_inside();
+    // The checksums of the pages of the largest heap lie before the first area.
+    let first_area = match options.page_checksums.keeps {
+        true => COPIES_BYTES + ChecksumArea::bytes_for(options.room(heap_bytes)),
+        false => COPIES_BYTES,
+    };
+    let first_area = first_area.next_multiple_of(AREA_ALIGN);
     let (log_offset, heap_offset) = if log_inside {
-        (AREA_ALIGN, AREA_ALIGN + log_bytes.next_multiple_of(AREA_ALIGN))
+        (first_area, first_area + log_bytes.next_multiple_of(AREA_ALIGN))
     } else {
-        (COPIES_BYTES, AREA_ALIGN)
+        (COPIES_BYTES, first_area)
     };
     Ok(Superblock {
         version: FORMAT_VERSION,
@@ -261,6 +269,7 @@ pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Su
         compress: false,
         migrating: 0,
         growing: 0,
+        page_checksums: options.page_checksums.keeps,
     })
 }
 

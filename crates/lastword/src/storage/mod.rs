@@ -1,9 +1,9 @@
 //! The files of a pool.
 //!
 //! ```text
-//!   file       NAME      superblocks | to 2 MiB | heap
+//!   file       NAME      superblocks | page checksums | to 2 MiB | heap
 //!              NAME.log  log heads | log
-//!   mapped     NAME      superblocks | to 2 MiB | log | to 2 MiB | heap
+//!   mapped     NAME      superblocks | page checksums | to 2 MiB | log | to 2 MiB | heap
 //! ```
 //!
 //! On a file system, direct writes to the log and buffered writes to the heap image slow each other
@@ -11,6 +11,7 @@
 //! its parts cannot be separated.
 
 mod begin;
+mod checksums;
 mod create;
 mod open;
 mod renew;
@@ -20,14 +21,15 @@ use std::path::{Path, PathBuf};
 
 use medium::sync::Arc;
 use medium::{
-    Domain, Emulation, FileHeap, FileLog, LogMedium, LogPath, MappedHeap, MappedLog, Parts,
-    PoolFile, Prewrite,
+    Domain, Emulation, FileHeap, FileLog, LogMedium, LogPath, MappedHeap, MappedLog, PageChecksums,
+    Parts, PoolFile, Prewrite,
 };
 
 use crate::superblock::{LogHead, PairedBlock, Superblock, Superblocks};
 use crate::{Error, Medium, Options};
 
 pub(crate) use begin::{ReadyPool, replay};
+pub(crate) use checksums::{Checksums, Damaged, Replay, damaged_pages, page_checksums};
 pub(crate) use create::{Created, format, plan};
 pub(crate) use open::{Demand, Found, MemoryDemand, Opened, heap, open_settled};
 pub(crate) use renew::if_lost;
@@ -49,6 +51,8 @@ pub(crate) struct Storage {
     pub(crate) domain: Option<Domain>,
     /// The path of log writes; `None` where the log is mapped.
     pub(crate) written: Option<LogPath>,
+    /// The page checksums.
+    pub(crate) sums: Checksums,
 }
 
 /// Suffix of the log file's name.
@@ -79,13 +83,14 @@ impl Storage {
         }
     }
 
-    /// Opens the media on the areas that the superblock describes.
+    /// Opens the media on the areas that the superblock describes. `known` are the page checksums
+    /// in the file; `None` for a new file.
     fn assemble(
-        file: Arc<PoolFile>,
-        log_file: Option<Arc<PoolFile>>,
+        (file, log_file): (Arc<PoolFile>, Option<Arc<PoolFile>>),
         mut superblocks: Superblocks,
         medium: Medium,
         options: &Options,
+        known: Option<&PageChecksums>,
     ) -> Result<Storage, Error> {
         let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } =
             *superblocks.current();
@@ -96,6 +101,8 @@ impl Storage {
             let usual = FileHeap::GATHER_BYTES.max(log_bytes);
             let heap_image =
                 heap_image.with_gather_bytes_max(options.gather_bytes.unwrap_or(usual));
+            let sums = Checksums::in_file(&file, superblocks.current(), room, known);
+            let heap_image = sums.keep_in_file(heap_image);
             let heap_image = heap_image.in_parts(options.reproduce_threads);
             let log = FileLog::new(log_place, log_offset, log_bytes)?;
             let written = Some(log.path());
@@ -109,6 +116,7 @@ impl Storage {
                 medium,
                 domain,
                 written,
+                sums,
             });
         }
         let domain = match medium {
@@ -122,10 +130,14 @@ impl Storage {
         };
         let heap_image =
             MappedHeap::growing(Arc::clone(&file), heap_offset, heap_bytes, room, &domain)?;
+        let sums = Checksums::mapped(&file, superblocks.current(), room, &domain, known)?;
+        let heap_image = sums.keep_mapped(heap_image);
         let heap_image = heap_image.in_parts(options.reproduce_threads);
         let log = Arc::new(MappedLog::new(log_place, log_offset, log_bytes, &domain)?);
         let (domain, written) = (Some(domain), None);
-        Ok(Storage { file, log_file, heap_image, log, superblocks, medium, domain, written })
+        let storage =
+            Storage { file, log_file, heap_image, log, superblocks, medium, domain, written, sums };
+        Ok(storage)
     }
 
     /// Reads the head of the log, if the log has its own file.

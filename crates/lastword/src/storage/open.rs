@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
-use medium::{Memory, Patience, PoolFile, Prewrite, System};
+use medium::{HeapMedium, LogReader, Memory, PageChecksums, Patience, PoolFile, Prewrite, System};
 
 use super::survey::{Survey, choose_medium};
-use super::{Storage, renew};
+use super::{Damaged, Replay, Storage, damaged_pages, page_checksums, renew};
 use crate::inspect::CheckOptions;
 use crate::perform::check_records;
 use crate::recover::decide::{Action, LogState};
@@ -73,7 +73,12 @@ impl Opened {
         .found()?;
         let medium = choose_medium(options.medium, found.medium).expect("the survey checked it");
         check_size_limits(&found.file, found.log_file.as_deref(), medium)?;
-        check_memory(demand(options, medium, found.superblocks.current().heap_bytes))?;
+        let superblock = *found.superblocks.current();
+        check_memory(demand(options, medium, superblock.heap_bytes))?;
+        let sums = page_checksums(&found.file, &superblock)?;
+        if let Some(sums) = sums.as_ref().filter(|_| options.verifies_pages()) {
+            found.damaged_pages(sums)?.check()?;
+        }
         // Before any mapping or write, and after every check that refuses the pool.
         allocate(&found.file, Prewrite::No, medium)?;
         // Before any transaction is acknowledged: the process that created the pool may have been
@@ -88,7 +93,8 @@ impl Opened {
         if let Some(log_file) = &log_file {
             allocate(log_file, super::prewrite(log_file.len()), medium)?;
         }
-        let storage = Storage::assemble(file, log_file, superblocks, medium, options)?;
+        let files = (file, log_file);
+        let storage = Storage::assemble(files, superblocks, medium, options, sums.as_ref())?;
         Ok(Opened { storage, log_head, action })
     }
 }
@@ -97,6 +103,40 @@ impl Found {
     /// The file that holds the log.
     pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
         self.log_file.as_ref().unwrap_or(&self.file)
+    }
+
+    /// Returns the pages that differ from their checksums.
+    ///
+    /// # Errors
+    /// As [`damaged_pages`].
+    pub(crate) fn damaged_pages(&self, sums: &PageChecksums) -> Result<Damaged, Error> {
+        self.damaged_among(sums, sums.differing(&self.file, self.heap_offset())?)
+    }
+
+    /// The same for the pages on disk; includes pages that the disk cannot read.
+    ///
+    /// # Errors
+    /// That of the replay.
+    pub(crate) fn damaged_pages_on_disk(&self, sums: &PageChecksums) -> Result<Damaged, Error> {
+        self.damaged_among(sums, sums.differing_on_disk(&self.file, self.heap_offset())?)
+    }
+
+    fn heap_offset(&self) -> u64 {
+        self.superblocks.current().heap_offset
+    }
+
+    /// Removes the pages that recovery will write.
+    fn damaged_among(&self, sums: &PageChecksums, differing: Vec<usize>) -> Result<Damaged, Error> {
+        let superblock = self.superblocks.current();
+        let Superblock { log_offset, log_bytes, .. } = *superblock;
+        let replay = |heap_image: &mut dyn HeapMedium| {
+            let (place, block) = (self.log_place(), Storage::block_bytes(self.medium));
+            let log = LogReader::new(Arc::clone(place), log_offset, log_bytes, block)?;
+            super::replay(superblock, &log, heap_image, place.path()).map(drop)
+        };
+        let replays = self.action == Action::Replay && self.medium == Medium::File;
+        let replay: Option<Replay<'_>> = if replays { Some(&replay) } else { None };
+        damaged_pages((&self.file, superblock), sums, differing, replay)
     }
 }
 

@@ -24,6 +24,7 @@ fn superblock() -> Superblock {
         compress: true,
         migrating: 0,
         growing: 0,
+        page_checksums: false,
     }
 }
 
@@ -108,12 +109,25 @@ fn superblock_with_a_flipped_bit_is_refused() {
 
 #[test]
 fn unknown_version_or_feature_is_reported() {
-    for version in [1, 2, 5, 1 << 32 | 4] {
+    for version in [1, 2, 5, 2 << 32 | 4, 1 << 32 | 5] {
         let mut block = superblock().encode();
         block[1] = version;
         let block = sealed(block);
         assert_eq!(Superblock::decode(&block), Err(Invalid::Version(version)));
     }
+}
+
+#[test]
+fn log_head_with_checksum_bit_is_refused() {
+    let with = Superblock { page_checksums: true, ..superblock() };
+    let block = with.encode();
+    assert_eq!((block[1], Superblock::decode(&block)), (1 << 32 | 4, Ok(with)));
+    let (area, bytes) = (with.checksum_area().unwrap(), with.heap_offset - COPIES_BYTES);
+    assert_eq!((area.offset, area.bytes), (COPIES_BYTES, bytes));
+    assert_eq!(superblock().checksum_area(), None);
+    let mut head = LogHead { edition: 1, pool: 2, generation: 3, entered: true }.encode();
+    head[1] = block[1];
+    assert_eq!(LogHead::decode(&sealed(head)), Err(Invalid::Version(block[1])));
 }
 
 #[test]

@@ -342,7 +342,7 @@ fn create_without_dax_leaves_no_file() {
 
 #[test]
 fn check_finds_damaged_allocator() {
-    let (_dir, path) = create(options());
+    let (_dir, path) = create(options().page_checksums(false));
     Pool::open(&path, options()).unwrap().close().unwrap();
     checked(&path).unwrap();
     change(&path, |bytes| bytes[(2 << 20) + 16] ^= 1);

@@ -33,6 +33,7 @@ mod lost_log;
 mod migrations;
 mod names;
 mod owned;
+mod page_checksums;
 mod pages;
 mod paging;
 mod parts;

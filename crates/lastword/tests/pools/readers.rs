@@ -57,7 +57,7 @@ fn in_use_under_load<D: Design>(options: Options) {
             assert!(lastword::inspect(&path).unwrap().in_use);
         }
         let heap = HeapAtRest::load(&path).unwrap();
-        assert!(heap.checked().durable_id >= last);
+        assert!(heap.checked().unwrap().durable_id >= last);
         lastword::copy(&path, &copy, &CopyOptions::new()).unwrap()
     });
     assert!(last <= pool.durable_id());

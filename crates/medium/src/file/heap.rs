@@ -44,7 +44,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 use zerocopy::IntoBytes;
 
 use crate::area::{Area, PAGE_BYTES};
@@ -53,12 +53,14 @@ use crate::error::Error;
 use crate::file::mask::{Mask, PAGE_WORDS};
 use crate::file::page_index::{PageIndex, PageWords};
 use crate::frozen::{FrozenImage, FrozenImages};
+use crate::page_checksums::FileChecksums;
 use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
 use crate::pool_file::write_all;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::traits::{Counts, HeapMedium, Unwritten};
+use crate::traits::{Counts, HeapMedium, Scrubbed, Unwritten};
 use crate::writes::{self, Piece, Pieces};
+use system::Handle;
 use system::mutants::{Mutant, injected};
 
 /// Pages in one write. Those that are read first take 128 KiB: they stay in the processor's cache.
@@ -110,6 +112,17 @@ struct State {
     /// Pages were written since the last sync.
     unsynced: AtomicBool,
     poisoned: AtomicBool,
+    /// The checksums of the pages, if the pool has them.
+    sums: Option<Arc<FileChecksums>>,
+}
+
+impl State {
+    /// Checks neighbouring pages, as the file has them.
+    fn check(&self, first: usize, words: &[u64]) -> Result<(), Error> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let mut pages = (first..).zip(words.chunks_exact(PAGE_WORDS));
+        pages.try_for_each(|(page, words)| sums.check(page, words))
+    }
 }
 
 /// Poisons the heap image when it is dropped, unless its step has succeeded.
@@ -183,6 +196,12 @@ impl FileHeap {
         }
     }
 
+    /// Keeps the checksums of the pages that it writes. Nothing may have been written yet.
+    pub fn with_checksums(self, sums: Arc<FileChecksums>) -> FileHeap {
+        let state = Arc::new(State { sums: Some(sums), ..State::default() });
+        FileHeap { state, ..self }
+    }
+
     /// Splits this heap image into parts, one for each thread, that share its memory for gathered
     /// words. Nothing may have been written to it yet.
     pub fn in_parts(self, parts: usize) -> Parts {
@@ -215,8 +234,8 @@ impl FileHeap {
 
     fn gather(&mut self, writes: &[u64]) -> Result<(), Error> {
         if !self.frozen.is_empty() {
-            let FileHeap { area, index, frozen, .. } = self;
-            frozen.before_writes(writes, |page, out| now(area, index, page, out));
+            let FileHeap { area, index, frozen, state, .. } = self;
+            frozen.before_writes(writes, |page, out| now(area, index, state, page, out));
         }
         for piece in Pieces::new(writes) {
             let Piece::Run(index, mut words) = piece else { continue };
@@ -268,6 +287,49 @@ impl FileHeap {
         Ok(())
     }
 
+    /// Reads neighboring pages at once and compares them with their checksums. Suspect pages are
+    /// read again one by one, after a sync.
+    fn scrub_neighbors(
+        &mut self,
+        pages: &[usize],
+        direct: Option<&dyn Handle>,
+        sums: &FileChecksums,
+        scrubbed: &mut Scrubbed,
+    ) -> Result<(), Error> {
+        let FileHeap { area, scratch, .. } = self;
+        let read = |page: usize, out: &mut [u64]| {
+            let at = area.offset(page as u64 * PAGE_BYTES);
+            let whole = 8 * out.len();
+            match direct.map(|file| file.read(out.as_mut_bytes(), at)) {
+                Some(Ok(bytes)) if bytes == whole => true,
+                Some(Err(Errno::IO)) => false,
+                _ => area.file().read_at(at, out).is_ok(),
+            }
+        };
+        let words = &mut scratch.words_mut()[..pages.len() * PAGE_WORDS];
+        let is_read = read(pages[0], words);
+        let (mut damaged, mut again) = (Vec::new(), Buffer::new(PAGE_WORDS));
+        for (page, words) in pages.iter().zip(words.chunks_exact(PAGE_WORDS)) {
+            let Some(differs) = sums.differs(*page, words) else { continue };
+            scrubbed.compared += 1;
+            if differs || !is_read {
+                damaged.push(*page);
+            }
+        }
+        if !damaged.is_empty() {
+            // A direct read may be older than the page cache on some file systems.
+            area.file().sync()?;
+        }
+        for page in damaged {
+            let again = again.words_mut();
+            if !read(page, again) || sums.differs(page, again) == Some(true) {
+                sums.mark_damaged(page);
+                scrubbed.damaged.push(page);
+            }
+        }
+        Ok(())
+    }
+
     fn sync_file(&self) -> Result<(), Error> {
         let synced = self.area.file().sync();
         if injected(Mutant::FailedSyncRetried) && synced.is_err() {
@@ -291,28 +353,44 @@ impl FileHeap {
     }
 
     /// Writes neighbouring pages.
+    ///
+    /// A page with a checksum is read unless all its words are new. It is compared with its old
+    /// checksum first: otherwise damage beside the new words would get a valid checksum.
     fn write_neighbours(&mut self, pages: &[u32]) -> Result<(), Error> {
         self.taken.extend(pages.iter().map(|page| self.index.take(*page as usize)));
         let words = || self.taken.iter().map(|taken| self.index.words(taken));
+        let run = one_run(words().map(|(mask, _)| mask));
+        let first_page = pages[0] as usize;
+        let sums = self.state.sums.as_deref().filter(|sums| sums.has_place(first_page));
+        let are_whole = || words().all(|(mask, _)| mask.count() == PAGE_WORDS);
+        let scratch = &mut self.scratch.words_mut()[..pages.len() * PAGE_WORDS];
+        if run.is_none() || sums.is_some() && !are_whole() {
+            let at = first_page as u64 * PAGE_BYTES;
+            self.area.file().read_at(self.area.offset(at), scratch)?;
+            self.state.check(first_page, scratch)?;
+            for (out, (mask, words)) in scratch.chunks_exact_mut(PAGE_WORDS).zip(words()) {
+                mask.lay_over(words, out);
+            }
+            if let Some(sums) = sums {
+                let pages = (first_page..).zip(scratch.chunks_exact(PAGE_WORDS));
+                pages.for_each(|(page, words)| sums.set(page, words));
+            }
+        } else if let Some(sums) = sums {
+            (first_page..).zip(words()).for_each(|(page, (_, words))| sums.set(page, words));
+        }
         let mut slices = [IoSlice::new(&[]); WRITE_PAGES];
         let mut first = 0;
-        let slices = if let Some(start) = one_run(words().map(|(mask, _)| mask)) {
+        let slices = if let Some(start) = run {
             first = start;
             for (slice, (mask, words)) in slices.iter_mut().zip(words()) {
                 *slice = IoSlice::new(words[mask.span()].as_bytes());
             }
             &mut slices[..pages.len()]
         } else {
-            let scratch = &mut self.scratch.words_mut()[..pages.len() * PAGE_WORDS];
-            let at = u64::from(pages[0]) * PAGE_BYTES;
-            self.area.file().read_at(self.area.offset(at), scratch)?;
-            for (out, (mask, words)) in scratch.chunks_exact_mut(PAGE_WORDS).zip(words()) {
-                mask.lay_over(words, out);
-            }
             slices[0] = IoSlice::new(scratch.as_bytes());
             &mut slices[..1]
         };
-        let at = u64::from(pages[0]) * PAGE_BYTES + 8 * first as u64;
+        let at = first_page as u64 * PAGE_BYTES + 8 * first as u64;
         self.counts.device_writes += write(&self.area, at, slices)?;
         // The device gets whole pages.
         self.counts.bytes += pages.len() as u64 * PAGE_BYTES;
@@ -366,8 +444,17 @@ impl HeapMedium for FileHeap {
 
     fn sync(&mut self) -> Result<(), Error> {
         self.or_poison(|heap_image| {
-            let unsynced = heap_image.state.unsynced.load(Ordering::Relaxed);
+            let sums = heap_image.state.sums.clone();
+            let changed = sums.filter(|sums| sums.has_dirty());
+            let unsynced = heap_image.state.unsynced.load(Ordering::Relaxed) || changed.is_some();
             if unsynced && !injected(Mutant::HeapBarrierSkipped) {
+                // Before the sync: after it the log is recycled, and a difference could no longer
+                // be explained.
+                if let Some(sums) = changed {
+                    let (bytes, writes) = sums.write()?;
+                    heap_image.counts.bytes += bytes;
+                    heap_image.counts.device_writes += writes;
+                }
                 heap_image.sync_file()?;
                 heap_image.state.unsynced.store(false, Ordering::Relaxed);
                 heap_image.counts.persist_barriers += 1;
@@ -388,11 +475,45 @@ impl HeapMedium for FileHeap {
             return image.fail(area.poisoned());
         }
         let owns = |page| share.as_ref().is_none_or(|share| share.has((page * PAGE_WORDS) as u64));
-        image.copy(pages, owns, |first, out| now(area, index, first, out));
+        image.copy(pages, owns, |first, out| now(area, index, state, first, out));
     }
 
     fn thaw(&mut self, image: &Arc<FrozenImage>) {
         self.frozen.remove(image);
+    }
+
+    fn seal(&mut self, pages: Range<usize>) -> Result<bool, Error> {
+        let Some(sums) = self.state.sums.clone() else { return Ok(false) };
+        let mut unknown = sums.unknown_in(pages).peekable();
+        if unknown.peek().is_none() && !sums.has_dirty() {
+            return Ok(false);
+        }
+        self.or_poison(|heap_image| {
+            let mut words = [0; PAGE_WORDS];
+            for page in unknown {
+                let at = heap_image.area.offset(page as u64 * PAGE_BYTES);
+                heap_image.area.file().read_at(at, &mut words)?;
+                sums.set(page, &words);
+            }
+            Ok(())
+        })?;
+        self.sync()?;
+        Ok(true)
+    }
+
+    fn scrub(&mut self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        let Some(sums) = self.state.sums.clone() else { return Ok(()) };
+        let share = self.share.as_ref();
+        let owns = |page| share.is_none_or(|share| share.has((page * PAGE_WORDS) as u64));
+        let own: Vec<usize> = sums.present_in(pages).filter(|page| owns(*page)).collect();
+        // Bypasses the page cache, which may hide damage on the disk.
+        let direct = self.area.file().reopen_direct();
+        for together in own.chunk_by(|page, next| page + 1 == *next) {
+            for pages in together.chunks(WRITE_PAGES) {
+                self.scrub_neighbors(pages, direct.as_deref(), &sums, scrubbed)?;
+            }
+        }
+        Ok(())
     }
 
     fn counts(&self) -> Counts {
@@ -401,8 +522,15 @@ impl HeapMedium for FileHeap {
 }
 
 /// Reads the current content of neighbouring pages: that of the file, with the gathered words.
-fn now(area: &Area, index: &PageIndex, first: usize, out: &mut [u64]) -> Result<(), Error> {
+fn now(
+    area: &Area,
+    index: &PageIndex,
+    state: &State,
+    first: usize,
+    out: &mut [u64],
+) -> Result<(), Error> {
     area.file().read_at(area.offset(first as u64 * PAGE_BYTES), out)?;
+    state.check(first, out)?;
     if !injected(Mutant::FrozenWordsIgnored) {
         for (page, out) in (first..).zip(out.chunks_exact_mut(PAGE_WORDS)) {
             index.lay_over(page, out);
@@ -437,158 +565,4 @@ fn write(area: &Area, at: u64, slices: &mut [IoSlice<'_>]) -> Result<u64, Error>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
-    use crate::writes::run;
-
-    fn small(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileHeap, Error> {
-        FileHeap::new(file, offset, bytes).map(|heap_image| heap_image.with_gather_bytes_max(96))
-    }
-
-    #[test]
-    fn heap_image_keeps_every_write() {
-        suite::heap_image_keeps_every_write(FileHeap::new);
-    }
-
-    #[test]
-    fn heap_image_short_of_memory_keeps_every_write() {
-        suite::heap_image_keeps_every_write(small);
-        suite::heap_image_keeps_every_write(|file, offset, bytes| {
-            FileHeap::new(file, offset, bytes).map(|heap_image| heap_image.with_gather_bytes_max(0))
-        });
-    }
-
-    #[test]
-    fn heap_image_in_parts_keeps_every_write() {
-        for parts in [2, 5] {
-            let in_parts = |heap_image: FileHeap| heap_image.in_parts(parts);
-            suite::heap_image_keeps_every_write(|file, offset, bytes| {
-                FileHeap::new(file, offset, bytes).map(in_parts)
-            });
-            suite::heap_image_keeps_every_write(|file, offset, bytes| {
-                small(file, offset, bytes).map(in_parts)
-            });
-        }
-    }
-
-    #[test]
-    fn parts_share_one_sync_and_one_failure() {
-        let (_dir, file) = suite::pool();
-        let all: Vec<u64> =
-            (0..HEAP_BYTES / PAGE_BYTES).flat_map(|page| [run(page * 512, 1), page + 1]).collect();
-        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
-        heap_image.write_back(&all).unwrap();
-        heap_image.barrier().unwrap();
-        heap_image.barrier().unwrap();
-        let counts = heap_image.counts();
-        assert_eq!((counts.bytes, counts.persist_barriers), (HEAP_BYTES, 1));
-        let (_dir, file) = suite::pool_for_reading();
-        let heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap().in_parts(2);
-        let mut parts = heap_image.into_parts();
-        parts.iter_mut().for_each(|part| part.write_back(&all).unwrap());
-        assert!(matches!(parts[1].write_out(), Err(Error::Transfer { .. })));
-        assert!(matches!(parts[0].write_out(), Err(Error::Poisoned { .. })));
-        assert!(matches!(parts[0].sync(), Err(Error::Poisoned { .. })));
-    }
-
-    #[test]
-    fn a_wrong_batch_writes_nothing() {
-        suite::heap_image_refuses_wrong_batches(FileHeap::new);
-        suite::heap_image_refuses_wrong_batches(small);
-        suite::heap_image_refuses_wrong_batches(|file, offset, bytes| {
-            small(file, offset, bytes).map(|heap_image| heap_image.in_parts(3))
-        });
-    }
-
-    #[test]
-    fn neighbouring_pages_are_written_together_and_an_idle_barrier_is_free() {
-        let (_dir, file) = suite::pool();
-        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-        heap_image.barrier().unwrap();
-        assert_eq!(heap_image.counts(), Counts::default());
-        let page = PAGE_WORDS as u64;
-        for index in [3 * page, 5 * page, 4 * page + 7, 9 * page, 4 * page + 6] {
-            heap_image.write_back(&[run(index, 1), index]).unwrap();
-        }
-        assert_eq!(heap_image.counts(), Counts::default());
-        heap_image.barrier().unwrap();
-        heap_image.barrier().unwrap();
-        let counts = heap_image.counts();
-        assert_eq!((counts.bytes, counts.device_writes, counts.persist_barriers), (16384, 2, 1));
-    }
-
-    #[test]
-    fn gather_memory_exhausted_writes_early_syncs_at_barrier() {
-        let (_dir, file) = suite::pool();
-        // Memory for three words in pages of their own.
-        let mut heap_image = small(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-        for page in 0..7 {
-            heap_image.write_back(&[run(2 * page * PAGE_WORDS as u64, 1), 1]).unwrap();
-        }
-        let counts = heap_image.counts();
-        assert_eq!((counts.device_writes, counts.persist_barriers), (4, 0));
-        assert_eq!(heap_image.unwritten().pages, 3);
-        heap_image.barrier().unwrap();
-        let counts = heap_image.counts();
-        assert_eq!((counts.device_writes, counts.persist_barriers), (7, 1));
-    }
-
-    #[test]
-    fn swept_pages_are_written_with_their_last_words() {
-        let (_dir, file) = suite::pool();
-        let mut heap_image = FileHeap::new(Arc::clone(&file), HEAP_OFFSET, HEAP_BYTES).unwrap();
-        let put = |heap_image: &mut FileHeap, sequence, page: u64| {
-            heap_image.starts_at(sequence);
-            heap_image.write_back(&[run(page * PAGE_WORDS as u64, 1), sequence + 1]).unwrap();
-        };
-        for (sequence, page) in [(0, 9), (4096, 2), (8192, 9), (8192, 5)] {
-            put(&mut heap_image, sequence, page);
-        }
-        let word = |page: u64| {
-            let mut word = [0];
-            file.read_at(HEAP_OFFSET + page * PAGE_BYTES, &mut word).unwrap();
-            word[0]
-        };
-        let waits = |heap_image: &FileHeap| {
-            let Unwritten { pages, oldest, sweep_pages, next_oldest } = heap_image.unwritten();
-            (pages, oldest, sweep_pages, next_oldest)
-        };
-        heap_image.write_next(1).unwrap();
-        assert_eq!(waits(&heap_image), (2, Some(0), 2, None));
-        assert_eq!([2, 5, 9].map(word), [4097, 0, 0]);
-        put(&mut heap_image, 12288, 2);
-        heap_image.write_next(2).unwrap();
-        assert_eq!(waits(&heap_image), (1, Some(12288), 0, Some(12288)));
-        assert_eq!([2, 5, 9].map(word), [4097, 8193, 8193]);
-        heap_image.barrier().unwrap();
-        assert_eq!(heap_image.unwritten(), Unwritten::default());
-        assert_eq!([2, 5, 9].map(word), [12289, 8193, 8193]);
-    }
-
-    #[test]
-    fn a_failed_write_ends_everything() {
-        let (_dir, file) = suite::pool_for_reading();
-        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-        heap_image.write_back(&[run(7, 1), 42]).unwrap();
-        assert!(matches!(heap_image.barrier(), Err(Error::Transfer { operation: "writing", .. })));
-        for _ in 0..2 {
-            assert!(matches!(heap_image.barrier(), Err(Error::Poisoned { .. })));
-            assert!(matches!(heap_image.write_back(&[run(7, 1), 42]), Err(Error::Poisoned { .. })));
-        }
-        assert_eq!(heap_image.counts(), Counts::default());
-    }
-
-    #[test]
-    fn truncated_file_is_detected_and_not_extended() {
-        let (dir, file) = suite::pool();
-        let path = dir.path().join("pool");
-        let mut heap_image = FileHeap::new(file, HEAP_OFFSET, HEAP_BYTES).unwrap();
-        std::fs::File::options().write(true).open(&path).unwrap().set_len(HEAP_OFFSET).unwrap();
-        heap_image.write_back(&[run(7, 1), 42]).unwrap();
-        let cut = heap_image.barrier();
-        assert!(matches!(cut, Err(Error::Truncated { found: 0, .. })), "{cut:?}");
-        assert_eq!(std::fs::metadata(path).unwrap().len(), HEAP_OFFSET);
-        assert!(matches!(heap_image.barrier(), Err(Error::Poisoned { .. })));
-    }
-}
+mod tests;

@@ -198,6 +198,11 @@ impl Account {
         self.persist_barriers += 1;
     }
 
+    /// Counts persist barriers of checksums. They have already waited for the device.
+    pub(super) fn add_barriers(&mut self, barriers: u64) {
+        self.persist_barriers += barriers;
+    }
+
     pub(super) fn counts(&self) -> Counts {
         Counts {
             bytes: self.lines * LINE_BYTES as u64,

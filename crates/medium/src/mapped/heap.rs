@@ -36,13 +36,14 @@ use crate::area::Area;
 use crate::cpu::{LINE_WORDS, LineWriteBack};
 use crate::error::Error;
 use crate::frozen::{FrozenImage, FrozenImages, PAGE_WORDS};
+use crate::mapped::checksums::MappedChecksums;
 use crate::mapped::combiner::{Combiner, Combining, first_word};
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::{Mapped, Stores};
 use crate::parts::{Parts, Share};
 use crate::pool_file::PoolFile;
 use crate::sync::{Arc, Ordering};
-use crate::traits::{Counts, HeapMedium};
+use crate::traits::{Counts, HeapMedium, Scrubbed};
 use crate::writes::{self, Piece, Pieces};
 use system::mutants::{Mutant, injected};
 
@@ -74,6 +75,8 @@ pub struct MappedHeap {
     combiner: Combiner,
     account: Account,
     frozen: FrozenImages,
+    /// The checksums of the pages, if the pool has them.
+    sums: Option<Arc<MappedChecksums>>,
 }
 
 impl MappedHeap {
@@ -112,6 +115,7 @@ impl MappedHeap {
             combiner: Combiner::new(Combining::WhenSkewed),
             account: Account::new(domain),
             frozen: FrozenImages::default(),
+            sums: None,
         })
     }
 
@@ -126,6 +130,12 @@ impl MappedHeap {
         self
     }
 
+    /// Keeps the checksums of the pages. Nothing may have been written yet.
+    pub fn with_checksums(mut self, sums: Arc<MappedChecksums>) -> MappedHeap {
+        self.sums = Some(sums);
+        self
+    }
+
     /// Splits this heap image into parts, one for each thread, over one mapping. Each part decides
     /// by itself whether to combine lines. Nothing may have been written yet.
     pub fn in_parts(self, parts: usize) -> Parts {
@@ -137,6 +147,7 @@ impl MappedHeap {
             combiner: self.combiner.anew(),
             account: self.account.anew(),
             frozen: FrozenImages::default(),
+            sums: self.sums.clone(),
         };
         Share::all(parts, self.area.bytes() / 8).map(part).collect()
     }
@@ -153,7 +164,12 @@ impl HeapMedium for MappedHeap {
             }
         };
         if !self.frozen.is_empty() {
-            self.frozen.before_writes(writes, |page, out| now(&self.mapped, page, out));
+            let sums = self.sums.as_deref();
+            self.frozen.before_writes(writes, |page, out| now(&self.mapped, sums, page, out));
+        }
+        if let Some(sums) = &self.sums {
+            let read = |page, out: &mut [u64]| read(&self.mapped, page, out);
+            self.account.add_barriers(sums.before_changes(pages_of(writes), read)?);
         }
         let lines = match &*self.mapped {
             Mapped::Real(mapping) => put(mapping.words(), writes, combiner, way),
@@ -182,11 +198,29 @@ impl HeapMedium for MappedHeap {
     fn copy_frozen(&mut self, image: &FrozenImage, pages: Range<usize>) {
         let share = &self.share;
         let owns = |page| share.as_ref().is_none_or(|share| share.has((page * PAGE_WORDS) as u64));
-        image.copy(pages, owns, |first, out| now(&self.mapped, first, out));
+        let sums = self.sums.as_deref();
+        image.copy(pages, owns, |first, out| now(&self.mapped, sums, first, out));
     }
 
     fn thaw(&mut self, image: &Arc<FrozenImage>) {
         self.frozen.remove(image);
+    }
+
+    fn seal(&mut self, pages: Range<usize>) -> Result<bool, Error> {
+        let Some(sums) = &self.sums else { return Ok(false) };
+        let present = (self.area.present_bytes() / 8) as usize / PAGE_WORDS;
+        let pages = pages.start..pages.end.min(present);
+        // The barrier has made all pages durable.
+        sums.seal(pages, |_| 0, |_| Ok(()), |page, out| read(&self.mapped, page, out))
+    }
+
+    fn scrub(&mut self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let share = &self.share;
+        let owns = |page| share.as_ref().is_none_or(|share| share.has((page * PAGE_WORDS) as u64));
+        let pages = pages.filter(|page| owns(*page));
+        sums.scrub(pages, scrubbed, |page, out| read(&self.mapped, page, out));
+        Ok(())
     }
 
     fn counts(&self) -> Counts {
@@ -194,8 +228,29 @@ impl HeapMedium for MappedHeap {
     }
 }
 
+/// Returns the pages of each run of a batch.
+fn pages_of(writes: &[u64]) -> impl Iterator<Item = Range<usize>> + Clone {
+    Pieces::new(writes).filter_map(|piece| match piece {
+        Piece::Run(index, words) => {
+            let (first, end) = (index as usize, index as usize + words.len());
+            Some(first / PAGE_WORDS..end.div_ceil(PAGE_WORDS))
+        }
+        Piece::Mark(_) => None,
+    })
+}
+
 /// Reads the current content of neighbouring pages.
-fn now(mapped: &Mapped, first: usize, out: &mut [u64]) -> Result<(), Error> {
+fn now(
+    mapped: &Mapped,
+    sums: Option<&MappedChecksums>,
+    first: usize,
+    out: &mut [u64],
+) -> Result<(), Error> {
+    read(mapped, first, out);
+    sums.map_or(Ok(()), |sums| sums.check(first, out))
+}
+
+fn read(mapped: &Mapped, first: usize, out: &mut [u64]) {
     let first = first * PAGE_WORDS;
     match mapped {
         Mapped::Real(mapping) => {
@@ -205,7 +260,6 @@ fn now(mapped: &Mapped, first: usize, out: &mut [u64]) -> Result<(), Error> {
         }
         Mapped::Simulated(memory) => memory.read(first, out),
     }
-    Ok(())
 }
 
 /// Stores a batch; returns the number of lines that leave the cache.

@@ -14,8 +14,10 @@
 //! affect the state after a crash, so it costs the same everywhere.
 
 use crate::area::Area;
-use crate::cpu::{LINE_BYTES, LineWriteBack};
+use crate::cpu::{LINE_BYTES, LINE_WORDS, LineWriteBack};
 use crate::error::Error;
+use crate::frozen::PAGE_WORDS;
+use crate::mapped::checksums::MappedChecksums;
 use crate::mapped::domain::Domain;
 use crate::mapped::emulation::Emulation;
 use crate::mapped::stores::{Mapped, Stores};
@@ -48,6 +50,8 @@ pub struct InPlace {
     simulated: Option<(Box<dyn SimulatedMemory>, Area)>,
     write_back: Option<LineWriteBack>,
     emulation: Option<Arc<Emulation>>,
+    /// The checksums of the pages, if this is a heap that has them.
+    sums: Option<Arc<MappedChecksums>>,
 }
 
 impl InPlace {
@@ -91,7 +95,43 @@ impl InPlace {
             }
         };
         let (write_back, emulation) = (domain.write_back(), domain.emulation());
-        Ok(InPlace { view: Arc::new(view), simulated, write_back, emulation })
+        Ok(InPlace { view: Arc::new(view), simulated, write_back, emulation, sums: None })
+    }
+
+    /// Keeps the checksums of the pages. Nothing may have been stored yet.
+    pub fn with_checksums(self, sums: Option<Arc<MappedChecksums>>) -> InPlace {
+        InPlace { sums, ..self }
+    }
+
+    /// Marks a word's page as changed, before the word is stored.
+    #[inline(always)]
+    fn before_store(&self, index: usize) {
+        if let Some(sums) = &self.sums {
+            sums.before_store(index, |page, out| self.read_page(page, out));
+        }
+    }
+
+    /// Makes the changed pages of a heap of so many bytes durable, then computes their checksums
+    /// and makes those durable. No thread stores to it meanwhile. Two persist barriers, or none if
+    /// no page has changed.
+    ///
+    /// # Errors
+    /// [`Error::DamagedPages`] of pages that differed from their checksums before they changed; as
+    /// [`barrier`](InPlace::barrier).
+    pub fn seal(&self, heap_bytes: u64) -> Result<(), Error> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let settle = |page: usize| {
+            let lines = (page * PAGE_WORDS..(page + 1) * PAGE_WORDS).step_by(LINE_WORDS);
+            lines.map(|word| self.write_back(word)).count() as u64
+        };
+        let pages = 0..(heap_bytes / 8) as usize / PAGE_WORDS;
+        let barrier = |lines| self.barrier(lines).map(drop);
+        sums.seal(pages, settle, barrier, |page, out| self.read_page(page, out)).map(drop)
+    }
+
+    fn read_page(&self, page: usize, out: &mut [u64]) {
+        let words = &self.words()[page * PAGE_WORDS..][..PAGE_WORDS];
+        out.iter_mut().zip(words).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
     }
 
     /// Returns the words for loads. A simulated machine does not see stores that bypass
@@ -109,6 +149,7 @@ impl InPlace {
     /// Stores a word into the cache. Relaxed: the caller orders it for other threads.
     #[inline(always)]
     pub fn store(&self, index: usize, value: u64) {
+        self.before_store(index);
         self.words()[index].store(value, Ordering::Relaxed);
         if let Some((memory, _)) = &self.simulated {
             memory.store(index, &[value]);
@@ -122,6 +163,7 @@ impl InPlace {
     /// The value found instead.
     #[inline(always)]
     pub fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
+        self.before_store(index);
         let (word, done) = (&self.words()[index], Ordering::AcqRel);
         let was = word.compare_exchange(current, new, done, Ordering::Acquire)?;
         if let Some((memory, _)) = &self.simulated {
@@ -134,6 +176,12 @@ impl InPlace {
     /// the cache is durable.
     #[inline(always)]
     pub fn stream(&self, first: usize, words: &[u64]) {
+        if let Some(sums) = &self.sums {
+            let pages = first / PAGE_WORDS..(first + words.len()).div_ceil(PAGE_WORDS);
+            // A damaged page is marked, and found by `seal`.
+            let read = |page, out: &mut [u64]| self.read_page(page, out);
+            let _ = sums.before_changes(std::iter::once(pages), read);
+        }
         match self.write_back {
             Some(_) => self.words().stream(first, words),
             None => self.words().store(first, words),

@@ -112,8 +112,8 @@ use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{
-    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, Patience, ReadLog, Unwritten,
-    mutants, writes,
+    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, Patience, ReadLog, Scrubbed,
+    Unwritten, mutants, writes,
 };
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 use std::collections::HashMap as FxHashMap;

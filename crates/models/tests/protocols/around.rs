@@ -114,6 +114,7 @@ pub mod superblock {
         pub log_sequence: u64,
         pub group: u64,
         pub compress: bool,
+        pub page_checksums: bool,
     }
 
     /// A step of the heap's growth, which no model takes.

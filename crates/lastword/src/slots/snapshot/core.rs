@@ -11,6 +11,7 @@ use super::Local;
 use super::group::Groups;
 use crate::Options;
 use crate::dual_version::{Attempt, Finished, Owned, Versions};
+use crate::error::Error;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// One grace period in this many is timed, because reading the cycle counter takes as long as a
@@ -34,6 +35,11 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// Computes the unknown page checksums, at a clean shutdown.
+    pub(super) fn seal(&self) -> Result<(), Error> {
+        self.store.seal().map_err(|error| self.workers.poison.put(error))
+    }
+
     pub(super) fn clock(&self) -> &AtomicU64 {
         self.versions.clock()
     }

@@ -559,7 +559,7 @@ impl Design for Snapshot {
         if core.has_groups() {
             return Err(Error::WorkerForgotten { durable: TxId(core.versions.durable()) });
         }
-        self.checkpoint()
+        self.checkpoint().and_then(|()| core.seal())
     }
 
     fn mark_clean(&self) -> Result<bool, Error> {

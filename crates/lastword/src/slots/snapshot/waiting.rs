@@ -4,7 +4,7 @@ use medium::Patience;
 use words::TxId;
 
 use super::Core;
-use crate::Error;
+use crate::error::Error;
 use crate::sync::{spin_loop, thread};
 
 /// Polls before a waiting worker yields its core.

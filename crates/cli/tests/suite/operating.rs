@@ -1,0 +1,82 @@
+//! The commands of the book's Operating pages, run as they stand there.
+//!
+//! Each block of commands runs in a directory of its own, which has what the pages assume: closed
+//! pools `my.pool` and `bank.pool`, and a backup. Absolute paths lead into that directory.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::Room;
+
+const PAGES: [&str; 5] =
+    ["backup.md", "check-and-repair.md", "sizing.md", "troubleshooting.md", "upgrading.md"];
+
+/// Returns the blocks of shell commands of a page, each with its line.
+fn blocks(page: &str) -> Vec<(usize, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating").join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let (mut blocks, mut block) = (Vec::new(), None);
+    for (number, line) in (1..).zip(text.lines()) {
+        match (line, &mut block) {
+            ("```sh", _) => block = Some((number, String::new())),
+            ("```", Some(_)) => blocks.extend(block.take()),
+            (line, Some((_, commands))) => *commands += &format!("{line}\n"),
+            (_, None) => {}
+        }
+    }
+    blocks
+}
+
+/// Makes a directory as the pages assume it.
+fn prepared() -> Room {
+    let room = Room::new();
+    for place in ["backup", "evidence"] {
+        std::fs::create_dir(room.path(place)).unwrap();
+    }
+    for pool in ["my.pool", "bank.pool", "backup/bank.pool"] {
+        room.expect(0, &["pool", "create", pool, "--bytes", "1M", "--log-bytes", "1M"]);
+    }
+    room
+}
+
+/// Whether the directory for temporary files is in persistent memory.
+fn has_dax(room: &Room) -> bool {
+    let made = room.run(&["pool", "create", "dax.pool", "--bytes", "1M", "--medium", "dax"]);
+    made.status.success()
+}
+
+#[test]
+fn commands_of_operating_pages_succeed() {
+    let mut run = 0;
+    for page in PAGES {
+        for (line, commands) in blocks(page) {
+            let room = prepared();
+            let commands: Vec<&str> = commands
+                .lines()
+                .filter(|command| !command.contains("--medium dax") || has_dax(&room))
+                .collect();
+            // A backup replaces a lost pool.
+            let restores = commands.iter().any(|command| command.ends_with(" bank.pool"));
+            if restores && !commands[0].starts_with("mv") {
+                for file in ["bank.pool", "bank.pool.log"] {
+                    std::fs::remove_file(room.path(file)).unwrap();
+                }
+            }
+            let script = commands.join("\n");
+            let here = room.path("");
+            let script = ["/backup/", "/evidence/"].iter().fold(script, |script, place| {
+                script.replace(place, &format!("{}{}", here.display(), &place[1..]))
+            });
+            let program = PathBuf::from(env!("CARGO_BIN_EXE_lastword"));
+            let path = std::env::var("PATH").unwrap_or_default();
+            let path = format!("{}:{path}", program.parent().unwrap().display());
+            let mut shell = Command::new("sh");
+            shell.arg("-euc").arg(&script).env("PATH", path).current_dir(&here);
+            let output = shell.output().unwrap();
+            let shown = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{page}, line {line}:\n{script}\n{shown}");
+            run += commands.len();
+        }
+    }
+    assert!(run > 20, "{run} commands");
+}

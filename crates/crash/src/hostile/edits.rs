@@ -1,0 +1,385 @@
+//! Damage anywhere in a pool's files: no wrong answer.
+//!
+//! Pools of all designs, on files and mapped, closed and abandoned, get one edit each: as a disk
+//! makes them that flips a bit, loses or misplaces a write, or returns garbage. Then:
+//!
+//! - The pool opens if and only if a check says so.
+//! - A pool that opens has the content after one transaction: the last one acknowledged, or, if the
+//!   edit is in the log of a pool that was not closed, an earlier one. The log cannot always show
+//!   that: its end looks as after a crash before the lost transactions.
+//! - A refused pool has a finding that names the damage. A salvage shows nothing else than
+//!   acknowledged values.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use lastword::{Addr, AnyDesign, AnyPool, CheckOptions, Error, HeapAtRest, Medium, Options};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use tempfile::TempDir;
+
+use crate::designs;
+
+/// Objects, each of so many words with one value.
+const OBJECTS: u64 = 60;
+const WORDS: u64 = 12;
+/// Transactions after the objects exist. Transaction n gives object n % `OBJECTS` the value n.
+const TRANSACTIONS: u64 = 150;
+/// Of them, those of the last process.
+const LAST_PROCESS: u64 = 40;
+/// The log of a mapped pool.
+const LOG_OFFSET: usize = 2 << 20;
+const LOG_BYTES: usize = 256 << 10;
+const HEAP_BYTES: usize = 256 << 10;
+/// The table of page checksums: see `medium::PageChecksums`.
+const TABLE_OFFSET: usize = 8192;
+const LINE_SUMS: usize = 15;
+const LINE_BYTES: usize = 64;
+const UNKNOWN: u32 = 0x6b6e_750a;
+const SECTOR: usize = 512;
+const PAGE: usize = 4096;
+
+/// Counts of outcomes.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Pools with all acknowledged transactions.
+    pub whole: u64,
+    /// Pools with fewer, of edits in a log that recovery reads, with a finding.
+    pub shorter: u64,
+    /// The same without a finding: what is left of the log could be that of a crash before the
+    /// last transactions.
+    pub unnamed: u64,
+    /// Edits of pages that no checksum protects, which are not made. On mapped media: pages that
+    /// changed since the last checkpoint. On files: after a crash, pages that recovery writes to.
+    pub uncovered: u64,
+    /// Refused pools, by the worst of their findings.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Whole objects that salvages of refused pools have shown.
+    pub salvaged: u64,
+}
+
+/// A pool to begin with.
+struct Sound {
+    design: &'static AnyDesign,
+    is_closed: bool,
+    /// The place of the log in the pool's file, if it is there.
+    log: Range<usize>,
+    /// Both files: at the end, and some transactions earlier.
+    late: [Option<Vec<u8>>; 2],
+    early: [Option<Vec<u8>>; 2],
+    /// The pool's file after recovery.
+    recovered: Option<Vec<u8>>,
+}
+
+struct Place {
+    dir: TempDir,
+    sound: Vec<Sound>,
+}
+
+fn options() -> Options {
+    let options = Options::new().bytes(HEAP_BYTES as u64).log_bytes(LOG_BYTES as u64);
+    let options = options.ring_entries(1 << 10);
+    options.background(false)
+}
+
+impl Place {
+    fn new() -> Place {
+        let in_memory = tempfile::tempdir_in("/dev/shm");
+        let dir = in_memory.or_else(|_| tempfile::tempdir()).expect("a temporary directory");
+        let mut place = Place { dir, sound: Vec::new() };
+        let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+        for design in designs::all().filter(|design| design.type_name == design.name) {
+            for medium in [Medium::File, emulated] {
+                for is_closed in [false, true] {
+                    let sound = place.make(design, medium, is_closed);
+                    place.sound.push(sound);
+                }
+            }
+        }
+        place
+    }
+
+    fn files(&self) -> [PathBuf; 2] {
+        ["test.pool", "test.pool.log"].map(|name| self.dir.path().join(name))
+    }
+
+    fn read(&self) -> [Option<Vec<u8>>; 2] {
+        self.files().map(|file| fs::read(file).ok())
+    }
+
+    /// Replaces all files by these.
+    fn write(&self, contents: &[Option<Vec<u8>>; 2]) {
+        for entry in fs::read_dir(self.dir.path()).expect("the directory exists") {
+            fs::remove_file(entry.expect("it is readable").path()).expect("it can be emptied");
+        }
+        for (file, bytes) in self.files().iter().zip(contents) {
+            if let Some(bytes) = bytes {
+                fs::write(file, bytes).expect("the disk has room");
+            }
+        }
+    }
+
+    fn make(&self, design: &'static AnyDesign, medium: Medium, is_closed: bool) -> Sound {
+        let works = "a small pool can be made and filled";
+        self.write(&[None, None]);
+        let path = &self.files()[0];
+        let pool = design.create(path, options().medium(medium)).expect(works);
+        make_objects(&*pool);
+        (1..=TRANSACTIONS - LAST_PROCESS).for_each(|number| transact(&*pool, number));
+        pool.close().expect(works);
+        let pool = design.open(path, options()).expect(works);
+        let (middle, last) = (TRANSACTIONS - LAST_PROCESS / 2, TRANSACTIONS);
+        (TRANSACTIONS - LAST_PROCESS + 1..=middle).for_each(|number| transact(&*pool, number));
+        let early = self.read();
+        (middle + 1..=last).for_each(|number| transact(&*pool, number));
+        if is_closed {
+            pool.close().expect(works)
+        } else {
+            pool.abandon()
+        }
+        let log = match medium {
+            Medium::File => 0..0,
+            _ => LOG_OFFSET..LOG_OFFSET + LOG_BYTES,
+        };
+        let late = self.read();
+        design.open(path, options()).expect(works).close().expect(works);
+        let [recovered, _] = self.read();
+        Sound { design, is_closed, log, late, early, recovered }
+    }
+}
+
+/// Makes the objects, and a root with their pointers.
+fn make_objects(pool: &dyn AnyPool) {
+    let mut worker = pool.any_worker().expect("there is room for a worker");
+    let mut objects = Vec::new();
+    for _ in 0..OBJECTS {
+        let made = worker.run_any(false, &mut |tx| {
+            objects.push(tx.allocate(8 * WORDS as usize)?);
+            Ok(())
+        });
+        made.expect("the heap has room");
+    }
+    let made = worker.run_any(false, &mut |tx| {
+        let root = tx.allocate(8 * (1 + OBJECTS as usize))?;
+        for (index, object) in (1..).zip(&objects) {
+            tx.write(Addr::new(root, 8 * index), *object)?;
+        }
+        tx.set_root(root)
+    });
+    made.expect("the heap has room");
+}
+
+/// Runs a transaction, and waits until it is durable.
+fn transact(pool: &dyn AnyPool, number: u64) {
+    let mut worker = pool.any_worker().expect("there is room for a worker");
+    let done = worker.run_any(false, &mut |tx| {
+        let root = tx.root()?;
+        let object = tx.read(Addr::new(root, 8 * (1 + number % OBJECTS)))?;
+        for word in 0..WORDS {
+            tx.write(Addr::new(object, 8 * word), number)?;
+        }
+        tx.write(Addr::new(root, 0), number)
+    });
+    done.expect("a sound pool commits");
+    drop(worker);
+    pool.flush().expect("a sound pool is durable");
+}
+
+/// Returns the value of an object after so many transactions.
+fn value(object: u64, transactions: u64) -> u64 {
+    let back = (transactions + OBJECTS - object) % OBJECTS;
+    transactions.saturating_sub(back)
+}
+
+/// Returns the last transaction that the pool shows. Panics if another content is shown.
+fn shown(pool: &dyn AnyPool, context: &str) -> u64 {
+    let mut worker = pool.any_worker().expect("there is room for a worker");
+    let mut last = 0;
+    let read = worker.run_any(true, &mut |tx| {
+        let root = tx.root()?;
+        last = tx.read(Addr::new(root, 0))?;
+        for object in 0..OBJECTS {
+            let at = tx.read(Addr::new(root, 8 * (1 + object)))?;
+            for word in 0..WORDS {
+                let found = tx.read(Addr::new(at, 8 * word))?;
+                assert_eq!(found, value(object, last), "object {object}: {context}");
+            }
+        }
+        Ok(())
+    });
+    read.unwrap_or_else(|error| panic!("{error}: {context}"));
+    last
+}
+
+/// An edit of a file.
+struct Edit {
+    text: String,
+    in_log: bool,
+    /// The page of the heap that it has changed, as an offset in the file.
+    page: Option<usize>,
+}
+
+struct Draw<'a>(&'a mut Xoshiro256PlusPlus);
+
+impl Draw<'_> {
+    fn below(&mut self, end: usize) -> usize {
+        (self.0.next_u64() % end as u64) as usize
+    }
+
+    /// Returns the offset of a sector or page that is not all zeros.
+    fn used(&mut self, bytes: &[u8], unit: usize) -> usize {
+        let is_used = |(_, bytes): &(usize, &[u8])| bytes.iter().any(|byte| *byte != 0);
+        let used: Vec<usize> =
+            bytes.chunks_exact(unit).enumerate().filter(is_used).map(|(at, _)| at).collect();
+        unit * used[self.below(used.len())]
+    }
+
+    /// Makes one edit; returns it. `None`: no checksum protects the page.
+    fn edit(&mut self, sound: &Sound, files: &mut [Option<Vec<u8>>; 2]) -> Option<Edit> {
+        let file = match files[1] {
+            Some(_) => self.below(2),
+            None => 0,
+        };
+        let (early, kind) = (sound.early[file].clone(), self.below(8));
+        let bytes = files[file].as_mut()?;
+        let unit = if kind.is_multiple_of(2) { SECTOR } else { PAGE };
+        let at = self.used(bytes, unit);
+        if file == 0 && !(has_checksum(bytes, at) && is_settled(sound, at)) {
+            return None;
+        }
+        let name = match kind {
+            0 | 1 => {
+                let at = at + self.below(unit);
+                bytes[at] ^= 1 << self.below(8);
+                "a flipped bit"
+            }
+            2 => {
+                let at = at + 8 * self.below(unit / 8);
+                bytes[at..at + 8].copy_from_slice(&self.0.next_u64().to_le_bytes());
+                "a word"
+            }
+            3 => {
+                self.0.fill_bytes(&mut bytes[at..at + unit]);
+                "garbage"
+            }
+            4 | 5 => {
+                bytes[at..at + unit].fill(0);
+                "zeros"
+            }
+            6 => {
+                let from = self.used(bytes, unit);
+                bytes.copy_within(from..from + unit, at);
+                "a misplaced write"
+            }
+            _ => {
+                let early = early.expect("the same files");
+                bytes[at..at + unit].copy_from_slice(&early[at..at + unit]);
+                "a lost write"
+            }
+        };
+        let in_heap = file == 0 && at >= bytes.len() - HEAP_BYTES;
+        let in_log = file == 1 || sound.log.contains(&at);
+        let is_new = files[file] != sound.late[file];
+        let page = (in_heap && is_new).then_some(at / PAGE * PAGE);
+        let text = format!("{name} at byte {at} of file {file}");
+        Some(Edit { text, in_log, page })
+    }
+}
+
+/// Whether the page at this offset of the pool's file has a checksum, or is no page of the heap.
+fn has_checksum(bytes: &[u8], at: usize) -> bool {
+    let Some(in_heap) = at.checked_sub(bytes.len() - HEAP_BYTES) else { return true };
+    let page = in_heap / PAGE;
+    let place = TABLE_OFFSET + page / LINE_SUMS * LINE_BYTES + 4 * (page % LINE_SUMS);
+    bytes[place..place + 4] != UNKNOWN.to_le_bytes()
+}
+
+/// Whether recovery does not write to the page at this offset of the pool's file.
+fn is_settled(sound: &Sound, at: usize) -> bool {
+    let page = |bytes: &Option<Vec<u8>>| {
+        let bytes = bytes.as_ref()?;
+        (at >= bytes.len() - HEAP_BYTES).then(|| bytes[at / PAGE * PAGE..][..PAGE].to_vec())
+    };
+    page(&sound.late[0]) == page(&sound.recovered)
+}
+
+fn text<T>(result: &Result<T, Error>) -> Option<String> {
+    result.as_ref().err().map(Error::to_string)
+}
+
+/// Edits pools `edits` times.
+///
+/// # Panics
+/// When a pool shows a wrong content, or a loss outside a log has no finding.
+pub fn run(seed: u64, edits: u64) -> Tally {
+    let place = Place::new();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut tally = Tally::default();
+    for edit in 0..edits {
+        let sound = &place.sound[(edit % place.sound.len() as u64) as usize];
+        let mut files = sound.late.clone();
+        let Some(done) = Draw(&mut random).edit(sound, &mut files) else {
+            tally.uncovered += 1;
+            continue;
+        };
+        place.write(&files);
+        let name = sound.design.name;
+        let context = format!("seed {seed}, edit {edit} of {name}, {}", done.text);
+        judge(&place, sound, &done, &context, &mut tally);
+    }
+    tally
+}
+
+fn judge(place: &Place, sound: &Sound, edit: &Edit, context: &str, tally: &mut Tally) {
+    let path = &place.files()[0];
+    let report = lastword::check_with(path, &CheckOptions::from(&options()));
+    let report = report.unwrap_or_else(|error| panic!("{error}: {context}"));
+    let opened = sound.design.open(path, options());
+    let refused = report.refusal.as_ref().map(Error::to_string);
+    assert_eq!(text(&opened), refused, "open and check: {context}");
+    // A page of the heap that differs from its checksum is named by its place.
+    let pages = report.findings.iter().filter(|one| one.problem.name() == "damaged_pages");
+    let named: Vec<Option<u64>> = pages.map(|one| one.at).collect();
+    let expected: Vec<Option<u64>> = edit.page.iter().map(|page| Some(*page as u64)).collect();
+    assert_eq!(named, expected, "{:?}: {context}", report.findings);
+    let Ok(pool) = opened else {
+        let worst = report.findings.iter().max_by_key(|one| one.severity());
+        let worst = worst.unwrap_or_else(|| panic!("no finding: {context}"));
+        *tally.refused.entry(worst.problem.name()).or_default() += 1;
+        tally.salvaged += salvaged(place, context);
+        return;
+    };
+    let last = shown(&*pool, context);
+    pool.close().unwrap_or_else(|error| panic!("{error}: {context}"));
+    let after = lastword::check(path).unwrap_or_else(|error| panic!("{error}: {context}"));
+    assert!(after.is_sound(), "{:?} after it was open: {context}", after.findings);
+    if last == TRANSACTIONS {
+        tally.whole += 1;
+        return;
+    }
+    assert!(!sound.is_closed && edit.in_log, "{last} transactions: {context}");
+    match report.findings.is_empty() {
+        false => tally.shorter += 1,
+        true => tally.unnamed += 1,
+    }
+}
+
+/// Returns the number of whole objects that are left of a refused pool. Each has one value.
+fn salvaged(place: &Place, context: &str) -> u64 {
+    let Ok((heap, report)) = HeapAtRest::salvage(&place.files()[0]) else { return 0 };
+    // Damage that no checksum covers may be anywhere.
+    if report.findings.iter().any(|one| one.problem.name() == "heap") {
+        return 0;
+    }
+    let whole = heap.objects().filter(|live| live.bytes == 8 * WORDS && heap.is_whole(live));
+    let mut count = 0;
+    for live in whole {
+        let words: Vec<u64> = heap.words(&live).collect();
+        assert!(words.iter().all(|word| *word == words[0]), "{words:?}: {context}");
+        assert!(words[0] <= TRANSACTIONS, "{words:?}: {context}");
+        count += 1;
+    }
+    count
+}
