@@ -329,9 +329,9 @@ pub(crate) struct PoolCheck {
 pub(crate) struct PoolDump {
     /// Pool file
     pub(crate) path: PathBuf,
-    /// Number of words to print of each object
-    #[arg(long, value_name = "N", default_value = "4")]
-    pub(crate) words: usize,
+    /// Number of words to print of each object [default: 4; with --salvage all]
+    #[arg(long, value_name = "N")]
+    pub(crate) words: Option<usize>,
     /// Output format: table for people, jsonl (a JSON object a line) for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     pub(crate) format: DumpFormat,

@@ -73,7 +73,8 @@ fn print(snapshot: &HeapAtRest, arguments: &PoolDump, out: &mut impl Write) -> i
         writeln!(out, "{pointer:<18}  {kind:<6} {bytes:>5} {taken:>6}        first words")?;
     }
     for live in snapshot.objects().filter(|live| snapshot.is_whole(live)) {
-        let line = Line::new(snapshot, &live, root, arguments.words);
+        let shown = arguments.words.unwrap_or(if arguments.salvage { usize::MAX } else { 4 });
+        let line = Line::new(snapshot, &live, root, shown);
         match arguments.format {
             DumpFormat::Jsonl => writeln!(out, "{}", json::line(&line))?,
             DumpFormat::Table => line.write(out)?,

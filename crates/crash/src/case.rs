@@ -167,6 +167,7 @@ impl Case {
             .max_bytes(max_bytes)
             .grow_step(GROWTH_BYTES)
             .page_checksums(self.page_checksums)
+            .verify_at_open(true)
             .log_bytes(log_bytes)
             .ring_entries(log_bytes / 32)
             .medium(self.medium.medium())

@@ -190,7 +190,7 @@ pub enum Error {
     },
 
     /// The allocator's metadata are inconsistent.
-    #[error("{path}: the heap is damaged: {damage}")]
+    #[error("{path}: the heap is damaged: {damage}; restore it from a backup")]
     DamagedHeap {
         /// The file.
         path: PathBuf,

@@ -146,7 +146,7 @@ impl<'a> PipelineView<'a> {
     /// Compares pages of the heap image with their checksums, slice by slice.
     ///
     /// # Errors
-    /// The medium's; the pool goes on. That of a pool that has failed.
+    /// The medium's; the pool is poisoned then.
     pub(crate) fn scrub(self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
         let Pipeline { persist, reproduce, .. } = self.pipeline;
         for first in pages.clone().step_by(SUMS_PAGES) {

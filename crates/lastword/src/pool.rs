@@ -305,8 +305,9 @@ impl<D: Design> Pool<D> {
     /// a transaction, background work included.
     ///
     /// # Errors
-    /// As [`flush`](Pool::flush). [`MediumError::DamagedPages`](crate::MediumError::DamagedPages):
-    /// a page was damaged before it changed; later openings fail.
+    /// As [`flush`](Pool::flush). [`Error::Poisoned`] by
+    /// [`MediumError::DamagedPages`](crate::MediumError::DamagedPages): a page was damaged before
+    /// it changed; later openings fail.
     pub fn checkpoint(&self) -> Result<(), Error> {
         let _call = self.call("checkpoint")?;
         self.design().checkpoint()?;

@@ -116,8 +116,8 @@ impl PoolReader {
         let mut damaged = Damaged::default();
         let compares =
             options.page_checksums.verifies != Some(false) || options.page_checksums.salvages;
-        if compares && let Some(sums) = page_checksums(&found.file, &superblock)? {
-            damaged = found.damaged_pages(&sums)?;
+        if let Some(sums) = page_checksums(&found.file, &superblock)? {
+            damaged = found.damaged(&sums, compares)?;
         }
         if !options.page_checksums.salvages {
             damaged.check()?;

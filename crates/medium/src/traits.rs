@@ -105,7 +105,8 @@ pub trait HeapMedium: Send {
     /// result. Damaged pages are marked, durably after the next barrier.
     ///
     /// # Errors
-    /// The medium's own. The pool stays usable.
+    /// The medium's own; then the pool must not go on. A page that cannot be read is no error: it
+    /// counts as damaged.
     fn scrub(&mut self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
         let _ = (pages, scrubbed);
         Ok(())

@@ -20,7 +20,9 @@ use crate::in_use::{self, Interrupted};
 use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
 use crate::shadow::{PAGE_BYTES, ShadowHeap};
-use crate::storage::{Replay, Storage, Survey, damaged_pages, heap, page_checksums, replay};
+use crate::storage::{
+    Replay, Storage, Survey, damaged_pages, heap, lost_checksums, page_checksums, replay,
+};
 use crate::superblock::{FORMAT_VERSION, Superblock};
 use crate::sync::Arc;
 use crate::{DesignInfo, Error, LogFormat, Medium};
@@ -167,9 +169,9 @@ impl Examined {
             false => None,
         };
         // In the order of opening the pool.
-        let compares = whole && superblock.version == FORMAT_VERSION && !ignores_pages;
-        if compares && let Some(sums) = page_checksums(&self.survey.file, superblock)? {
-            self.pages(superblock, medium, &sums)?;
+        let has_pages = whole && superblock.version == FORMAT_VERSION;
+        if has_pages && let Some(sums) = page_checksums(&self.survey.file, superblock)? {
+            self.pages(superblock, medium, &sums, ignores_pages)?;
         }
         let replayed = action != Action::Replay || self.groups(superblock, medium, &image)?;
         let image = image.filter(|_| replayed);
@@ -192,15 +194,21 @@ impl Examined {
         superblock: &Superblock,
         medium: Medium,
         sums: &PageChecksums,
+        ignores_pages: bool,
     ) -> Result<(), Error> {
-        for pages in sums.damaged_lines() {
-            let at = superblock.heap_offset + pages.start as u64 * PAGE_BYTES;
-            self.push(None, Problem::PageChecksums { at, pages: pages.len() });
+        for pages in lost_checksums(&self.survey.file, sums, superblock)? {
+            let first = superblock.heap_offset + pages.start as u64 * PAGE_BYTES;
+            let may_be_torn = superblock.log_inside && !superblock.clean;
+            let problem = Problem::PageChecksums { first, pages: pages.len(), may_be_torn };
+            self.push(None, problem);
         }
         let survey = &self.survey;
         let replay = |heap_image: &mut dyn HeapMedium| replay_into(survey, heap_image);
         let replay: Option<Replay<'_>> = if medium == Medium::File { Some(&replay) } else { None };
-        let differing = sums.differing(&survey.file, superblock.heap_offset)?;
+        let differing = match ignores_pages {
+            true => sums.marked_pages(),
+            false => sums.differing(&survey.file, superblock.heap_offset)?,
+        };
         let damaged = match damaged_pages((&survey.file, superblock), sums, differing, replay) {
             // `groups` adds the finding. Without a readable log, no page can be shown to be
             // damaged.

@@ -8,11 +8,14 @@
 //! | `Damage` | opens, with damage inside | restore it |
 //! | `Refused` | does not open | restore it, or as the finding says |
 
+mod shown;
+
 use std::path::PathBuf;
 
 use thiserror::Error;
 use words::TxId;
 
+use self::shown::{log_lost, objects_shown, ranges};
 use crate::error::{LogMismatch, commands, layout};
 
 /// How bad a finding is, in ascending order.
@@ -239,13 +242,15 @@ pub enum Problem {
         /// The live objects of which a part lies there, as far as the heap shows them.
         objects: Vec<u64>,
     },
-    /// A line of the table of page checksums is damaged, so pages have no checksum.
-    #[error("the checksums of {pages} pages of the heap, from byte {at} on, are damaged")]
+    /// A part of the checksum table is damaged, so pages have no checksum.
+    #[error("the checksums of {pages} pages of the heap, from byte {first} on, are damaged")]
     PageChecksums {
         /// First byte of the first of these pages in the file.
-        at: u64,
+        first: u64,
         /// How many pages.
         pages: usize,
+        /// Whether a crash may have left the table so.
+        may_be_torn: bool,
     },
     /// The allocator's words are inconsistent. The finding has the offset in the file, the damage
     /// the offset in the heap.
@@ -260,40 +265,6 @@ pub enum Problem {
         /// The root.
         root: u64,
     },
-}
-
-/// Returns the effect of a log that cannot be read.
-fn log_lost(needed_after: Option<TxId>) -> String {
-    match needed_after {
-        Some(TxId(last)) => {
-            format!("acknowledged transactions after {last} may be in the log alone")
-        }
-        None => "no transaction: the pool was closed cleanly, so its heap is whole".into(),
-    }
-}
-
-fn ranges(ranges: &[(TxId, TxId)]) -> String {
-    const SHOWN: usize = 8;
-    let one = |&(first, last): &(TxId, TxId)| match first == last {
-        true => format!("{}", first.0),
-        false => format!("{} to {}", first.0, last.0),
-    };
-    let shown: Vec<String> = ranges.iter().take(SHOWN).map(one).collect();
-    let more = ranges.len().saturating_sub(SHOWN);
-    let more = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
-    format!("{}{more}", shown.join(", "))
-}
-
-/// Names some of these objects.
-fn objects_shown(objects: &[u64]) -> String {
-    const SHOWN: usize = 8;
-    let shown: Vec<String> = objects.iter().take(SHOWN).map(|one| format!("{one:#x}")).collect();
-    match objects.len() {
-        0 => "no live object that the heap shows".into(),
-        1 => format!("the object {}", shown[0]),
-        count if count <= SHOWN => format!("the {count} objects {}", shown.join(", ")),
-        count => format!("{count} objects: {} and more", shown.join(", ")),
-    }
 }
 
 impl Problem {
@@ -344,13 +315,17 @@ impl Problem {
                 Severity::Harmless
             }
             Problem::HeapUnchecked => Severity::Unchecked,
-            Problem::TornEnd { .. } | Problem::PageChecksums { .. } => Severity::Harmless,
+            Problem::TornEnd { .. } | Problem::PageChecksums { may_be_torn: true, .. } => {
+                Severity::Harmless
+            }
             Problem::Superblock { .. }
             | Problem::SuperblockBehind { .. }
             | Problem::LogHead { .. }
             | Problem::LogHeadBehind { .. }
             | Problem::LogLost { .. } => Severity::Spare,
-            Problem::Heap(_) | Problem::Root { .. } => Severity::Damage,
+            Problem::PageChecksums { .. } | Problem::Heap(_) | Problem::Root { .. } => {
+                Severity::Damage
+            }
             _ => Severity::Refused,
         }
     }
@@ -399,9 +374,7 @@ impl Problem {
                 format!("no acknowledged transaction, if a crash left it; the last one is {last}")
             }
             Problem::DamagedPages { objects, .. } => objects_shown(objects),
-            Problem::PageChecksums { .. } => {
-                "no data: damage to these pages would not be found".into()
-            }
+            Problem::PageChecksums { .. } => "damage to these pages is not found".into(),
             Problem::Heap(damage) => match damage.object() {
                 Some(object) => format!("the object at heap offset {object:#x}"),
                 None => format!("the allocator, at heap offset {:#x}", damage.offset),
@@ -488,16 +461,20 @@ impl Problem {
                 "restore both files from the same backup; `lastword pool dump --salvage` shows \
                  what is whole"
             }
-            Problem::PageChecksums { .. } => {
+            Problem::PageChecksums { may_be_torn: true, .. } => {
                 "none needed: opening and closing the pool computes new checksums"
+            }
+            Problem::PageChecksums { .. } => {
+                "restore both files from the same backup; opening and closing the pool accepts \
+                 these pages as they are"
             }
             Problem::HeapUnchecked => "fix the other findings, then check again",
             Problem::Root { .. } => {
                 "set the root again with the program, or restore both files from the same backup"
             }
             _ => {
-                "restore both files from the same backup; until then, read the intact objects with \
-                 the program"
+                "restore both files from the same backup; `lastword pool dump --salvage` shows the \
+                 intact objects"
             }
         }
     }
@@ -523,7 +500,7 @@ impl Problem {
             }
             Problem::TornEnd { .. } => Some("it is no damage, and opening the pool handles it"),
             Problem::HeapUnchecked => Some("it is no damage"),
-            Problem::PageChecksums { .. } => Some("opening and closing the pool handles it"),
+            Problem::PageChecksums { .. } => Some("no copy shows whether these pages are intact"),
             Problem::Version { .. }
             | Problem::LogVersion { .. }
             | Problem::Design { .. }

@@ -36,12 +36,12 @@ pub struct HeapAtRest {
 }
 
 impl HeapAtRest {
-    /// Loads the content of a pool, and checks it as [`check`] does, also while a process has it
-    /// open. Never writes. Takes as much memory as the heap. A pool that was closed cleanly needs
-    /// no log: its heap is whole.
+    /// Loads the content of a pool, and checks it as [`check`](crate::check) does, also while a
+    /// process has it open. Never writes. Takes as much memory as the heap. A pool that was closed
+    /// cleanly needs no log: its heap is whole.
     ///
     /// # Errors
-    /// As [`check`] and [`Report::sound`].
+    /// As [`check`](crate::check) and [`Report::sound`].
     pub fn load(path: impl AsRef<Path>) -> Result<HeapAtRest, Error> {
         let expected = CheckOptions { migrates: true, ..CheckOptions::new().without_log(true) };
         let (report, contents) = look(path.as_ref(), &expected)?;

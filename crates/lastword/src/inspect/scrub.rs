@@ -7,7 +7,7 @@ use medium::PoolFile;
 use super::CheckOptions;
 use crate::Error;
 use crate::shadow::PAGE_BYTES;
-use crate::storage::{Survey, page_checksums};
+use crate::storage::{Survey, lost_checksums, page_checksums};
 
 /// The result of a scrub.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub struct Scrub {
     /// the last checkpoint, or the table has no room for them; see
     /// [`Options::page_checksums`](crate::Options::page_checksums).
     pub compared: usize,
+    /// Pages whose checksums are damaged in the table: damage to them would not be found. 0 for an
+    /// open pool.
+    pub lost_checksums: usize,
     /// The damaged pages, each by the offset of its first byte in the file.
     pub damaged: Vec<u64>,
 }
@@ -58,11 +61,13 @@ pub fn scrub(path: impl AsRef<Path>) -> Result<Scrub, Error> {
     let path = found.file.path().to_path_buf();
     let pages = (superblock.heap_bytes / PAGE_BYTES) as usize;
     let Some(sums) = page_checksums(&found.file, &superblock)? else {
-        return Ok(Scrub { path, pages, compared: 0, damaged: Vec::new() });
+        return Ok(Scrub { path, pages, compared: 0, lost_checksums: 0, damaged: Vec::new() });
     };
     let damaged = found.damaged_pages_on_disk(&sums)?;
     let damaged = damaged.pages().iter();
     let damaged = damaged.map(|page| superblock.heap_offset + *page as u64 * PAGE_BYTES);
     let compared = sums.pages() - sums.unknown_pages();
-    Ok(Scrub { path, pages, compared, damaged: damaged.collect() })
+    let lost = lost_checksums(&found.file, &sums, &superblock)?;
+    let lost_checksums = lost.iter().map(ExactSizeIterator::len).sum();
+    Ok(Scrub { path, pages, compared, lost_checksums, damaged: damaged.collect() })
 }

@@ -27,7 +27,7 @@ use super::Pool;
 use crate::design::Design;
 use crate::inside::{Inside, Mark};
 use crate::inspect::CheckOptions;
-use crate::storage::{Survey, open_settled};
+use crate::storage::{Survey, open_settled, page_checksums};
 use crate::superblock::extend;
 use crate::sync::{Arc, Mutex, lock};
 use crate::tx::MetFull;
@@ -200,7 +200,8 @@ fn is_harmless(error: &Error) -> bool {
 /// ```
 ///
 /// # Errors
-/// As [`Pool::open`] for a pool that is in use, damaged or of another version. [`Error::Medium`] if
+/// As [`Pool::open`] for a pool that is in use, damaged or of another version; all its pages are
+/// verified. [`Error::Medium`] if
 /// the disk has no room: the pool keeps its size. [`Error::NoGrowth`] if the file would exceed 16
 /// TiB. [`Error::BadOption`] beyond 2^48 bytes.
 pub fn grow(path: impl AsRef<Path>, bytes: u64) -> Result<u64, Error> {
@@ -209,6 +210,10 @@ pub fn grow(path: impl AsRef<Path>, bytes: u64) -> Result<u64, Error> {
     let system = System::kernel();
     let open = |path: &Path| open_settled(&system, path);
     let found = Survey::of(path.as_ref(), &expected, open)?.found()?;
+    // Nothing is written to a damaged pool.
+    if let Some(sums) = page_checksums(&found.file, found.superblocks.current())? {
+        found.damaged_pages(&sums)?.check()?;
+    }
     let mut superblocks = found.superblocks;
     let (offset, from) = (superblocks.current().heap_offset, superblocks.current().heap_bytes);
     if to > from {

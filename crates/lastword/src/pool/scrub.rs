@@ -12,9 +12,10 @@ impl<D: Design> Pool<D> {
     /// whole heap image, from the disk instead of the page cache where the file system supports it.
     /// Reproduction waits while a slice of 32 MiB is read.
     ///
-    /// A damaged page is marked in the checksum table, so the next opening fails. The pool stays
-    /// usable: its shadow may be intact. If pages are damaged, close the pool and restore it from a
-    /// backup.
+    /// A damaged page is marked in the checksum table, durably, so the next opening fails. A page
+    /// that the disk cannot read counts as damaged and is not marked. The pool stays usable until a
+    /// transaction changes a damaged page: its shadow may be intact. If pages are damaged, close
+    /// the pool and restore it from a backup.
     ///
     /// ```
     /// use lastword::{Options, Pool};
@@ -30,7 +31,7 @@ impl<D: Design> Pool<D> {
     ///
     /// # Errors
     /// [`Error::NoView`] for designs other than [`Decoupled`](crate::Decoupled): close the pool and
-    /// use [`scrub`](crate::scrub). A failed read or sync.
+    /// use [`scrub`](crate::scrub). A failed sync of the marks; it poisons the pool.
     pub fn scrub(&self) -> Result<Scrub, Error> {
         let _call = self.call("scrub")?;
         self.has_views()?;
@@ -44,6 +45,7 @@ impl<D: Design> Pool<D> {
         let heap_offset = self.shape.heap_offset();
         let damaged = damaged.into_iter().map(|page| heap_offset + page as u64 * PAGE_BYTES);
         let path = self.shape.info().path.clone();
-        Ok(Scrub { path, pages, compared, damaged: damaged.collect() })
+        let damaged = damaged.collect();
+        Ok(Scrub { path, pages, compared, lost_checksums: 0, damaged })
     }
 }

@@ -35,7 +35,7 @@ impl Reproduce {
     /// Compares pages with their checksums, between two steps.
     ///
     /// # Errors
-    /// The medium's. The pool stays usable.
+    /// The medium's; the pool is poisoned then.
     pub(crate) fn scrub(
         &self,
         persist: &Persist,
@@ -49,6 +49,6 @@ impl Reproduce {
                 done.is_ok()
             })
         });
-        Ok(done?)
+        done.map_err(|error| persist.progress.fail(error.into()))
     }
 }

@@ -3,6 +3,7 @@
 //! [`PageChecksums`] has the format and the order of writes.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use medium::mutants::{Mutant, injected};
@@ -144,6 +145,48 @@ impl Damaged {
         let at = self.heap_offset + first as u64 * PAGE_BYTES;
         medium::Error::DamagedPages { path: self.path.clone(), at, pages }.into()
     }
+}
+
+/// Returns the pages whose checksums are lost: the table is damaged there.
+///
+/// On `file`, each page of a cleanly closed pool has a checksum, unless a growth has added it and
+/// it is still zero. On mapped media a crash may have torn a line of the table.
+///
+/// # Errors
+/// That of a read.
+pub(crate) fn lost_checksums(
+    file: &PoolFile,
+    sums: &PageChecksums,
+    superblock: &Superblock,
+) -> Result<Vec<Range<usize>>, Error> {
+    let mut lost: Vec<Range<usize>> = sums.damaged_lines().collect();
+    if superblock.log_inside || !superblock.clean {
+        return Ok(lost);
+    }
+    let begin = superblock.heap_offset;
+    let end = begin + sums.pages() as u64 * PAGE_BYTES;
+    let (mut at, mut words) = (begin, [0; PAGE_WORDS]);
+    while let Some(data) = file.next_data(at, end) {
+        let first = ((data.start - begin) / PAGE_BYTES) as usize;
+        at = data.end.next_multiple_of(PAGE_BYTES).min(end);
+        for page in
+            (first..((at - begin) / PAGE_BYTES) as usize).filter(|page| sums.is_unknown(*page))
+        {
+            file.read_at(begin + page as u64 * PAGE_BYTES, &mut words)?;
+            if words != [0; PAGE_WORDS] {
+                lost.push(page..page + 1);
+            }
+        }
+    }
+    lost.sort_unstable_by_key(|pages| pages.start);
+    lost.dedup_by(|next, pages| {
+        let joins = next.start <= pages.end;
+        if joins {
+            pages.end = pages.end.max(next.end);
+        }
+        joins
+    });
+    Ok(lost)
 }
 
 /// Replays the log that opening a pool would replay.

@@ -29,7 +29,9 @@ use crate::superblock::{LogHead, PairedBlock, Superblock, Superblocks};
 use crate::{Error, Medium, Options};
 
 pub(crate) use begin::{ReadyPool, replay};
-pub(crate) use checksums::{Checksums, Damaged, Replay, damaged_pages, page_checksums};
+pub(crate) use checksums::{
+    Checksums, Damaged, Replay, damaged_pages, lost_checksums, page_checksums,
+};
 pub(crate) use create::{Created, format, plan};
 pub(crate) use open::{Demand, Found, MemoryDemand, Opened, heap, open_settled};
 pub(crate) use renew::if_lost;

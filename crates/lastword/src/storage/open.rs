@@ -76,8 +76,8 @@ impl Opened {
         let superblock = *found.superblocks.current();
         check_memory(demand(options, medium, superblock.heap_bytes))?;
         let sums = page_checksums(&found.file, &superblock)?;
-        if let Some(sums) = sums.as_ref().filter(|_| options.verifies_pages()) {
-            found.damaged_pages(sums)?.check()?;
+        if let Some(sums) = &sums {
+            found.damaged(sums, options.verifies_pages())?.check()?;
         }
         // Before any mapping or write, and after every check that refuses the pool.
         allocate(&found.file, Prewrite::No, medium)?;
@@ -103,6 +103,17 @@ impl Found {
     /// The file that holds the log.
     pub(crate) fn log_place(&self) -> &Arc<PoolFile> {
         self.log_file.as_ref().unwrap_or(&self.file)
+    }
+
+    /// Returns the damaged pages: those that are marked, or all that differ from their checksums.
+    ///
+    /// # Errors
+    /// As [`damaged_pages`].
+    pub(crate) fn damaged(&self, sums: &PageChecksums, verifies: bool) -> Result<Damaged, Error> {
+        match verifies {
+            true => self.damaged_pages(sums),
+            false => self.damaged_among(sums, sums.marked_pages()),
+        }
     }
 
     /// Returns the pages that differ from their checksums.

@@ -198,8 +198,29 @@ fn page_is_compared_when_it_changes() {
     assert!(written.contains("differs from its checksum"), "{written}");
     drop(pool);
     // The log has words of the page, which do not excuse it: damage was found before the crash.
-    let opened = Pool::open(&values.path, Options::new());
-    assert!(is_damaged_page(opened, values.page(700), 1));
+    for verify in [true, false] {
+        let options = Options::new().verify_at_open(verify);
+        let opened = Pool::open(&values.path, options);
+        assert!(is_damaged_page(opened, values.page(700), 1));
+    }
+}
+
+/// The scrub's mark is durable, so a crash and the log's words do not hide the damage.
+#[test]
+fn scrubbed_page_stays_damaged_after_crash() {
+    for medium in MEDIA {
+        let values = Values::create::<Decoupled>(options(medium), true);
+        let options = Options::new().verify_at_open(false).background(false);
+        let pool = Pool::open(&values.path, options.clone()).unwrap();
+        values.damage(700);
+        assert_eq!(pool.scrub().unwrap().damaged, [values.page(700)]);
+        let first = Addr::new(values.values[700].to_bits(), 0);
+        let _ = pool.run(|tx| tx.write(first, 9)).unwrap();
+        pool.flush().unwrap();
+        pool.abandon();
+        let opened = Pool::open(&values.path, options);
+        assert!(is_damaged_page(opened, values.page(700), 1));
+    }
 }
 
 /// A design that works on the mapping compares a page before its first store.
@@ -294,21 +315,40 @@ fn pool_in_use_is_scrubbed() {
 }
 
 #[test]
-fn damaged_checksum_is_replaced() {
+fn damaged_checksums_are_named_and_replaced() {
     for medium in MEDIA {
         let values = Values::create::<Decoupled>(options(medium), true);
         flip(&values.file(), 8192 + 64 + 5);
         let report = lastword::check(&values.path).unwrap();
-        assert!(report.opens() && report.severity() == Severity::Harmless);
+        assert!(report.opens() && report.severity() == Severity::Damage);
         let problem = &report.findings[0].problem;
         assert!(matches!(problem, Problem::PageChecksums { pages: 15, .. }), "{problem}");
-        assert_eq!(lastword::scrub(&values.path).unwrap().compared, 256 - 15);
+        let scrub = lastword::scrub(&values.path).unwrap();
+        assert_eq!((scrub.compared, scrub.lost_checksums), (256 - 15, 15));
         let pool = Pool::open(&values.path, Options::new()).unwrap();
         values.check(&pool);
         pool.close().unwrap();
         assert!(lastword::check(&values.path).unwrap().findings.is_empty());
         assert_eq!(lastword::scrub(&values.path).unwrap().compared, 256);
     }
+}
+
+#[test]
+fn erased_checksums_are_found() {
+    let values = Values::create::<Decoupled>(options(Medium::File), true);
+    values.file().write_all_at(&[0; 4096], 8192).unwrap();
+    let scrub = lastword::scrub(&values.path).unwrap();
+    assert!(scrub.compared == 0 && scrub.lost_checksums > 80, "{scrub:?}");
+    assert!(!lastword::check(&values.path).unwrap().is_sound());
+}
+
+#[test]
+fn damaged_pool_does_not_grow() {
+    let values = Values::create::<Decoupled>(options(Medium::File), true);
+    values.damage(700);
+    let before = std::fs::read(&values.path).unwrap();
+    assert!(is_damaged_page(lastword::grow(&values.path, 4 * MIB), values.page(700), 1));
+    assert!(before == std::fs::read(&values.path).unwrap());
 }
 
 #[test]

@@ -28,9 +28,10 @@
 //! | write one word of a page | 3.5 |
 //! | sync | 2.7 more |
 //!
-//! One word is cheaper to write than a page, so a page with a single run is never read. Batches of
-//! 32 by io_uring take as long for reads. For writes they take more than twice as long, because
-//! io_uring passes them to kernel workers. Reading sparse neighbours together does not pay either.
+//! One word is cheaper to write than a page, so a page with a single run is not read, unless it has
+//! a [checksum](crate::FileChecksums). Batches of 32 by io_uring take as long for reads. For writes
+//! they take more than twice as long, because io_uring passes them to kernel workers. Reading
+//! sparse neighbours together does not pay either.
 //!
 //! A page may be written long before the sync, and with words of later groups than the oldest. All
 //! these words are already durable in the log. They stay there until the sync, and then the
@@ -117,11 +118,9 @@ struct State {
 }
 
 impl State {
-    /// Checks neighbouring pages, as the file has them.
+    /// Checks neighboring pages, as the file has them.
     fn check(&self, first: usize, words: &[u64]) -> Result<(), Error> {
-        let Some(sums) = &self.sums else { return Ok(()) };
-        let mut pages = (first..).zip(words.chunks_exact(PAGE_WORDS));
-        pages.try_for_each(|(page, words)| sums.check(page, words))
+        self.sums.as_ref().map_or(Ok(()), |sums| sums.check(first, words))
     }
 }
 
@@ -288,46 +287,44 @@ impl FileHeap {
     }
 
     /// Reads neighboring pages at once and compares them with their checksums. Suspect pages are
-    /// read again one by one, after a sync.
+    /// read again one by one.
     fn scrub_neighbors(
         &mut self,
         pages: &[usize],
         direct: Option<&dyn Handle>,
         sums: &FileChecksums,
         scrubbed: &mut Scrubbed,
-    ) -> Result<(), Error> {
+    ) {
         let FileHeap { area, scratch, .. } = self;
         let read = |page: usize, out: &mut [u64]| {
-            let at = area.offset(page as u64 * PAGE_BYTES);
-            let whole = 8 * out.len();
+            let (at, whole) = (area.offset(page as u64 * PAGE_BYTES), 8 * out.len());
             match direct.map(|file| file.read(out.as_mut_bytes(), at)) {
                 Some(Ok(bytes)) if bytes == whole => true,
-                Some(Err(Errno::IO)) => false,
-                _ => area.file().read_at(at, out).is_ok(),
+                // Only these mean that the file takes no such read.
+                None | Some(Ok(_) | Err(Errno::INVAL | Errno::OPNOTSUPP)) => {
+                    area.file().read_at(at, out).is_ok()
+                }
+                Some(Err(_)) => false,
             }
         };
         let words = &mut scratch.words_mut()[..pages.len() * PAGE_WORDS];
         let is_read = read(pages[0], words);
-        let (mut damaged, mut again) = (Vec::new(), Buffer::new(PAGE_WORDS));
+        let mut again = Buffer::new(PAGE_WORDS);
         for (page, words) in pages.iter().zip(words.chunks_exact(PAGE_WORDS)) {
             let Some(differs) = sums.differs(*page, words) else { continue };
             scrubbed.compared += 1;
-            if differs || !is_read {
-                damaged.push(*page);
+            if is_read && !differs {
+                continue;
+            }
+            let words = &mut again.words_mut()[..PAGE_WORDS];
+            // A page that cannot be read now may be intact, so it is not marked.
+            if !read(*page, words) {
+                scrubbed.damaged.push(*page);
+            } else if sums.differs(*page, words) == Some(true) {
+                sums.mark_damaged(*page);
+                scrubbed.damaged.push(*page);
             }
         }
-        if !damaged.is_empty() {
-            // A direct read may be older than the page cache on some file systems.
-            area.file().sync()?;
-        }
-        for page in damaged {
-            let again = again.words_mut();
-            if !read(page, again) || sums.differs(page, again) == Some(true) {
-                sums.mark_damaged(page);
-                scrubbed.damaged.push(page);
-            }
-        }
-        Ok(())
     }
 
     fn sync_file(&self) -> Result<(), Error> {
@@ -367,7 +364,10 @@ impl FileHeap {
         if run.is_none() || sums.is_some() && !are_whole() {
             let at = first_page as u64 * PAGE_BYTES;
             self.area.file().read_at(self.area.offset(at), scratch)?;
-            self.state.check(first_page, scratch)?;
+            if let Err(error) = self.state.check(first_page, scratch) {
+                sums.inspect(|sums| sums.write_after_failure());
+                return Err(error);
+            }
             for (out, (mask, words)) in scratch.chunks_exact_mut(PAGE_WORDS).zip(words()) {
                 mask.lay_over(words, out);
             }
@@ -510,10 +510,11 @@ impl HeapMedium for FileHeap {
         let direct = self.area.file().reopen_direct();
         for together in own.chunk_by(|page, next| page + 1 == *next) {
             for pages in together.chunks(WRITE_PAGES) {
-                self.scrub_neighbors(pages, direct.as_deref(), &sums, scrubbed)?;
+                self.scrub_neighbors(pages, direct.as_deref(), &sums, scrubbed);
             }
         }
-        Ok(())
+        // Makes the marks durable. A failed sync poisons, as always: the kernel reports it once.
+        if sums.has_dirty() { self.sync() } else { Ok(()) }
     }
 
     fn counts(&self) -> Counts {

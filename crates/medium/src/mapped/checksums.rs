@@ -120,6 +120,9 @@ impl MappedChecksums {
         let mut known: Vec<usize> = pages.flatten().filter(|page| self.is_known(*page)).collect();
         known.sort_unstable();
         known.dedup();
+        if known.is_empty() {
+            return Vec::new(); // another thread was here
+        }
         let (mut words, mut damaged, mut lost) = ([0; PAGE_WORDS], Vec::new(), Vec::new());
         let mut written = 0;
         for pages in known.chunk_by(|page, next| line_of(*page).0 == line_of(*next).0) {

@@ -78,19 +78,29 @@ impl FileChecksums {
         page < self.room
     }
 
-    /// Compares a page, as the file has it, with its checksum. If they differ, the page is marked
-    /// as damaged. Otherwise the next recovery could give it a valid checksum.
-    pub(crate) fn check(&self, page: usize, words: &[u64]) -> Result<(), Error> {
-        let compares = self.compares.load(Ordering::Relaxed) && !injected(Mutant::PageNotCompared);
-        if !compares || self.differs(page, words) != Some(true) {
+    /// Compares neighboring pages, as the file has them, with their checksums. Pages that differ
+    /// are marked as damaged. Otherwise the next recovery could give them a valid checksum.
+    ///
+    /// # Errors
+    /// [`Error::DamagedPages`].
+    pub(crate) fn check(&self, first: usize, words: &[u64]) -> Result<(), Error> {
+        if !self.compares.load(Ordering::Relaxed) || injected(Mutant::PageNotCompared) {
             return Ok(());
         }
-        self.mark_damaged(page);
-        // Best effort, because the pool fails anyway. Without a durable mark, an opening whose log
-        // writes to the page misses the damage.
+        let pages = (first..).zip(words.chunks_exact(PAGE_WORDS));
+        let differing = pages.filter(|(page, words)| self.differs(*page, words) == Some(true));
+        let damaged: Vec<usize> = differing.map(|(page, _)| page).collect();
+        damaged.iter().for_each(|page| self.mark_damaged(*page));
+        let Some(first) = damaged.first() else { return Ok(()) };
+        let at = self.heap_offset + *first as u64 * PAGE_BYTES;
+        let (path, pages) = (self.file.path().to_path_buf(), damaged.len());
+        Err(Error::DamagedPages { path, at, pages })
+    }
+
+    /// Makes marks durable, as far as the disk allows it, when the pool has failed: an opening
+    /// whose log writes to the page would miss the damage.
+    pub(crate) fn write_after_failure(&self) {
         let _ = self.write().and_then(|_| self.file.sync());
-        let at = self.heap_offset + page as u64 * PAGE_BYTES;
-        Err(Error::DamagedPages { path: self.file.path().to_path_buf(), at, pages: 1 })
     }
 
     /// Marks a page as damaged. It is durable after the next write and sync.

@@ -220,12 +220,31 @@ impl PageChecksums {
 
     /// Returns the number of pages of which nothing is known.
     pub fn unknown_pages(&self) -> usize {
-        (0..self.pages).filter(|page| self.sum(*page) == UNKNOWN).count()
+        self.pages - self.known(0..self.pages).count()
+    }
+
+    /// Whether nothing is known of a page.
+    pub fn is_unknown(&self, page: usize) -> bool {
+        self.sum(page) == UNKNOWN
     }
 
     /// Whether the table marks the page as damaged.
     pub fn is_marked_damaged(&self, page: usize) -> bool {
         self.sum(page) == DAMAGED
+    }
+
+    /// Returns the pages that the table marks as damaged, in ascending order.
+    pub fn marked_pages(&self) -> Vec<usize> {
+        self.known(0..self.pages).filter(|page| self.is_marked_damaged(*page)).collect()
+    }
+
+    /// Returns the pages of the range with a known checksum. Takes little time where the table is
+    /// empty.
+    fn known(&self, pages: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let blocks = pages.start / BLOCK_SUMS..pages.end.div_ceil(BLOCK_SUMS);
+        let blocks = blocks.filter(|block| self.blocks[*block].is_some());
+        let all = blocks.flat_map(|block| block * BLOCK_SUMS..(block + 1) * BLOCK_SUMS);
+        all.filter(move |page| pages.contains(page) && !self.is_unknown(*page))
     }
 
     /// Returns the pages of each line whose own checksum is wrong.
@@ -280,7 +299,7 @@ impl PageChecksums {
         let differs = |page, sum| differs(self.sum(page), sum) == Some(true);
         while let Some(data) = file.next_data(heap_offset + next as u64 * PAGE_BYTES, end) {
             let first = page_of(data.start);
-            found.extend((next..first).filter(|page| differs(*page, zero)));
+            found.extend(self.known(next..first).filter(|page| differs(*page, zero)));
             next = page_of(data.end.next_multiple_of(PAGE_BYTES).min(end));
             for from in (first..next).step_by(READ_PAGES) {
                 let pages = from..next.min(from + READ_PAGES);
@@ -299,7 +318,7 @@ impl PageChecksums {
                 }
             }
         }
-        found.extend((next..self.pages).filter(|page| differs(*page, zero)));
+        found.extend(self.known(next..self.pages).filter(|page| differs(*page, zero)));
         Ok(found)
     }
 
