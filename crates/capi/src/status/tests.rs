@@ -79,6 +79,7 @@ fn each_medium_error_has_its_status() {
         FileTooLarge { path: path(), bytes: 8, limit: None, option: None } => IO,
         NoLocks { path: path(), source: system() } => PLACE,
         Truncated { path: path(), offset: 0, expected: 8, found: 0 } => DAMAGED,
+        DamagedPages { path: path(), at: 0, pages: 1 } => DAMAGED,
         BadArea { path: path(), offset: 0, bytes: 8, unit: 8, file_bytes: 0 } => DAMAGED,
         OutOfHeap { index: 0, words: 1, heap_words: 0 } => DAMAGED,
         TornBatch { words: 1 } => DAMAGED,

@@ -52,8 +52,8 @@ pub struct Tally {
     /// last transactions.
     pub unnamed: u64,
     /// Pools that mix the content after several transactions: a slot of a log that recovery reads
-    /// (`undo`, `redo`, `snapshot`) was erased or holds its content of an earlier moment, so it looks
-    /// like a slot that was not used since then.
+    /// (`undo`, `redo`, `snapshot`) was erased or holds its content of an earlier moment, so it
+    /// looks like a slot that was not used since then.
     pub mixed: u64,
     /// Edits of pages that no checksum protects, which are not made. On mapped media: pages that
     /// changed since the last checkpoint. On files: after a crash, pages that recovery writes to.
