@@ -12,14 +12,12 @@
 //! - a pool refused for the content of its metadata is unchanged.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
 
 use lastword::{Addr, AnyDesign, CheckOptions, Error, Medium, Options, Report};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use tempfile::TempDir;
 
+use super::pool_files::{Contents, PoolFiles};
 use super::seal;
 use crate::designs;
 
@@ -59,12 +57,12 @@ pub struct Tally {
 struct Sound {
     design: &'static AnyDesign,
     /// Both files: at the end, and some generations earlier.
-    late: [Option<Vec<u8>>; 2],
-    early: [Option<Vec<u8>>; 2],
+    late: Contents,
+    early: Contents,
 }
 
 struct Place {
-    dir: TempDir,
+    files: PoolFiles,
     sound: Vec<Sound>,
 }
 
@@ -80,9 +78,7 @@ fn options(medium: Option<Medium>) -> Options {
 
 impl Place {
     fn new() -> Place {
-        let in_memory = tempfile::tempdir_in("/dev/shm");
-        let dir = in_memory.or_else(|_| tempfile::tempdir()).expect("a temporary directory");
-        let mut place = Place { dir, sound: Vec::new() };
+        let mut place = Place { files: PoolFiles::new(), sound: Vec::new() };
         let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
         for design in all() {
             for medium in [Medium::File, emulated] {
@@ -95,32 +91,12 @@ impl Place {
         place
     }
 
-    fn files(&self) -> [PathBuf; 2] {
-        ["test.pool", "test.pool.log"].map(|name| self.dir.path().join(name))
-    }
-
-    fn read(&self) -> [Option<Vec<u8>>; 2] {
-        self.files().map(|file| fs::read(file).ok())
-    }
-
-    /// Replaces all files by these.
-    fn write(&self, contents: &[Option<Vec<u8>>; 2]) {
-        for entry in fs::read_dir(self.dir.path()).expect("the directory exists") {
-            fs::remove_file(entry.expect("it is readable").path()).expect("it can be emptied");
-        }
-        for (file, bytes) in self.files().iter().zip(contents) {
-            if let Some(bytes) = bytes {
-                fs::write(file, bytes).expect("the disk has room");
-            }
-        }
-    }
-
     fn make(&self, design: &'static AnyDesign, medium: Medium, clean: bool) -> Sound {
         let works = "a small pool can be made and filled";
-        self.write(&[None, None]);
-        let path = &self.files()[0];
+        self.files.write(&[None, None]);
+        let path = &self.files.paths()[0];
         design.create(path, options(Some(medium))).expect(works).close().expect(works);
-        let early = self.read();
+        let early = self.files.read();
         for turn in 0..3_u64 {
             let pool = design.open(path, options(None)).expect(works);
             let mut worker = pool.any_worker().expect(works);
@@ -136,7 +112,7 @@ impl Place {
             pool.flush().expect(works);
             if clean || turn < 2 { pool.close().expect(works) } else { pool.abandon() }
         }
-        Sound { design, late: self.read(), early }
+        Sound { design, late: self.files.read(), early }
     }
 }
 
@@ -154,7 +130,7 @@ pub fn run(seed: u64, edits: u64) -> Tally {
         let mut draw = Draw(&mut random);
         let done: Vec<_> =
             (0..1 + draw.below(3)).map(|_| draw.edit(&place, sound, &mut files)).collect();
-        place.write(&files);
+        place.files.write(&files);
         let (repairs, without_log) = (draw.below(2) == 0, draw.below(2) == 0);
         let context = format!("seed {seed}, edit {edit} of {}: {done:?}", sound.design.name);
         let opens = draw.design();
@@ -194,12 +170,7 @@ impl Draw<'_> {
     }
 
     /// Makes one edit; returns its description.
-    fn edit(
-        &mut self,
-        place: &Place,
-        sound: &Sound,
-        files: &mut [Option<Vec<u8>>; 2],
-    ) -> &'static str {
+    fn edit(&mut self, place: &Place, sound: &Sound, files: &mut Contents) -> &'static str {
         let (kind, file) = (self.below(12), self.below(2));
         let other = &place.sound[self.below(place.sound.len())];
         match (kind, &mut files[file]) {
@@ -309,7 +280,7 @@ fn compare(
     context: &str,
     tally: &mut Tally,
 ) {
-    let path = &place.files()[0];
+    let path = &place.files.paths()[0];
     let options = options(None).without_log(without_log);
     let expected = CheckOptions::from(&options);
     let look = "an existing file that is not in use can be checked";
@@ -335,7 +306,7 @@ fn compare(
         assert_eq!(refusal(&repair.after), refused, "repair and check: {context}");
         renewed &= repair.left.iter().any(|(one, _)| one.problem.name() == "log_lost");
     }
-    let before = place.read();
+    let before = place.files.read();
     let opened = design.open(path, options);
     assert_eq!(text(&opened), refused, "open and check: {context}");
     match opened {
@@ -347,7 +318,10 @@ fn compare(
         Err(error) => {
             // Damage in the log's groups is found only during replay, which may have written.
             let replayed = matches!(error, Error::DamagedLog { .. });
-            assert!(replayed || place.read() == before, "a refused pool was written: {context}");
+            assert!(
+                replayed || place.files.read() == before,
+                "a refused pool was written: {context}"
+            );
             let worst = report.findings.iter().max_by_key(|one| one.severity());
             let worst = worst.expect("a refusal has its finding").problem.name();
             *tally.refused.entry(worst).or_default() += 1;

@@ -12,17 +12,15 @@
 //!   acknowledged values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::Range;
-use std::path::PathBuf;
 
 use lastword::{
     Addr, AnyDesign, AnyPool, CheckOptions, Error, HeapAtRest, LogFormat, Medium, Options,
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use tempfile::TempDir;
 
+use super::pool_files::{Contents, PoolFiles};
 use crate::designs;
 
 /// Objects, each of so many words with one value.
@@ -71,14 +69,14 @@ struct Sound {
     /// The place of the log in the pool's file, if it is there.
     log: Range<usize>,
     /// Both files: at the end, and some transactions earlier.
-    late: [Option<Vec<u8>>; 2],
-    early: [Option<Vec<u8>>; 2],
+    late: Contents,
+    early: Contents,
     /// Pages of the heap that no checksum protects, as offsets in the pool's file.
     uncovered: BTreeSet<usize>,
 }
 
 struct Place {
-    dir: TempDir,
+    files: PoolFiles,
     sound: Vec<Sound>,
 }
 
@@ -90,9 +88,7 @@ fn options() -> Options {
 
 impl Place {
     fn new() -> Place {
-        let in_memory = tempfile::tempdir_in("/dev/shm");
-        let dir = in_memory.or_else(|_| tempfile::tempdir()).expect("a temporary directory");
-        let mut place = Place { dir, sound: Vec::new() };
+        let mut place = Place { files: PoolFiles::new(), sound: Vec::new() };
         let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
         for design in designs::all().filter(|design| design.type_name == design.name) {
             for medium in [Medium::File, emulated] {
@@ -105,29 +101,9 @@ impl Place {
         place
     }
 
-    fn files(&self) -> [PathBuf; 2] {
-        ["test.pool", "test.pool.log"].map(|name| self.dir.path().join(name))
-    }
-
-    fn read(&self) -> [Option<Vec<u8>>; 2] {
-        self.files().map(|file| fs::read(file).ok())
-    }
-
-    /// Replaces all files by these.
-    fn write(&self, contents: &[Option<Vec<u8>>; 2]) {
-        for entry in fs::read_dir(self.dir.path()).expect("the directory exists") {
-            fs::remove_file(entry.expect("it is readable").path()).expect("it can be emptied");
-        }
-        for (file, bytes) in self.files().iter().zip(contents) {
-            if let Some(bytes) = bytes {
-                fs::write(file, bytes).expect("the disk has room");
-            }
-        }
-    }
-
     /// Returns the used pages of the heap in which a flipped bit has no finding: after a crash, and
     /// never many.
-    fn uncovered(&self, sound: &[Option<Vec<u8>>; 2], is_closed: bool) -> BTreeSet<usize> {
+    fn uncovered(&self, sound: &Contents, is_closed: bool) -> BTreeSet<usize> {
         let (mut files, mut uncovered, mut used) = (sound.clone(), BTreeSet::new(), 0);
         let bytes = sound[0].as_ref().expect("a pool has a file");
         for at in (bytes.len() - HEAP_BYTES..bytes.len()).step_by(PAGE) {
@@ -137,9 +113,9 @@ impl Place {
             used += 1;
             // The last word of a page is no head or header that a check would find.
             files[0].as_mut().expect("the same files")[at + PAGE - 9] ^= 4;
-            self.write(&files);
+            self.files.write(&files);
             files[0].as_mut().expect("the same files")[at + PAGE - 9] ^= 4;
-            let report = lastword::check(&self.files()[0]).expect("a pool can be checked");
+            let report = lastword::check(&self.files.paths()[0]).expect("a pool can be checked");
             if report.findings.iter().all(|one| one.problem.name() != "damaged_pages") {
                 uncovered.insert(at);
             }
@@ -151,8 +127,8 @@ impl Place {
 
     fn make(&self, design: &'static AnyDesign, medium: Medium, is_closed: bool) -> Sound {
         let works = "a small pool can be made and filled";
-        self.write(&[None, None]);
-        let path = &self.files()[0];
+        self.files.write(&[None, None]);
+        let path = &self.files.paths()[0];
         let pool = design.create(path, options().medium(medium)).expect(works);
         make_objects(&*pool);
         (1..=TRANSACTIONS - LAST_PROCESS).for_each(|number| transact(&*pool, number));
@@ -160,7 +136,7 @@ impl Place {
         let pool = design.open(path, options()).expect(works);
         let (middle, last) = (TRANSACTIONS - LAST_PROCESS / 2, TRANSACTIONS);
         (TRANSACTIONS - LAST_PROCESS + 1..=middle).for_each(|number| transact(&*pool, number));
-        let early = self.read();
+        let early = self.files.read();
         (middle + 1..=last).for_each(|number| transact(&*pool, number));
         if is_closed {
             pool.close().expect(works)
@@ -171,7 +147,7 @@ impl Place {
             Medium::File => 0..0,
             _ => LOG_OFFSET..LOG_OFFSET + LOG_BYTES,
         };
-        let late = self.read();
+        let late = self.files.read();
         let uncovered = self.uncovered(&late, is_closed);
         Sound { design, is_closed, log, late, early, uncovered }
     }
@@ -268,7 +244,7 @@ impl Draw<'_> {
     }
 
     /// Makes one edit; returns it. `None`: no checksum protects the page.
-    fn edit(&mut self, sound: &Sound, files: &mut [Option<Vec<u8>>; 2]) -> Option<Edit> {
+    fn edit(&mut self, sound: &Sound, files: &mut Contents) -> Option<Edit> {
         let file = match files[1] {
             Some(_) => self.below(2),
             None => 0,
@@ -339,7 +315,7 @@ pub fn run(seed: u64, edits: u64) -> Tally {
             tally.uncovered += 1;
             continue;
         };
-        place.write(&files);
+        place.files.write(&files);
         let name = sound.design.name;
         let context = format!("seed {seed}, edit {edit} of {name}, {}", done.text);
         judge(&place, sound, &done, &context, &mut tally);
@@ -348,7 +324,7 @@ pub fn run(seed: u64, edits: u64) -> Tally {
 }
 
 fn judge(place: &Place, sound: &Sound, edit: &Edit, context: &str, tally: &mut Tally) {
-    let path = &place.files()[0];
+    let path = &place.files.paths()[0];
     let report = lastword::check_with(path, &CheckOptions::from(&options()));
     let report = report.unwrap_or_else(|error| panic!("{error}: {context}"));
     let opened = sound.design.open(path, options());
@@ -394,7 +370,7 @@ fn judge(place: &Place, sound: &Sound, edit: &Edit, context: &str, tally: &mut T
 
 /// Returns the number of whole objects that are left of a refused pool. Each has one value.
 fn salvaged(place: &Place, context: &str) -> u64 {
-    let Ok((heap, report)) = HeapAtRest::salvage(&place.files()[0]) else { return 0 };
+    let Ok((heap, report)) = HeapAtRest::salvage(&place.files.paths()[0]) else { return 0 };
     // Damage that no checksum covers may be anywhere.
     if report.findings.iter().any(|one| one.problem.name() == "heap") {
         return 0;

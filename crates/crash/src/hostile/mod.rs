@@ -23,6 +23,7 @@ mod files;
 mod input;
 mod log;
 mod pool;
+mod pool_files;
 pub mod seal;
 
 pub use self::alloc::alloc;

@@ -236,6 +236,7 @@ impl MappedChecksums {
                 if let Some(mut sums) = self.line(line) {
                     sums[place] = DAMAGED;
                     self.write_line(line, sums);
+                    // An error, as above, is that of a machine without power.
                     let _ = self.table.barrier(1);
                 }
             }
