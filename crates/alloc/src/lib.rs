@@ -75,6 +75,7 @@ use words::{ADDRESS_BITS, Addr, Stop, Words};
 
 use crate::layout::Layout;
 
+mod allocations;
 mod blocks;
 mod check;
 mod classes;
@@ -100,13 +101,14 @@ mod tests;
 mod usage;
 mod walk;
 
+pub use allocations::{Allocation, Size};
 pub use layout::{CHUNK_BYTES, HEAP_BYTES_MIN, LINE_ISOLATED_BYTES_MIN, PAGE_OBJECT};
 pub use objects::Detached;
 pub use reclaim_plan::{Plan, Reclaimed, Step};
 pub use runs::{Prepared, Runs};
 pub use state::ARENAS;
 pub use survey::{ClassUsage, Damage, Request, Shortage, Survey, Usage, Wrong};
-pub use walk::{Live, Walk};
+pub use walk::{Allocations, Live, Walk};
 
 /// The geometry of a heap, which is not stored in the heap itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +170,11 @@ impl Heap {
     pub const fn with_bytes(self, bytes: u64) -> Heap {
         assert!(bytes <= 1 << ADDRESS_BITS, "an address has 48 bits");
         Heap { bytes: bytes / CHUNK_BYTES * CHUNK_BYTES, ..self }
+    }
+
+    /// Returns the heap's size in bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Returns the object from which the program reaches all others, or 0 in a new heap.

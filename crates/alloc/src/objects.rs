@@ -9,6 +9,7 @@
 use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words, work};
 
+use crate::allocations::{Allocation, Size};
 use crate::head::{HEAD_UNITS, Run, class_in};
 use crate::header::{Description, Kind, Slot, decode};
 use crate::layout::{HEAD_LINE, Layout};
@@ -55,6 +56,33 @@ impl Heap {
             Layout::Ordinary => self.with(Layout::Ordinary).allocate_laid_out(tx, arena, bytes),
             Layout::LineIsolated => self.allocate_line_isolated(tx, arena, bytes),
         }
+    }
+
+    /// Allocates an object, a string or an array of this size, and prepares its blocks. The content
+    /// of an object or a string is undefined.
+    ///
+    /// # Errors
+    /// As [`allocate`](Heap::allocate), [`allocate_pieces`](Heap::allocate_pieces) and
+    /// [`reserve_blocks`](Heap::reserve_blocks).
+    ///
+    /// # Panics
+    /// When `arena` is not less than [`ARENAS`].
+    pub fn allocate_like<W: Words>(
+        &self,
+        tx: &mut W,
+        arena: usize,
+        size: Size,
+    ) -> Result<Allocation, Stop> {
+        let object = match size {
+            Size::Object(bytes) => self.allocate(tx, arena, bytes as usize)?,
+            Size::String(bytes) => self.allocate_pieces(tx, arena, bytes)?,
+            Size::Array { blocks, prepared } => {
+                let first = self.reserve_blocks(tx, blocks)?;
+                self.prepare_blocks(tx, first, prepared)?;
+                first
+            }
+        };
+        Ok(Allocation { offset: self.untag(object)?, size })
     }
 
     /// Frees an object, a byte string or an array. `bytes` is the size requested at allocation.

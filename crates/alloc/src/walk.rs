@@ -8,12 +8,13 @@ use std::ops::Range;
 
 use words::BLOCK_BYTES;
 
-use crate::Heap;
+use crate::allocations::{Allocation, Size};
 use crate::classes::string_bytes;
 use crate::head::Run;
 use crate::header::{Kind, decode};
-use crate::layout::{FRONTIER, ROOT_USER};
+use crate::layout::{FRONTIER, ROOT_PROGRESS, ROOT_REACHED, ROOT_USER};
 use crate::strings::string_length;
+use crate::{Heap, Migrated};
 
 /// A live object, a byte string, or a prepared block of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ enum Place {
     /// Before this slot of the slab that begins with `unit`.
     Slab { unit: u64, class: usize, number: u64, end: u64 },
     /// Before this block of the array that begins with `unit`.
-    Array { unit: u64, index: u64, prepared: u64 },
+    Array { unit: u64, index: u64, prepared: u64, blocks: u64 },
     /// Before the string in the run that begins with `unit`.
     String { unit: u64, units: u64, bytes: u64 },
 }
@@ -92,6 +93,29 @@ impl Heap {
     }
 }
 
+impl Heap {
+    /// Walks an ordinary heap in which no transaction runs: every allocation, in address order.
+    /// `word` as for [`live`](Heap::live).
+    pub fn allocations<F: FnMut(u64) -> u64>(&self, word: F) -> Allocations<F> {
+        Allocations(self.live(word))
+    }
+
+    /// Returns the end of the last run of a heap in which no transaction runs: the smallest size
+    /// that holds all its allocations. `word` as for [`live`](Heap::live).
+    pub fn used_bytes(&self, word: impl FnOnce(u64) -> u64) -> u64 {
+        self.layout.offset(word(self.layout.pages() + FRONTIER))
+    }
+
+    /// Returns the migration progress of the program's data, in a heap in which no transaction
+    /// runs.
+    /// `word` as for [`live`](Heap::live).
+    pub fn migrated_at_rest(&self, mut word: impl FnMut(u64) -> u64) -> Migrated {
+        let root = self.layout.root();
+        let version = word(root + ROOT_REACHED);
+        Migrated { version, progress: word(root + ROOT_PROGRESS) }
+    }
+}
+
 impl<F: FnMut(u64) -> u64> Walk<F> {
     /// Reads the next run's head; `None` at the end.
     fn enter(&mut self) -> Option<()> {
@@ -112,7 +136,9 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
                 let end = carved.min(self.heap.layout.slots(head.units, class));
                 Place::Slab { unit, class, number: 0, end }
             }
-            Run::Array { prepared, .. } => Place::Array { unit, index: 0, prepared },
+            Run::Array { blocks, prepared, .. } => {
+                Place::Array { unit, index: 0, prepared, blocks }
+            }
             Run::String { bytes } => Place::String { unit, units: head.units, bytes },
             Run::First | Run::Free { .. } | Run::Detached => Place::Head,
         };
@@ -146,37 +172,71 @@ impl<F: FnMut(u64) -> u64> Walk<F> {
         let taken_bytes = layout.block_stride();
         Some(Live { object: self.heap.tag | offset, offset, kind: Kind::Block, bytes, taken_bytes })
     }
+
+    /// Skips an array before its first block, and returns its first unit, its blocks and its
+    /// prepared blocks. At any other place it returns `None` and does not move.
+    fn enter_array(&mut self) -> Option<(u64, u64, u64)> {
+        let Place::Array { unit, index: 0, prepared, blocks } = self.place else { return None };
+        self.place = Place::Head;
+        Some((unit, blocks, prepared.min(blocks)))
+    }
+
+    /// Goes one step; `None` at the end. Returns the object, string or block that it passes.
+    fn step(&mut self) -> Option<Option<Live>> {
+        let layout = self.heap.layout;
+        match self.place {
+            Place::Slab { unit, class, number, end } if number < end => {
+                self.place = Place::Slab { unit, class, number: number + 1, end };
+                Some(self.slot(unit, class, number))
+            }
+            Place::Array { unit, index, prepared, blocks } if index < prepared => {
+                self.place = Place::Array { unit, index: index + 1, prepared, blocks };
+                Some(self.block(layout.block(unit, index)))
+            }
+            Place::String { unit, units, bytes } => {
+                self.place = Place::Head;
+                let offset = layout.offset(unit) + layout.first_object();
+                let taken_bytes = units * layout.unit_bytes();
+                let (object, kind) = (self.heap.tag | offset, Kind::RunString);
+                Some(Some(Live { object, offset, kind, bytes, taken_bytes }))
+            }
+            _ => self.enter().map(|()| None),
+        }
+    }
 }
 
 impl<F: FnMut(u64) -> u64> Iterator for Walk<F> {
     type Item = Live;
 
     fn next(&mut self) -> Option<Live> {
-        let layout = self.heap.layout;
         loop {
-            let found = match self.place {
-                Place::Slab { unit, class, number, end } if number < end => {
-                    self.place = Place::Slab { unit, class, number: number + 1, end };
-                    self.slot(unit, class, number)
+            if let Some(found) = self.step()? {
+                return Some(found);
+            }
+        }
+    }
+}
+
+/// The iterator of [`Heap::allocations`].
+#[derive(Clone, Debug)]
+pub struct Allocations<F>(Walk<F>);
+
+impl<F: FnMut(u64) -> u64> Iterator for Allocations<F> {
+    type Item = Allocation;
+
+    fn next(&mut self) -> Option<Allocation> {
+        loop {
+            if let Some((unit, blocks, prepared)) = self.0.enter_array() {
+                let offset = self.0.heap.layout.block(unit, 0);
+                return Some(Allocation { offset, size: Size::Array { blocks, prepared } });
+            }
+            match self.0.step()? {
+                None => {}
+                Some(Live { offset, kind, bytes, .. }) => {
+                    let is_object = kind == Kind::Object;
+                    let size = if is_object { Size::Object(bytes) } else { Size::String(bytes) };
+                    return Some(Allocation { offset, size });
                 }
-                Place::Array { unit, index, prepared } if index < prepared => {
-                    self.place = Place::Array { unit, index: index + 1, prepared };
-                    self.block(layout.block(unit, index))
-                }
-                Place::String { unit, units, bytes } => {
-                    self.place = Place::Head;
-                    let offset = layout.offset(unit) + layout.first_object();
-                    let taken_bytes = units * layout.unit_bytes();
-                    let (object, kind) = (self.heap.tag | offset, Kind::RunString);
-                    Some(Live { object, offset, kind, bytes, taken_bytes })
-                }
-                _ => {
-                    self.enter()?;
-                    None
-                }
-            };
-            if found.is_some() {
-                return found;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use lastword::{Error, MediumError, Stop};
+use lastword::{Error, IdealError, MediumError, Stop};
 
 /// Defines each status once, with its constant, its name in the header, its number and its text.
 macro_rules! statuses {
@@ -121,7 +121,7 @@ pub(crate) fn of(error: &Error) -> c_int {
         | Error::WrongLog { .. }
         | Error::DamagedLog { .. }
         | Error::DamagedHeap { .. }
-        | Error::NotAtHome { .. } => DAMAGED,
+        | Error::Ideal(IdealError::NoContent { .. }) => DAMAGED,
         Error::FormatVersion { .. }
         | Error::Layout { .. }
         | Error::WrongMedium { .. }

@@ -215,6 +215,31 @@ pub(crate) enum PoolCommand {
     ///
     /// The same as `lastword pool copy` without options.
     Backup(PoolBackup),
+    /// Copy a pool into a new pool without free memory between its objects
+    ///
+    /// By default the heap of the new pool is a quarter larger than its used part. Works on a
+    /// closed pool, and on one in use (design `decoupled`). The pool is only read. Takes as much
+    /// memory as both heaps, and 40 bytes for each object.
+    ///
+    /// Objects get new addresses. A word that is equal to a pointer to an object of the pool is
+    /// taken for a pointer, and translated. Programs that store pointers in another form, tables
+    /// and trees whose keys are pointers, and hashes of contents with pointers do not survive this:
+    /// read
+    /// `lastword::compact` in the API documentation first.
+    Compact(PoolCompact),
+    /// Write the objects of a pool to a file that this or a later version of Lastword can import
+    ///
+    /// Works on a closed pool, and on one in use (design `decoupled`). Takes as much memory as the
+    /// heap, and 32 bytes for each object. The file is durable when the command ends, only its
+    /// owner can read it, and it is not compressed.
+    ///
+    /// Exit status: 0 success, 1 damage (only with --salvage), 2 the pool could not be exported.
+    Export(PoolExport),
+    /// Create a pool from an export
+    ///
+    /// By default the heap is a quarter larger than its used part. Objects get new addresses, as by
+    /// `lastword pool compact`. The pool keeps the layout, and its transaction IDs continue.
+    Import(PoolImport),
     /// Make the heap of a closed pool larger
     ///
     /// The new size is durable when the command ends. The content does not move. A pool that needs
@@ -254,6 +279,59 @@ pub(crate) struct PoolCopy {
     /// Accept a cleanly closed pool whose log is lost
     #[arg(long)]
     pub(crate) without_log: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TransferForm {
+    /// Heap size of the new pool in bytes, as in 1.5G [default: a quarter more than the memory that
+    /// the objects need]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) bytes: Option<u64>,
+    /// Log size of the new pool in bytes [default: that of the old pool]
+    #[arg(long, value_name = "N", value_parser = size)]
+    pub(crate) log_bytes: Option<u64>,
+    /// Medium of the new pool [default: that of the old pool; of an import: dax on persistent
+    /// memory, else file]
+    #[arg(long, value_name = "M", value_enum)]
+    pub(crate) medium: Option<MediumName>,
+    /// Add page checksums to the new pool [default: as the old pool]
+    #[arg(long)]
+    pub(crate) page_checksums: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolCompact {
+    /// Pool to compact
+    pub(crate) pool: PathBuf,
+    /// Pool to create
+    pub(crate) new: PathBuf,
+    #[command(flatten)]
+    pub(crate) form: TransferForm,
+    /// Accept a cleanly closed pool whose log is lost
+    #[arg(long)]
+    pub(crate) without_log: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolExport {
+    /// Pool to export
+    pub(crate) pool: PathBuf,
+    /// File to create; - for standard output
+    pub(crate) export: PathBuf,
+    /// Export the intact objects of a damaged pool: those on no damaged page. If its log is damaged
+    /// or missing, they may not be as of one transaction
+    #[arg(long)]
+    pub(crate) salvage: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolImport {
+    /// Export to read; - for standard input
+    pub(crate) export: PathBuf,
+    /// Pool to create
+    pub(crate) pool: PathBuf,
+    #[command(flatten)]
+    pub(crate) form: TransferForm,
 }
 
 #[derive(Debug, Args)]
@@ -335,7 +413,8 @@ pub(crate) struct PoolDump {
     /// Output format: table for people, jsonl (a JSON object a line) for programs
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     pub(crate) format: DumpFormat,
-    /// Print the intact objects of a damaged pool: those on no damaged page
+    /// Print the intact objects of a damaged pool: those on no damaged page. If its log is damaged
+    /// or missing, they may not be as of one transaction
     #[arg(long)]
     pub(crate) salvage: bool,
 }

@@ -47,6 +47,11 @@ pub(crate) enum Failure {
     )]
     NoOutput,
 
+    #[error(
+        "cannot write an export to a terminal, because it is binary: redirect it, or name a file"
+    )]
+    BinaryOnTerminal,
+
     #[error("{path} holds another program's data: choose another pool")]
     ForeignData { path: PathBuf },
 
@@ -153,6 +158,9 @@ pub(crate) enum Failure {
 
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },
+
+    #[error("cannot {doing} {path}: {source}")]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
 /// The library's remedies hold while the process lives, and a command ends with the error.

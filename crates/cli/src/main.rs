@@ -45,6 +45,7 @@ mod signals;
 mod sim;
 mod start_barrier;
 mod temporary;
+mod transfer;
 mod trial;
 mod typed;
 

@@ -1,5 +1,5 @@
-//! `lastword pool`: create and describe pools. [`crate::check`], [`crate::dump`] and
-//! [`crate::scrub`] are files of their own.
+//! `lastword pool`: create and describe pools. [`crate::check`], [`crate::dump`], [`crate::scrub`]
+//! and [`crate::transfer`] are files of their own.
 //!
 //! `info` reads superblocks, the heads of the heap's runs, and a log that waits for replay. To time
 //! a flush it writes an unnamed file beside a closed pool.
@@ -32,6 +32,9 @@ pub(crate) fn run(command: &PoolCommand) -> Result<Verdict, Failure> {
         PoolCommand::Convert(arguments) => convert(arguments),
         PoolCommand::Copy(arguments) => copy(arguments),
         PoolCommand::Backup(PoolBackup { pool, copy }) => copy_as(pool, copy, &CopyOptions::new()),
+        PoolCommand::Compact(arguments) => crate::transfer::compact(arguments),
+        PoolCommand::Export(arguments) => crate::transfer::export(arguments),
+        PoolCommand::Import(arguments) => crate::transfer::import(arguments),
         PoolCommand::Grow(arguments) => grow(arguments),
         PoolCommand::Scrub(arguments) => crate::scrub::run(arguments),
     }

@@ -19,6 +19,8 @@ mod parts;
 mod readers;
 #[path = "mutants/snapshots.rs"]
 mod snapshots;
+#[path = "mutants/transfers.rs"]
+mod transfers;
 #[path = "mutants/views.rs"]
 mod views;
 
@@ -39,7 +41,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 26] = [
+const PARTS: [(&str, Part); 27] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -54,6 +56,7 @@ const PARTS: [(&str, Part); 26] = [
     ("pages that wait", paced::pages_that_wait),
     ("a view of changing pages", views::a_view_of_changing_pages),
     ("damaged pages", hostile::damaged_pages),
+    ("a compacted pool", transfers::a_compacted_pool),
     ("a heap that grows meanwhile", heaps::a_heap_that_grows_meanwhile),
     ("a reader beside its owner", readers::a_reader_beside_its_owner),
     ("an interrupted migration", migrations::an_interrupted_migration),

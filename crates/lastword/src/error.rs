@@ -4,12 +4,14 @@ mod calls;
 pub(crate) mod commands;
 mod endless;
 mod full;
+mod ideal;
 mod in_use;
 mod lost_file;
 mod mismatch;
 mod shown;
 mod still_used;
 mod transaction_limit;
+mod transfer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,21 +19,19 @@ use std::time::Duration;
 
 use lw_alloc::Shortage;
 use thiserror::Error;
-
 use words::TxId;
 
 use self::calls::{forked, too_many_workers, worker_forgotten};
 use self::endless::{endless, held_up};
 use self::full::no_room;
-pub use self::in_use::InUse;
+pub use self::ideal::IdealError;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
-pub use self::mismatch::LogMismatch;
 pub(crate) use self::mismatch::layout;
 use self::mismatch::{not_ours, other_layout, without};
-pub use self::still_used::StillUsed;
-pub use self::transaction_limit::Limit;
 use self::transaction_limit::{fewer, other_version};
+pub use self::{in_use::InUse, mismatch::LogMismatch, still_used::StillUsed};
+pub use self::{transaction_limit::Limit, transfer::TransferError};
 use crate::reason::Reason;
 
 /// The reason why an operation on a pool failed.
@@ -79,8 +79,7 @@ pub enum Error {
         expected: u64,
     },
 
-    /// The pool was created for another program, or for another version of it; see
-    /// [`Options::migrate`](crate::Options::migrate).
+    /// The pool has another layout; see [`Options::migrate`](crate::Options::migrate).
     #[error("cannot open {path}: {}", other_layout(
         (found, *found_version), (expected, *expected_version), *migrating))]
     Layout {
@@ -207,28 +206,10 @@ pub enum Error {
         design: &'static str,
     },
 
-    /// `ideal_reproduce` was requested for a pool that needs its heap image.
+    /// An error of `ideal_reproduce`, which experiments use.
     #[doc(hidden)]
-    #[error(
-        "`ideal_reproduce` does not support {found}: it never writes the heap image, so closing \
-         the pool loses its content; use it for experiments on medium `emulated`, with the whole \
-         heap in memory"
-    )]
-    NotForIdeal {
-        /// The medium or shadow that rules it out.
-        found: &'static str,
-    },
-
-    /// The pool was last run with `ideal_reproduce`.
-    #[doc(hidden)]
-    #[error(
-        "{path} was last run with `ideal_reproduce`, which never writes the heap image: its \
-         content is lost; create a new pool"
-    )]
-    NotAtHome {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error(transparent)]
+    Ideal(#[from] IdealError),
 
     /// A transaction wrote to more pages than the shadow can hold at once.
     #[error(
@@ -456,6 +437,20 @@ pub enum Error {
         max_bytes: u64,
     },
 
+    /// The views together would exceed [`Options::view_bytes`](crate::Options::view_bytes).
+    #[error(
+        "cannot open a view of {wanted} bytes: open views take {used} bytes, and `view_bytes` is \
+         {limit}; drop a view, or open the pool with a larger limit"
+    )]
+    ViewLimit {
+        /// The size of the new view.
+        wanted: u64,
+        /// The size of all open views.
+        used: u64,
+        /// The limit.
+        limit: u64,
+    },
+
     /// The design does not support views and backups of an open pool.
     #[error("a pool of `{design}` has no view or backup: close it and run `lastword pool copy`")]
     NoView {
@@ -466,6 +461,10 @@ pub enum Error {
     /// A process has the pool open, and it cannot be read beside that process.
     #[error(transparent)]
     InUse(#[from] InUse),
+
+    /// An export, an import or a compaction has failed.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
 
     /// A step of a migration has failed. The next opening with this migration continues it.
     #[error("the migration from layout version {from} is unfinished: {source}")]

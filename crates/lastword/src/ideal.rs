@@ -11,6 +11,7 @@
 
 use medium::{Counts, HeapMedium};
 
+use crate::error::IdealError;
 use crate::{Error, Medium, Options, Shadow};
 
 /// The design in the superblock of such a pool.
@@ -19,7 +20,7 @@ pub(crate) const NAME: &str = "decoupled-ideal";
 /// Refuses a medium or shadow on which data would be lost unexpectedly.
 ///
 /// # Errors
-/// [`Error::NotForIdeal`].
+/// [`IdealError`].
 pub(crate) fn check(options: &Options, medium: Medium) -> Result<(), Error> {
     if !options.ideal_reproduce {
         return Ok(());
@@ -27,10 +28,10 @@ pub(crate) fn check(options: &Options, medium: Medium) -> Result<(), Error> {
     let rereads_heap = options.shadow == Shadow::Software || options.shadow_bytes.is_some();
     match medium {
         Medium::Emulated { .. } if rereads_heap => {
-            Err(Error::NotForIdeal { found: "a shadow that rereads the heap image" })
+            Err(IdealError::Unsupported { found: "a shadow that rereads the heap image" }.into())
         }
         Medium::Emulated { .. } => Ok(()),
-        medium => Err(Error::NotForIdeal { found: medium.name() }),
+        medium => Err(IdealError::Unsupported { found: medium.name() }.into()),
     }
 }
 

@@ -90,6 +90,7 @@ mod storage;
 mod superblock;
 mod sync;
 mod ticket;
+mod transfer;
 mod tx;
 mod worker;
 mod write_pace;
@@ -97,7 +98,9 @@ mod write_pace;
 pub use any::{AnyBody, AnyDesign, AnyDurable, AnyPool, AnyWorker, Erase, ToAnyPool};
 pub use design::Design;
 pub use design::exported::*;
-pub use error::{CutFile, Error, InUse, Limit, LogMismatch, LostFile, StillUsed};
+pub use error::{
+    CutFile, Error, IdealError, InUse, Limit, LogMismatch, LostFile, StillUsed, TransferError,
+};
 pub use info::{Info, MemoryUse};
 pub use inspect::{
     CheckOptions, Checked, CopyOptions, Finding, HeapAtRest, Problem, Repair, Report, Scrub,
@@ -115,6 +118,7 @@ pub use registry::{DesignInfo, Isolation, LogFormat, Promise};
 pub use shadow::{Evicting, ShadowCounts, ShadowHeap, ShadowMemory, Software};
 pub use superblock::printable;
 pub use ticket::{Durable, Ticket};
+pub use transfer::{Exported, Transferred, compact, import};
 pub use tx::Tx;
 pub use worker::{Committed, Worker};
 

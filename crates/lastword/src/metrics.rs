@@ -58,6 +58,8 @@ pub struct Metrics {
     pub log_used_bytes: u64,
     /// Size of the log in bytes.
     pub log_capacity_bytes: u64,
+    /// Disk space of open views in bytes; see [`Options::view_bytes`](crate::Options::view_bytes).
+    pub view_bytes: u64,
     /// `decoupled`: time since a step saw the oldest commit that is not durable, in nanoseconds. It
     /// is exact to a millisecond and a few percent. 0 if every commit is durable.
     pub undurable_ns: u64,

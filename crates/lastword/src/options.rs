@@ -1,5 +1,6 @@
 //! Options with which a pool is created and opened.
 
+mod defaults;
 mod growth;
 mod layout;
 mod migrations;
@@ -11,6 +12,10 @@ use medium::System;
 
 use crate::Error;
 use crate::persist::UNBOUNDED_WORDS;
+use defaults::{
+    GROUP_TIME, HEAP_BYTES, LOG_BYTES, LOG_BYTES_PAGED, PATIENCE, PERSIST_THREADS,
+    REPRODUCE_THREADS,
+};
 use migrations::Migrations;
 use page_checksums::PageOptions;
 
@@ -138,40 +143,11 @@ pub struct Options {
     pub(crate) page_checksums: PageOptions,
     /// `None`: no limit.
     pub(crate) recovery_time: Option<Duration>,
+    pub(crate) view_bytes: Option<u64>,
     /// `None`: by the log.
     pub(crate) gather_bytes: Option<u64>,
     pub(crate) system: System,
 }
-
-/// Default size of the heap: room for a small program, and little disk for a program that only
-/// tries the library.
-const HEAP_BYTES: u64 = 8 << 20;
-
-/// Bounds of the default log, which has a quarter of the heap's size. The lower one holds a slot of
-/// 64 KiB for each of 64 workers (`undo`, `redo`, `snapshot`). The upper one was the default of
-/// every pool. Rates by size: docs/operating/sizing.md, "Log".
-const LOG_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
-
-/// Upper bound of the default log where pages of the heap image are written in the background. Each
-/// is written once in a part of the log, so a log that grows with the heap bounds the bytes written
-/// for a transaction.
-const LOG_BYTES_PAGED: u64 = 1 << 30;
-
-/// How long a combined group waits for more transactions, unless a thread waits for it.
-const GROUP_TIME: Duration = Duration::from_millis(1);
-
-/// How long a worker waits for another worker's transaction before its own ends with
-/// [`Error::StarvationLockHeld`], [`Error::Blocked`] or [`Error::HeldUp`]. Chosen, not measured:
-/// far longer than any transaction is expected to run. A body that runs longer makes others fail.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Threads that prepare groups. On two cores a second one gained nothing on files, and cost up to
-/// an eighth of the rate on `emulated`: docs/operating/performance.md, "Background threads".
-const PERSIST_THREADS: usize = 1;
-
-/// Default number of reproduce threads. On two cores two threads were sometimes better, sometimes
-/// worse, and took more CPU for each word: docs/operating/performance.md, "Background threads".
-const REPRODUCE_THREADS: usize = 1;
 
 impl Default for Options {
     fn default() -> Options {
@@ -213,6 +189,7 @@ impl Options {
             without_log: false,
             page_checksums: PageOptions::default(),
             recovery_time: None,
+            view_bytes: None,
             gather_bytes: None,
             pause: crate::persist::NAP,
             system: System::kernel(),
@@ -297,7 +274,7 @@ impl Options {
     /// paper, section 5.2). For experiments, with `decoupled` on [`Medium::Emulated`] alone:
     /// `create` and `open` return an error for anything else. Freed log records are lost, so such a
     /// pool cannot be opened again, not even after a clean shutdown: `open` returns
-    /// [`Error::NotAtHome`]. An existing pool that is opened with this option is lost, too.
+    /// [`Error::Ideal`]. An existing pool that is opened with this option is lost, too.
     #[doc(hidden)]
     pub fn ideal_reproduce(mut self) -> Options {
         self.ideal_reproduce = true;

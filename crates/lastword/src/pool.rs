@@ -12,6 +12,7 @@ mod opening;
 mod scrub;
 mod shape;
 mod view;
+mod view_space;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub use growth::grow;
 use kept::{Kept, Lent};
 pub use shape::Shape;
 pub use view::{PoolView, ViewTx};
+use view_space::ViewSpace;
 
 /// A pool of durable objects, open in this process and in no other.
 ///
@@ -50,6 +52,7 @@ pub struct Pool<D: Design = Decoupled> {
     system: System,
     /// The path of the pool, whatever the working directory becomes.
     home: PathBuf,
+    view_space: ViewSpace,
     admission: Admission,
     kept: Kept<D>,
 }
@@ -110,6 +113,7 @@ impl<D: Design> Pool<D> {
             durability: options.durability,
             patience: options.patience,
             system: options.system.clone(),
+            view_space: ViewSpace::new(options.view_bytes),
             admission: Admission::default(),
             kept: Kept::new(),
         }
@@ -361,7 +365,8 @@ impl<D: Design> Pool<D> {
     /// for no step.
     pub fn metrics(&self) -> Metrics {
         let log_capacity_bytes = self.shape.info().log_bytes;
-        Metrics { log_capacity_bytes, ..self.design().metrics() }
+        let view_bytes = self.view_space.used();
+        Metrics { log_capacity_bytes, view_bytes, ..self.design().metrics() }
     }
 
     /// Returns whether this process is a forked child of the process that opened the pool. A child

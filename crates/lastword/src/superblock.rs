@@ -188,7 +188,7 @@ fn is_shown(character: char) -> bool {
 }
 
 /// Whether these bytes are a name followed by zeros, as [`padded`] leaves them.
-fn is_padded(padded: &[u8]) -> bool {
+pub(crate) fn is_padded(padded: &[u8]) -> bool {
     let end = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
     let (name, zeros) = padded.split_at(end);
     std::str::from_utf8(name).is_ok() && zeros.iter().all(|&byte| byte == 0)
@@ -225,6 +225,14 @@ impl Superblock {
         // `u64::MAX` is a multiple of 0xffff and has no room above it.
         let own = (self.pool - self.pool % 0xffff).min(u64::MAX - 0xffff);
         Superblock { pool: own + pool % 0xffff, ..self }
+    }
+
+    /// Returns it with another pool ID, and so another tag, if its tag is this one.
+    pub(crate) fn with_other_tag_than(self, tag: u16) -> Superblock {
+        if injected(Mutant::CompactedPoolKeepsTag) {
+            return self.with_tag_of(u64::from(tag) - 1);
+        }
+        if self.tag() == tag { self.with_tag_of(self.pool % 0xffff + 1) } else { self }
     }
 
     /// Returns the layout version of its content.

@@ -16,9 +16,9 @@ use std::sync::Mutex;
 
 use lastword::perform::{Serial, Stm, Tm};
 use lastword::{
-    Array, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, DesignInfo, Durability, Erased,
-    ErasedTx, Error, LogFormat, Medium, Objects, Options, Pool, Promise, Shadow, Stop, TxId,
-    Volatile, Worker,
+    Array, CopyOptions, Decoupled, DecoupledEvicting, DecoupledSoftware, Design, DesignInfo,
+    Durability, Erased, ErasedTx, Error, LogFormat, Medium, Objects, Options, Pool, Promise,
+    Shadow, Snapshot, Stop, TxId, Volatile, Worker,
 };
 use workloads::{AnyClient, AnyWorkload, Kind};
 
@@ -302,6 +302,33 @@ fn recovered<D: Design>(
 fn every_workload_is_consistent_on_every_design() {
     let suites: Vec<_> = Kind::all().map(Consistency).collect();
     every_design(&suites, AT_ONCE);
+}
+
+/// A compacted pool has the workload's data at other addresses.
+fn compacts<D: Design>(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, small) = (dir.path().join("pool"), dir.path().join("small"));
+    let pool = Pool::<D>::create_as(&path, options().medium(EMULATED)).unwrap();
+    let parameters = workloads::Options { scale: SCALE, ..Default::default() };
+    let workload = kind.load(&mut Erased::any(&mut pool.worker().unwrap()), &parameters).unwrap();
+    let ran = run_workers(&pool, &workload, 1, 1, 500);
+    pool.close().unwrap();
+    // Workloads that check themselves by transactions need some room.
+    let form = CopyOptions::new().bytes(16 << 20);
+    let moved = lastword::compact(&path, &small, &form).unwrap();
+    let usage = checked(&small).unwrap().usage;
+    assert_eq!(usage.objects + usage.arrays, moved.allocations);
+    let pool = Pool::<D>::open_as(&small, Options::new()).unwrap();
+    let workload = kind.open(&mut Erased::any(&mut pool.worker().unwrap())).unwrap();
+    check(&pool, &workload.expect("the workload is in the pool"), &ran);
+}
+
+#[test]
+fn every_workload_survives_compaction() {
+    for kind in Kind::all() {
+        compacts::<Decoupled>(kind);
+        compacts::<Snapshot>(kind);
+    }
 }
 
 /// The same seeded transactions leave equal heaps in both memories.

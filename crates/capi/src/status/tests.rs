@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword::{Damage, Limit, LogMismatch, Medium, Options, Pool, Stop, TxId, Volatile, Wrong};
+use lastword::{
+    Damage, Limit, LogMismatch, Medium, Options, Pool, Stop, TransferError, TxId, Volatile, Wrong,
+};
 
 use super::*;
 
@@ -147,10 +149,16 @@ fn poisoned() -> Vec<(&'static str, Error, c_int)> {
     causes.into_iter().map(poison).collect()
 }
 
-/// A pool that others use, in this process or in another.
-fn in_use() -> [(&'static str, Error, c_int); 2] {
+/// Returns errors of nested enums, and those of pools in use.
+fn of_kinds() -> [(&'static str, Error, c_int); 5] {
     let changing = lastword::InUse::Changing { path: path() }.into();
-    [("StillUsed", still_used(), BUSY), ("InUse", changing, BUSY)]
+    [
+        ("StillUsed", still_used(), BUSY),
+        ("InUse", changing, BUSY),
+        ("Ideal", IdealError::Unsupported { found: "file" }.into(), INVALID),
+        ("Ideal", IdealError::NoContent { path: path() }.into(), DAMAGED),
+        ("Transfer", TransferError::NotAnExport.into(), INVALID),
+    ]
 }
 
 #[test]
@@ -175,11 +183,10 @@ fn each_error_has_its_status() {
         DamagedLog { path: path(), at: 0 } => DAMAGED,
         DamagedHeap { path: path(), damage } => DAMAGED,
         NoView { design: "undo" } => INVALID,
+        ViewLimit { wanted: 8, used: 4, limit: 8 } => INVALID,
         NoGrowth { wanted: 2, max_bytes: 1 } => INVALID,
         Migration { from: 1, source: Box::new(Error::BadValue) } => MISMATCH,
         OtherShadow { asked: "software", design: "Decoupled" } => INVALID,
-        NotForIdeal { found: "file" } => INVALID,
-        NotAtHome { path: path() } => DAMAGED,
         ShadowTooSmall { shadow_bytes: 8 } => TOO_LARGE,
         BadOption { option: "bytes", value: 0, must: "at least 1" } => INVALID,
         Full {
@@ -222,7 +229,7 @@ fn each_error_has_its_status() {
     ];
     table.push(("Medium", Error::Medium(MediumError::NoMemory { bytes: 8 }), NO_MEMORY));
     table.extend([("Aborted", aborted(), INVALID), ("Cut", cut(), DAMAGED)]);
-    table.extend(in_use());
+    table.extend(of_kinds());
     table.extend(poisoned());
     assert_all(&table, include_str!("../../../lastword/src/error.rs"), of);
 }

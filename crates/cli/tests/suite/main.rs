@@ -24,3 +24,4 @@ mod signals;
 mod sim;
 mod sweep;
 mod temporary;
+mod transfer;

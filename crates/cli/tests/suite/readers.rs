@@ -146,6 +146,28 @@ fn stopped_owner_does_not_hinder_readers() {
     }
 }
 
+/// `cp` of both files is as of one moment while the process is stopped.
+#[test]
+fn cp_of_stopped_pool_opens() {
+    let room = new_bank();
+    let writer = Writer::start(&room);
+    for _ in 0..10 {
+        writer.signal(Signal::STOP);
+        let seen = writer.seen();
+        for (from, to) in [("bank.pool", "copy.pool"), ("bank.pool.log", "copy.pool.log")] {
+            let mut copy = std::process::Command::new("cp");
+            copy.arg("--reflink=auto").arg(room.path(from)).arg(room.path(to));
+            assert!(copy.status().unwrap().success());
+        }
+        let before = writer.acknowledged();
+        writer.signal(Signal::CONT);
+        verify(&room, &seen);
+        while writer.acknowledged() <= before {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 #[test]
 fn owner_killed_during_backup_loses_nothing() {
     let room = new_bank();

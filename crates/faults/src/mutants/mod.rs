@@ -299,6 +299,12 @@ registry! {
         "A page that was found damaged when it was about to change is not marked.",
     LineChecksumIgnored 151 "line-checksum-ignored"
         "A line of the checksum table is accepted although its own checksum is wrong.",
+    StringWordTranslated 152 "string-word-translated"
+        "Compaction changes a part of a long byte string that is equal to a pointer.",
+    CompactedPoolKeepsTag 153 "compacted-pool-keeps-tag"
+        "A compacted pool has the tag of the old one, so old pointers lead to other objects.",
+    FrameNumberIgnored 154 "frame-number-ignored"
+        "An import accepts frames of an export in another order.",
     LastStepRepeated 137 "last-step-repeated"
         "A migration that a crash ended after its last step runs that step again.",
     ArenaNotListed 135 "arena-not-listed"

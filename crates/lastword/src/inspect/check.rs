@@ -33,6 +33,7 @@ pub(super) struct Examined {
     pub(super) survey: Survey,
     /// The heap as opening the pool would show it; `None` if it cannot be determined.
     pub(super) image: Option<ShadowHeap>,
+    /// The replay of the log. If it met damage: of the groups before it.
     pub(super) replayed: Option<Replayed>,
     /// The content of the heap, as far as it was checked.
     pub(super) usage: lw_alloc::Usage,
@@ -56,8 +57,8 @@ pub(super) fn examine(
     let Some(superblock) = superblock else { return Ok(examined) };
     match medium {
         // After a clean shutdown the heap image is complete, whatever happened to the log.
-        Some(medium) if action != Action::Refuse || superblock.clean => {
-            examined.contents(&superblock, medium, action, expected.ignores_pages)?;
+        Some(medium) if action != Action::Refuse || superblock.clean || expected.salvages => {
+            examined.contents(&superblock, medium, action, expected)?;
         }
         _ => examined.push(None, Problem::HeapUnchecked),
     }
@@ -160,7 +161,7 @@ impl Examined {
         superblock: &Superblock,
         medium: Medium,
         action: Action,
-        ignores_pages: bool,
+        expected: &CheckOptions,
     ) -> Result<(), Error> {
         let Superblock { heap_offset, heap_bytes, .. } = *superblock;
         let whole = self.survey.file.len() >= heap_offset + heap_bytes;
@@ -171,10 +172,11 @@ impl Examined {
         // In the order of opening the pool.
         let has_pages = whole && superblock.version == FORMAT_VERSION;
         if has_pages && let Some(sums) = page_checksums(&self.survey.file, superblock)? {
-            self.pages(superblock, medium, &sums, ignores_pages)?;
+            self.pages(superblock, medium, &sums, expected)?;
         }
         let replayed = action != Action::Replay || self.groups(superblock, medium, &image)?;
-        let image = image.filter(|_| replayed);
+        // For a salvage the groups before the damage are enough.
+        let image = image.filter(|_| replayed || expected.salvages);
         self.damaged_pages(superblock, image.as_ref());
         match image {
             Some(image) => {
@@ -194,7 +196,7 @@ impl Examined {
         superblock: &Superblock,
         medium: Medium,
         sums: &PageChecksums,
-        ignores_pages: bool,
+        expected: &CheckOptions,
     ) -> Result<(), Error> {
         for pages in lost_checksums(&self.survey.file, sums, superblock)? {
             let first = superblock.heap_offset + pages.start as u64 * PAGE_BYTES;
@@ -205,14 +207,18 @@ impl Examined {
         let survey = &self.survey;
         let replay = |heap_image: &mut dyn HeapMedium| replay_into(survey, heap_image);
         let replay: Option<Replay<'_>> = if medium == Medium::File { Some(&replay) } else { None };
-        let differing = match ignores_pages {
+        let differing = match expected.ignores_pages {
             true => sums.marked_pages(),
             false => sums.differing(&survey.file, superblock.heap_offset)?,
         };
+        let all = differing.clone();
         let damaged = match damaged_pages((&survey.file, superblock), sums, differing, replay) {
             // `groups` adds the finding. Without a readable log, no page can be shown to be
-            // damaged.
-            Err(Error::DamagedLog { .. }) => return Ok(()),
+            // damaged, and none to be whole.
+            Err(Error::DamagedLog { .. }) => {
+                self.damaged = if expected.salvages { all } else { Vec::new() };
+                return Ok(());
+            }
             damaged => damaged?,
         };
         if let Err(error) = damaged.check() {
@@ -277,7 +283,8 @@ impl Examined {
                 Ok(true)
             }
             Err(error @ Error::DamagedLog { at, .. }) => {
-                let problem = damage(superblock, &log)?;
+                let (problem, last) = damage(superblock, &log)?;
+                self.replayed = Some(Replayed { last, transactions: 0, torn: false });
                 self.push_log(at, problem);
                 self.survey.refusal.get_or_insert(error);
                 Ok(false)
@@ -308,12 +315,14 @@ impl Examined {
     }
 }
 
-/// Determines the loss at the place where the replay stopped.
-fn damage(superblock: &Superblock, log: &LogReader) -> Result<Problem, Error> {
+/// Determines the loss at the place where the replay stopped. Returns the last transaction before
+/// it, too, as far as it is known.
+fn damage(superblock: &Superblock, log: &LogReader) -> Result<(Problem, TxId), Error> {
     // A slot shows no ID that follows an unreadable record; a group's head has its IDs.
     let design = DesignInfo::in_superblock(superblock);
     if design.is_none_or(|design| design.log != LogFormat::Groups) {
-        return Ok(Problem::LogGroup { needed_after: TxId(superblock.reproduced) });
+        let last = TxId(superblock.reproduced);
+        return Ok((Problem::LogGroup { needed_after: last }, last));
     }
     let identity = recover::identity(superblock);
     let mut last = TxId(superblock.reproduced);
@@ -328,7 +337,7 @@ fn damage(superblock: &Superblock, log: &LogReader) -> Result<Problem, Error> {
     for group in groups {
         if group.first.0 <= behind {
             // An intact group with IDs that were already read: it is out of sequence.
-            return Ok(Problem::LogGroup { needed_after: last });
+            return Ok((Problem::LogGroup { needed_after: last }, last));
         }
         if group.first.0 > behind + 1 {
             lost.push((TxId(behind + 1), TxId(group.first.0 - 1)));
@@ -339,8 +348,9 @@ fn damage(superblock: &Superblock, log: &LogReader) -> Result<Problem, Error> {
         }
         behind = group.last.0;
     }
-    Ok(match lost.is_empty() {
+    let problem = match lost.is_empty() {
         true => Problem::LogGroup { needed_after: last },
         false => Problem::LogGroups { lost, unreached },
-    })
+    };
+    Ok((problem, last))
 }

@@ -30,6 +30,8 @@ pub struct CheckOptions {
     pub(crate) migrates: bool,
     /// Accepts pages that differ from their checksums: the pool is opened without a comparison.
     pub(crate) ignores_pages: bool,
+    /// Reads the heap image even if its log is damaged or missing.
+    pub(crate) salvages: bool,
 }
 
 impl CheckOptions {
@@ -67,6 +69,7 @@ impl From<&Options> for CheckOptions {
             converts: false,
             migrates: options.migrates,
             ignores_pages: !options.verifies_pages(),
+            salvages: false,
         }
     }
 }

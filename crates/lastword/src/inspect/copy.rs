@@ -11,25 +11,28 @@ use crate::storage::{Demand, Storage, plan};
 use crate::superblock::{Superblock, exact_name};
 use crate::{Error, Medium, Options};
 
-/// Options of [`copy`]: sizes and medium of the new pool, by default those of the copied pool.
+/// Options of [`copy`], [`compact`](crate::compact) and [`import`](crate::import): sizes and medium
+/// of the new pool.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CopyOptions {
-    heap_bytes: Option<u64>,
+    pub(crate) heap_bytes: Option<u64>,
     log_bytes: Option<u64>,
-    medium: Option<Medium>,
+    pub(crate) medium: Option<Medium>,
     page_checksums: Option<bool>,
-    without_log: bool,
-    system: Option<System>,
+    pub(crate) without_log: bool,
+    pub(crate) system: Option<System>,
 }
 
 impl CopyOptions {
-    /// Returns options that keep the pool's sizes and medium.
+    /// Returns the defaults: `copy` keeps the pool's sizes and medium.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
 
-    /// Sets the size of the heap, at least that of the pool; see [`Options::bytes`].
+    /// Sets the size of the heap; see [`Options::bytes`]. For `copy`: at least the pool's, which is
+    /// the default. For `compact` and `import`: at least the memory that the objects need. The
+    /// default is a quarter more.
     pub fn bytes(mut self, bytes: u64) -> CopyOptions {
         self.heap_bytes = Some(bytes);
         self
@@ -58,6 +61,22 @@ impl CopyOptions {
     pub fn without_log(mut self, without_log: bool) -> CopyOptions {
         self.without_log = without_log;
         self
+    }
+
+    /// Returns the options of the new pool, with these sizes by default. `checksummed_bytes` is the
+    /// largest heap that the pool's checksum table covers, or 0.
+    pub(crate) fn options(
+        &self,
+        heap_bytes: u64,
+        log_bytes: u64,
+        checksummed_bytes: u64,
+    ) -> Options {
+        let options = Options::new().system(self.system.clone().unwrap_or_default());
+        let options = options.bytes(self.heap_bytes.unwrap_or(heap_bytes));
+        let options = options.log_bytes(self.log_bytes.unwrap_or(log_bytes));
+        let options = options.page_checksums(self.page_checksums.unwrap_or(checksummed_bytes > 0));
+        // The new pool's table covers as large a heap as the pool's.
+        options.max_bytes(checksummed_bytes)
     }
 
     /// Replaces the kernel's files, for tests.
@@ -122,13 +141,8 @@ pub fn copy(
     let medium = form.medium.unwrap_or(found.medium);
     // Everything is read: a process may open the pool while the copy is written.
     drop(found);
-    let options = Options::new().system(system).medium(medium);
-    let options = options.bytes(form.heap_bytes.unwrap_or(superblock.heap_bytes));
-    let options = options.log_bytes(form.log_bytes.unwrap_or(superblock.log_bytes));
-    let options = options.page_checksums(form.page_checksums.unwrap_or(superblock.page_checksums));
-    // The copy's table covers as large a heap as the pool's.
-    let options =
-        options.max_bytes(superblock.checksum_area().map_or(0, |area| area.covers(u64::MAX)));
+    let Superblock { heap_bytes, log_bytes, .. } = superblock;
+    let options = form.options(heap_bytes, log_bytes, superblock.checksums_reach()).medium(medium);
     let content = words.filter(|&(_, word)| word != 0);
     create_like(&superblock, last, to.as_ref(), (&options, medium), content)?;
     Ok(last)

@@ -1,13 +1,18 @@
 //! The content of a closed pool, for tools.
 
+use std::ops::Range;
 use std::path::Path;
 
-use lw_alloc::Live;
+use lw_alloc::{Allocation, Live};
+use medium::System;
+use words::Stop;
 
 use super::{CheckOptions, Checked, Contents, Report, look, word};
-use crate::Error;
 use crate::shadow::PAGE_BYTES;
 use crate::sync::Ordering;
+use crate::transfer::content::Content;
+use crate::transfer::stream::Header;
+use crate::{Error, Medium};
 
 /// The content of a pool in memory, as opening it would show, for tools that read objects.
 /// [`load`](HeapAtRest::load) accepts only a sound heap; [`salvage`](HeapAtRest::salvage) also
@@ -43,8 +48,17 @@ impl HeapAtRest {
     /// # Errors
     /// As [`check`](crate::check) and [`Report::sound`].
     pub fn load(path: impl AsRef<Path>) -> Result<HeapAtRest, Error> {
-        let expected = CheckOptions { migrates: true, ..CheckOptions::new().without_log(true) };
-        let (report, contents) = look(path.as_ref(), &expected)?;
+        HeapAtRest::load_with(path.as_ref(), true, &System::kernel())
+    }
+
+    /// Loads the content. Without its log a cleanly closed pool is accepted only on request.
+    pub(crate) fn load_with(
+        path: &Path,
+        without_log: bool,
+        system: &System,
+    ) -> Result<HeapAtRest, Error> {
+        let expected = CheckOptions { migrates: true, ..CheckOptions::new() };
+        let (report, contents) = look(path, &expected.without_log(without_log), system)?;
         let checked = report.sound()?;
         let contents = contents.expect("a pool that opens has a heap");
         Ok(HeapAtRest { checked: Some(checked), contents })
@@ -54,12 +68,20 @@ impl HeapAtRest {
     /// behind a damaged head of a run may be missing. [`is_whole`](HeapAtRest::is_whole) returns
     /// whether an object lies on damaged pages.
     ///
+    /// If the log cannot be used (missing, cut, of another pool, with a damaged head), the heap
+    /// image is read as it is. If a record or group is damaged, `decoupled` replays the groups
+    /// before it, `redo` and `snapshot` replay none, and `undo` rolls back the transactions of the
+    /// slots before it. In all these cases **the content may not be as of one transaction**: some
+    /// words may be older than others, and those of `undo` may be of a transaction that was never
+    /// committed. The report has the damage of the log.
+    ///
     /// # Errors
-    /// As [`check`](crate::check); the error of opening the pool if its heap cannot be determined:
-    /// the superblocks are damaged, or the log is.
+    /// As [`check`](crate::check); the error of opening the pool if its superblocks are damaged or
+    /// its file is cut.
     pub fn salvage(path: impl AsRef<Path>) -> Result<(HeapAtRest, Report), Error> {
-        let expected = CheckOptions { migrates: true, ..CheckOptions::new().without_log(true) };
-        let (report, contents) = look(path.as_ref(), &expected)?;
+        let expected = CheckOptions::new().without_log(true);
+        let expected = CheckOptions { migrates: true, salvages: true, ..expected };
+        let (report, contents) = look(path.as_ref(), &expected, &System::kernel())?;
         match (contents, report.refusal) {
             (Some(contents), refusal) => {
                 let report = Report { refusal, ..report };
@@ -77,14 +99,28 @@ impl HeapAtRest {
 
     /// Returns whether every page of an object matches its checksum or has none.
     pub fn is_whole(&self, object: &Live) -> bool {
-        let (damaged, extent) = (&self.contents.damaged, object.extent());
+        self.are_whole(object.extent())
+    }
+
+    /// Returns whether the page of the root and of the migration progress is intact.
+    fn has_whole_root(&self) -> bool {
+        self.are_whole(0..PAGE_BYTES)
+    }
+
+    /// Returns whether every page of this part of the heap matches its checksum or has none.
+    fn are_whole(&self, extent: Range<u64>) -> bool {
+        let damaged = &self.contents.damaged;
         let first = extent.start / PAGE_BYTES;
         let next = damaged.partition_point(|page| (*page as u64) < first);
         damaged.get(next).is_none_or(|page| *page as u64 * PAGE_BYTES >= extent.end)
     }
 
-    /// Returns the program's root as it was set; 0 without one.
+    /// Returns the program's root as it was set; 0 without one, and in a salvage if the root's page
+    /// is damaged.
     pub fn root(&self) -> u64 {
+        if !self.has_whole_root() {
+            return 0;
+        }
         self.contents.heap.root_at_rest(|offset| word(&self.contents.image, offset))
     }
 
@@ -103,5 +139,27 @@ impl HeapAtRest {
         let all = self.contents.image.heap();
         let end = all.len().min(first + words);
         all[first..end].iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Returns the content, to compact or export it.
+    pub(crate) fn content(&self) -> Content<impl Fn(u64) -> Result<u64, Stop> + '_> {
+        let Contents { heap, superblock, last, image, .. } = &self.contents;
+        let word = |offset| {
+            let words = image.heap();
+            words.get(offset as usize / 8).map_or(Ok(0), |word| Ok(word.load(Ordering::Relaxed)))
+        };
+        let (header, has_root) = (Header::of(superblock, *last), self.has_whole_root());
+        Content { header, heap: *heap, word, has_root, left_out: 0 }
+    }
+
+    /// Returns the medium of the pool.
+    pub(crate) fn medium(&self) -> Option<Medium> {
+        self.contents.medium
+    }
+
+    /// Returns whether an allocation lies inside the heap and on no damaged page.
+    pub(crate) fn holds(&self, allocation: &Allocation) -> bool {
+        let extent = allocation.extent();
+        extent.end <= self.contents.superblock.heap_bytes && self.are_whole(extent)
     }
 }

@@ -35,6 +35,7 @@ use crate::in_use::{self, Interrupted, Tail};
 use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
 use crate::storage::{Found, Survey, heap};
+use crate::superblock::Superblock;
 use crate::sync::{Arc, Ordering};
 use crate::{Error, Info, Medium};
 
@@ -291,7 +292,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<Report, Error> {
 ///
 /// [`Options`]: crate::Options
 pub fn check_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Report, Error> {
-    Ok(look(path.as_ref(), expected)?.0)
+    Ok(look(path.as_ref(), expected, &System::kernel())?.0)
 }
 
 /// The heap of a pool in memory.
@@ -299,19 +300,29 @@ pub fn check_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Rep
 struct Contents {
     image: ShadowHeap,
     heap: lw_alloc::Heap,
+    superblock: Superblock,
+    /// The last transaction in it.
+    last: TxId,
+    /// The medium, if this program knows it.
+    medium: Option<Medium>,
     /// The pages that differ from their checksums, in ascending order.
     damaged: Vec<usize>,
 }
 
 /// Returns the report, and the heap if it could be recovered in memory, damaged or not.
-fn look(path: &Path, expected: &CheckOptions) -> Result<(Report, Option<Contents>), Error> {
-    let examined = check::examine_any(path, expected, &System::kernel())?;
+fn look(
+    path: &Path,
+    expected: &CheckOptions,
+    system: &System,
+) -> Result<(Report, Option<Contents>), Error> {
+    let examined = check::examine_any(path, expected, system)?;
     let check::Examined { mut survey, image, replayed, usage, in_use, damaged } = examined;
     let findings = std::mem::take(&mut survey.findings);
     let layout = survey.layout_found();
+    let medium = survey.medium;
     let contents = image.zip(survey.superblock).map(|(image, superblock)| {
-        let heap = heap(&superblock);
-        Contents { image, heap, damaged }
+        let last = replayed.map_or(TxId(superblock.reproduced), |replayed| replayed.last);
+        Contents { image, heap: heap(&superblock), superblock, last, medium, damaged }
     });
     // The survey holds the refusal. One from the log's groups was added after it.
     let found = match survey.found() {

@@ -1,4 +1,4 @@
-//! Options of a heap that grows.
+//! Options that bound the disk space of an open pool: its heap's growth, and its views.
 
 use lw_alloc::CHUNK_BYTES;
 
@@ -47,6 +47,14 @@ impl Options {
     /// Default 0: an eighth of the heap, at least 1 MiB.
     pub fn grow_step(mut self, bytes: u64) -> Options {
         self.grow_step = bytes;
+        self
+    }
+
+    /// Limits the disk space that all open [views](crate::Pool::view) take together. Each takes as
+    /// much as the heap. A view beyond it fails with [`Error::ViewLimit`](crate::Error::ViewLimit).
+    /// Default: no limit. Backups are not limited: a backup makes a pool of that size in any case.
+    pub fn view_bytes(mut self, bytes: u64) -> Options {
+        self.view_bytes = Some(bytes);
         self
     }
 

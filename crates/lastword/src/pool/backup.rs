@@ -88,7 +88,7 @@ impl<D: Design> Pool<D> {
     }
 
     /// Returns the superblock of a new pool with this pool's content.
-    fn plan_of_copy(&self) -> Result<Superblock, Error> {
+    pub(super) fn plan_of_copy(&self) -> Result<Superblock, Error> {
         let info = self.shape.info();
         let medium = info.medium.ok_or(Error::NotDurable { design: D::NAME })?;
         let (layout, version) = &info.layout;

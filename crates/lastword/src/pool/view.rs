@@ -6,11 +6,14 @@ use medium::{ChecksumArea, FrozenImage, PoolFile};
 use words::{Addr, Allocate, Stop, TxId, Words};
 
 use super::Pool;
+use super::view_space::Reserved;
 use crate::Error;
 use crate::design::{Decoupled, Design};
 use crate::perform::Heap;
 use crate::storage::Damaged;
 use crate::sync::{Arc, Ordering};
+use crate::transfer::content::Content;
+use crate::transfer::stream::Header;
 
 /// Pages of one slice of a backup: 32 MiB. Reproduction waits while a slice is copied.
 const SLICE_PAGES: usize = 8192;
@@ -29,14 +32,16 @@ const KEPT_PAGES: usize = 64;
 /// exports. Made by [`Pool::view`].
 ///
 /// Transactions never invalidate a view. They wait only for reproduction: for room in the log, or
-/// for a page of a bounded shadow. Reproduction
-/// copies each page of the heap image to a file of the view before the page first changes. A read
-/// copies the pages that it needs, 128 KiB at a time, and reproduction waits meanwhile. The file is
-/// on the disk of the pool, without a name and as large as the heap. Its disk space is reserved
-/// when the view begins. The log is truncated, and freed memory is used again, as without a view.
-/// Dropping the view ends it and removes the file.
+/// for a page of a bounded shadow. Reproduction copies each page of the heap image to a file of the
+/// view before the page first changes. A read copies the pages that it needs, 128 KiB at a time,
+/// and reproduction waits meanwhile. The file is on the disk of the pool, without a name and as
+/// large as the heap. Its disk space is reserved when the view begins, within
+/// [`Options::view_bytes`](crate::Options::view_bytes). The log is truncated, and freed memory is
+/// used again, as without a view. Dropping the view ends it and removes the file.
 pub struct PoolView<'p, D: Design = Decoupled> {
+    // Dropped in this order: the file is removed before its space is released.
     frozen: Frozen<'p, D>,
+    _space: Reserved<'p>,
 }
 
 /// A frozen image of a pool's heap. Dropping it ends it.
@@ -64,7 +69,8 @@ impl<D: Design> Pool<D> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoView`] for designs other than [`Decoupled`]. [`Error::Medium`] if the disk has no
+    /// [`Error::NoView`] for designs other than [`Decoupled`]. [`Error::ViewLimit`] by
+    /// [`Options::view_bytes`](crate::Options::view_bytes). [`Error::Medium`] if the disk has no
     /// space for a file as large as the heap. As [`flush`](Pool::flush).
     pub fn view(&self) -> Result<PoolView<'_, D>, Error> {
         let _call = self.call("view")?;
@@ -72,10 +78,11 @@ impl<D: Design> Pool<D> {
         // Ends: a heap grows a finite number of times.
         loop {
             let bytes = self.shape.heap_bytes();
+            let space = self.view_space.reserve(bytes)?;
             let file = Arc::new(PoolFile::create_unnamed(&self.system, &self.home, bytes)?);
             let image = Arc::new(FrozenImage::new(file, 0, bytes)?);
             if let Some(frozen) = self.freeze(image)? {
-                return Ok(PoolView { frozen });
+                return Ok(PoolView { frozen, _space: space });
             }
         }
     }
@@ -201,6 +208,23 @@ impl<D: Design> PoolView<'_, D> {
             Ok(self.frozen.heap().check(word))
         })?;
         found.map_err(|damage| Error::DamagedHeap { path: shape.info().path.clone(), damage })
+    }
+}
+
+impl<D: Design> PoolView<'_, D> {
+    /// Calls the body with the content, to export it.
+    pub(crate) fn with_content<R>(
+        &self,
+        body: impl FnOnce(Content<&mut dyn FnMut(u64) -> Result<u64, Stop>>) -> R,
+    ) -> Result<R, Error> {
+        let heap = self.frozen.heap();
+        let header = Header::of(&self.frozen.pool.plan_of_copy()?, self.id());
+        // The pool's heap may have grown since the view began.
+        let header = Header { heap_bytes: heap.bytes(), ..header };
+        self.read(|tx| {
+            let word = &mut |offset: u64| tx.word(offset / 8);
+            Ok(body(Content { header, heap, word, has_root: true, left_out: 0 }))
+        })
     }
 }
 

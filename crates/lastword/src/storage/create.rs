@@ -28,11 +28,21 @@ impl Storage {
         design: &str,
         demand: MemoryDemand,
     ) -> Result<(Storage, Created), Error> {
-        let medium = options.medium.unwrap_or_else(|| probe(&options.system, path));
+        let medium = options.medium.unwrap_or_else(|| Storage::probe(&options.system, path));
         let first = plan(options, design, medium)?;
         let base = u64::from(first.tag()) << words::ADDRESS_BITS;
         let content = format(&super::heap(&first), base);
         Storage::create_with(path, options, (first, medium), demand, content)
+    }
+
+    /// Returns the best medium for this directory: persistent memory if it is there, else the file.
+    pub(crate) fn probe(system: &System, path: &Path) -> Medium {
+        // A temporary file without a name. The later creation reports an error that occurs here.
+        let file = PoolFile::create_on(system, path, COPIES_BYTES, Prewrite::No).map(Arc::new);
+        match file.map(|file| Domain::dax(&file)) {
+            Ok(Ok(_)) => Medium::Dax,
+            _ => Medium::File,
+        }
     }
 
     /// Creates a pool with this superblock and these words in its heap, in ascending order of their
@@ -196,16 +206,6 @@ fn new_log(system: &System, path: &Path, first: &Superblock) -> Result<Arc<PoolF
     let Superblock { pool, generation, .. } = *first;
     LogHead { edition: 0, pool, generation, entered: false }.write(&file, 0)?;
     Ok(file)
-}
-
-/// Returns the best medium for this directory: persistent memory if it is there, else the file.
-fn probe(system: &System, path: &Path) -> Medium {
-    // A temporary file without a name. The later creation reports an error that occurs here.
-    let file = PoolFile::create_on(system, path, COPIES_BYTES, Prewrite::No).map(Arc::new);
-    match file.map(|file| Domain::dax(&file)) {
-        Ok(Ok(_)) => Medium::Dax,
-        _ => Medium::File,
-    }
 }
 
 /// Removes an empty log without a pool, left by an interrupted or failed creation. Without a record

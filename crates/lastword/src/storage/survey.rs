@@ -266,7 +266,7 @@ impl Survey {
         if !is_known {
             let (path, found) = (self.path(), name(&superblock.design));
             let error = match padded(ideal::NAME) == Some(superblock.design) {
-                true => Error::NotAtHome { path },
+                true => crate::error::IdealError::NoContent { path }.into(),
                 false => Error::UnknownDesign { path, found: found.clone() },
             };
             self.refuse(None, Problem::Design { found }, error);

@@ -16,4 +16,9 @@ impl Superblock {
     pub(crate) fn checksummed_bytes(&self) -> u64 {
         self.checksum_area().map_or(0, |area| area.covers(self.heap_bytes))
     }
+
+    /// Returns the largest heap size that the checksum table covers; 0 without a table.
+    pub(crate) fn checksums_reach(&self) -> u64 {
+        self.checksum_area().map_or(0, |area| area.covers(u64::MAX))
+    }
 }

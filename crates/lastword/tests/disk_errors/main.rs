@@ -30,4 +30,5 @@ mod nth;
 mod parts;
 mod process;
 mod quota;
+mod snapshots;
 mod story;

@@ -6,7 +6,9 @@
 
 use std::path::Path;
 
-use lastword::{DecoupledSoftware, Design, Error, Medium, Objects, Options, Pool, Redo, Shadow};
+use lastword::{
+    DecoupledSoftware, Design, Error, IdealError, Medium, Objects, Options, Pool, Redo, Shadow,
+};
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
 /// File offset of the heap image in a pool with a log of this size.
@@ -25,7 +27,10 @@ fn heap(path: &Path) -> Vec<u8> {
 fn ideal_reproduce_is_refused_on_durable_media() {
     fn refused<D: Design>(path: &Path, options: Options) {
         let created = Pool::<D>::create_as(path, options.clone()).map(drop);
-        assert!(matches!(created, Err(Error::NotForIdeal { .. })), "{created:?}");
+        assert!(
+            matches!(created, Err(Error::Ideal(IdealError::Unsupported { .. }))),
+            "{created:?}"
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
@@ -45,7 +50,10 @@ fn ideal_reproduce_is_refused_on_durable_media() {
         let ideal = Options::new().ideal_reproduce();
         for ideal in [ideal.clone(), ideal.medium(medium)] {
             let opened = Pool::open(&path, ideal).map(drop);
-            assert!(matches!(opened, Err(Error::NotForIdeal { .. })), "{opened:?}");
+            assert!(
+                matches!(opened, Err(Error::Ideal(IdealError::Unsupported { .. }))),
+                "{opened:?}"
+            );
         }
         Pool::open(&path, kept).unwrap().close().unwrap();
     }
@@ -86,7 +94,10 @@ fn ideal_pool_cannot_be_reopened() {
             Pool::<Redo>::open_as(&path, plain).map(drop),
         ];
         for opened in opened {
-            assert!(matches!(opened, Err(Error::NotAtHome { .. })), "{opened:?}");
+            assert!(
+                matches!(opened, Err(Error::Ideal(IdealError::NoContent { .. }))),
+                "{opened:?}"
+            );
         }
         assert!(lastword::check(&path).unwrap().sound().is_err());
         std::fs::remove_file(&path).unwrap();

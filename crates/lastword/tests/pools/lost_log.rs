@@ -175,6 +175,95 @@ fn abandoned_pool_without_log_stays_refused() {
     every_durable!(is_refused());
 }
 
+const OBJECTS: u64 = 200;
+
+/// Creates a pool of `OBJECTS` objects of value 1, closes it, sets each to 2, and abandons it.
+fn create_many<D: Design>() -> (TempDir, PathBuf) {
+    let (dir, path, _) = create::<D>(true);
+    let pool = Pool::<D>::open_as(&path, options()).unwrap();
+    let made: Vec<Ptr<u64>> =
+        (0..OBJECTS).map(|_| pool.run(|tx| tx.alloc(1_u64)).unwrap().value).collect();
+    pool.close().unwrap();
+    let pool = Pool::<D>::open_as(&path, options()).unwrap();
+    for (number, object) in made.into_iter().enumerate() {
+        let done = pool.run(|tx| tx.set(object, 2)).unwrap();
+        // Waits, so that the log has several groups.
+        if number % 10 == 0 {
+            done.ticket.wait().unwrap();
+        }
+    }
+    pool.flush().unwrap();
+    pool.abandon();
+    (dir, path)
+}
+
+fn shown(path: &Path) -> (Vec<u64>, Error) {
+    let (heap, report) = HeapAtRest::salvage(path).unwrap();
+    let whole = heap.objects().filter(|live| heap.is_whole(live));
+    let values = whole.flat_map(|live| heap.words(&live).collect::<Vec<_>>()).collect();
+    (values, report.refusal.expect("the pool does not open"))
+}
+
+fn is_salvaged<D: Design>() {
+    for lose in WAYS {
+        let (_dir, path) = create_many::<D>();
+        lose(&log_of(&path));
+        let before = files(&path);
+        let (values, refusal) = shown(&path);
+        assert!(matches!(refusal, Error::LogMissing { .. } | Error::WrongLog { .. }));
+        assert_eq!(values.len() as u64, OBJECTS + 1);
+        assert!(values.iter().all(|value| [1, 2, 42].contains(value)), "{values:?}");
+        assert!(files(&path) == before);
+    }
+}
+
+#[test]
+fn heap_image_without_its_log_is_salvaged() {
+    every_durable!(is_salvaged());
+}
+
+/// A damaged page is not shown as whole, although the log cannot be replayed.
+#[test]
+fn damaged_page_beside_damaged_log_is_left_out() {
+    use std::os::unix::fs::FileExt;
+    let (_dir, path) = create_many::<Decoupled>();
+    let damage = |path: &Path, at: u64| {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.write_all_at(&[0xa5; 8], at).unwrap();
+    };
+    // Behind the allocator's own 64 KiB, where the first objects are.
+    let heap_offset = fs::metadata(&path).unwrap().len() - (1 << 20);
+    damage(&path, heap_offset + (65 << 10));
+    // The first group of the log.
+    damage(&log_of(&path), 8192 + 8);
+    let (values, refusal) = shown(&path);
+    assert!(matches!(refusal, Error::DamagedLog { .. }), "{refusal}");
+    assert!(values.len() < OBJECTS as usize);
+    assert!(values.iter().all(|value| [1, 2, 42].contains(value)), "{values:?}");
+}
+
+/// The groups before a damaged one are replayed.
+#[test]
+fn groups_before_damage_are_salvaged() {
+    let (_dir, path) = create_many::<Decoupled>();
+    let log = fs::read(log_of(&path)).unwrap();
+    let (mut fewest, mut most) = (OBJECTS, 0);
+    for block in (8192..log.len()).step_by(8 << 10) {
+        let mut damaged = log.clone();
+        damaged[block + 9] ^= 1;
+        fs::write(log_of(&path), damaged).unwrap();
+        let report = lastword::check(&path).unwrap();
+        if !matches!(report.refusal, Some(Error::DamagedLog { .. })) {
+            continue;
+        }
+        let (values, _) = shown(&path);
+        assert_eq!(values.len() as u64, OBJECTS + 1);
+        let new = values.iter().filter(|value| **value == 2).count() as u64;
+        (fewest, most) = (fewest.min(new), most.max(new));
+    }
+    assert!(fewest < most && most > 0, "{fewest} to {most} values from the log");
+}
+
 #[test]
 fn log_of_newer_program_is_never_replaced() {
     let (_dir, path, _) = create::<Decoupled>(true);

@@ -45,5 +45,6 @@ mod slots;
 mod snapshot;
 mod snapshot_groups;
 mod strings;
+mod transfers;
 mod unpaused;
 mod views;

@@ -215,6 +215,27 @@ fn view_refuses_writes_and_wild_pointers() {
 }
 
 #[test]
+fn views_beyond_their_limit_are_refused() {
+    const HEAP_BYTES: u64 = 1 << 20;
+    let options = Options::new().bytes(HEAP_BYTES).log_bytes(1 << 20);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.pool");
+    let pool = Pool::create(&path, options.clone().view_bytes(2 * HEAP_BYTES + 1)).unwrap();
+    let (first, _second) = (pool.view().unwrap(), pool.view().unwrap());
+    assert_eq!(pool.metrics().view_bytes, 2 * HEAP_BYTES);
+    match pool.view() {
+        Err(Error::ViewLimit { wanted, used, limit }) => {
+            assert_eq!((wanted, used, limit), (HEAP_BYTES, 2 * HEAP_BYTES, 2 * HEAP_BYTES + 1));
+        }
+        other => panic!("{other:?}"),
+    }
+    pool.backup(dir.path().join("backup.pool")).unwrap();
+    drop(first);
+    drop(pool.view().unwrap());
+    assert_eq!(pool.metrics().view_bytes, HEAP_BYTES);
+}
+
+#[test]
 fn views_of_other_designs_are_refused() {
     fn refused<D: Design>() {
         let dir = tempfile::tempdir().unwrap();
