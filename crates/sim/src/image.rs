@@ -8,6 +8,7 @@
 use lw_alloc::Heap;
 use words::{Addr, Allocate, Stop, Transact, Words};
 
+use crate::machine::sparse::Sparse;
 use crate::program::Ended;
 
 /// The tag of a simulated heap's pointers.
@@ -16,7 +17,7 @@ pub const TAG: u16 = 0x51ed;
 /// A simulated heap's words.
 #[derive(Clone, Debug)]
 pub struct Image {
-    words: Vec<u64>,
+    words: Sparse,
     heap: Heap,
     /// The undo list of the running transaction, oldest entry first.
     undo: Vec<(usize, u64)>,
@@ -30,7 +31,7 @@ impl Image {
     /// [`Stop::Full`] when the heap is too small for its own metadata.
     pub fn format(bytes: u64) -> Result<Image, Ended> {
         let bytes = (2 * bytes).next_multiple_of(lw_alloc::CHUNK_BYTES);
-        let mut image = Image::of(vec![0; bytes as usize / 8]);
+        let mut image = Image::of(Sparse::zeros(bytes as usize / 8));
         let heap = image.heap;
         heap.format(&mut image).map_err(|stop| Ended { stop })?;
         image.undo.clear();
@@ -38,25 +39,25 @@ impl Image {
     }
 
     /// Returns the heap with these words.
-    pub fn of(words: Vec<u64>) -> Image {
-        let heap = heap(8 * words.len() as u64);
+    pub fn of(words: Sparse) -> Image {
+        let heap = heap(8 * words.length() as u64);
         Image { words, heap, undo: Vec::new() }
     }
 
     /// Returns the damage of the heap that the allocator's check finds first, as text.
     pub fn damage(&self) -> Option<String> {
-        let damage = self.heap.check(|offset| self.words[offset as usize / 8]).err()?;
+        let damage = self.heap.check(|offset| self.words.word(offset as usize / 8)).err()?;
         Some(format!("heap: {damage}"))
     }
 
     /// Returns the words.
-    pub fn into_words(self) -> Vec<u64> {
+    pub fn into_words(self) -> Sparse {
         self.words
     }
 
     fn index(&self, at: Addr) -> Result<usize, Stop> {
         let offset = at.byte().wrapping_sub(u64::from(TAG) << words::ADDRESS_BITS);
-        let inside = offset < 8 * self.words.len() as u64 && offset.is_multiple_of(8);
+        let inside = offset < 8 * self.words.length() as u64 && offset.is_multiple_of(8);
         if inside { Ok(offset as usize / 8) } else { Err(Stop::BadPointer) }
     }
 }
@@ -68,13 +69,13 @@ pub fn heap(bytes: u64) -> Heap {
 
 impl Words for Image {
     fn read(&mut self, at: Addr) -> Result<u64, Stop> {
-        self.index(at).map(|index| self.words[index])
+        self.index(at).map(|index| self.words.word(index))
     }
 
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
         let index = self.index(at)?;
-        self.undo.push((index, self.words[index]));
-        self.words[index] = value;
+        let old = self.words.replace(index, value);
+        self.undo.push((index, old));
         Ok(())
     }
 
@@ -132,7 +133,7 @@ impl Transact for Image {
         let done = body(self);
         if done.is_err() {
             while let Some((index, old)) = self.undo.pop() {
-                self.words[index] = old;
+                self.words.replace(index, old);
             }
         }
         self.undo.clear();

@@ -34,7 +34,8 @@ use crate::image::{self, Image};
 use crate::machine::counts::Counts;
 use crate::machine::description::Description;
 use crate::machine::kernel;
-use crate::machine::memory::{Memory, copy_of};
+use crate::machine::memory::Memory;
+use crate::machine::sparse::Sparse;
 use crate::machine::when::Time;
 use crate::machine::{Hart, Isolation, Machine};
 use crate::persist::{History, Persistent, Trace, requests};
@@ -183,8 +184,8 @@ impl design::Visitor for Simulation<'_> {
         let trace = setup.export_trace.as_deref().map(requests::Export::create).transpose()?;
         let mut image = Image::format(program.heap_bytes())?;
         let loaded = program.load(&mut Erased::new(&mut image), setup.cores)?;
-        let words = image.into_words();
-        let mut start = Start { setup, description, loaded: &*loaded, words, left: None };
+        let origin = Origin::Loaded(image.into_words());
+        let mut start = Start { setup, description, loaded: &*loaded, origin };
 
         let on_done = &mut |done| progress(Progress::Transactions(done));
         let ran = start.run::<D>(false, on_done)?;
@@ -211,10 +212,15 @@ struct Start<'s> {
     setup: &'s Setup,
     description: Description,
     loaded: &'s dyn Loaded,
+    origin: Origin,
+}
+
+/// The origin of a run's memory.
+enum Origin {
     /// The heap after loading.
-    words: Vec<u64>,
-    /// The recovered state, in a run that continues from one.
-    left: Option<Persistent>,
+    Loaded(Sparse),
+    /// The recovered state from which the run continues, and the words of the heap.
+    Left(Persistent, usize),
 }
 
 /// A finished run.
@@ -231,7 +237,10 @@ impl Start<'_> {
     }
 
     fn heap_words(&self) -> usize {
-        self.words.len()
+        match &self.origin {
+            Origin::Loaded(words) => words.length(),
+            Origin::Left(_, words) => *words,
+        }
     }
 
     fn keeps_media(&self) -> bool {
@@ -240,17 +249,17 @@ impl Start<'_> {
 
     /// Returns the design and memory at the start: fresh ones, or those of a recovered state.
     fn begin<D: Design>(&self) -> (D, Memory) {
-        let Start { setup, description, words, left, .. } = self;
-        let lines = (words.len() / 8) as u32;
+        let Start { setup, description, origin, .. } = self;
+        let lines = (self.heap_words() / 8) as u32;
         let volatile = D::volatile_lines(description);
         let keeps_media = setup.check || setup.power_cuts > 0;
-        match left {
-            None => {
+        match origin {
+            Origin::Loaded(words) => {
                 let extra = D::extra_lines(description) + D::table_lines(lines);
                 let memory = Memory::new(words, extra, volatile, keeps_media);
                 (D::new(description, lines), memory)
             }
-            Some(left) => {
+            Origin::Left(left, _) => {
                 let memory = Memory::new(&left.words(), 0, volatile, keeps_media);
                 let design = D::resumes(description, lines, left);
                 (design.expect("the caller has checked that the design resumes"), memory)
@@ -265,18 +274,18 @@ impl Start<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Ran<D>, Error> {
         let (design, mut memory) = self.begin::<D>();
-        let Start { setup, description, loaded, words, left } = self;
-        let heap_words = words.len() as u64;
+        let heap_words = self.heap_words() as u64;
+        let Start { setup, description, loaded, origin } = self;
         if tagged {
             memory.tag(heap_words);
         }
         let before = match memory.media() {
-            Some(media) if setup.power_cuts > 0 => copy_of(media, media.len()),
-            _ => Vec::new(),
+            Some(media) if setup.power_cuts > 0 => media.clone(),
+            _ => Sparse::default(),
         };
-        let before = match left {
-            None => Persistent::new(before, description.nvm.channels as usize),
-            Some(left) => left.with_lines(before),
+        let before = match origin {
+            Origin::Loaded(_) => Persistent::new(before, description.nvm.channels as usize),
+            Origin::Left(left, _) => left.with_lines(before),
         };
         let mut machine = Box::new(Machine::new(description.clone(), memory, design));
         machine.requests = setup.export_trace.is_some().then(Vec::new);

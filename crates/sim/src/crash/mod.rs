@@ -36,7 +36,7 @@ use crate::design::Design;
 use crate::error::Error;
 use crate::image::Image;
 use crate::machine::Machine;
-use crate::machine::memory::copy_of;
+use crate::machine::sparse::Sparse;
 use crate::machine::when::Time;
 use crate::persist::{Done, History, Persistent, Powered, Trace};
 use crate::program::Loaded;
@@ -176,16 +176,14 @@ pub(crate) fn cut_power<D: Design>(
 }
 
 /// Returns the heap at the start of a run, as a program sees it.
-fn heap_of<D: Design>(machine: &Machine<D>, before: &Persistent, extra: u32) -> Vec<u64> {
-    let mut heap = copy_of(before.first_lines(extra), extra as usize * 8);
+fn heap_of<D: Design>(machine: &Machine<D>, before: &Persistent, extra: u32) -> Sparse {
+    let mut heap = before.first_lines(extra);
     if D::MOVES {
         let line_map = D::line_map(&machine.description, extra);
-        for (line, words) in (0..).zip(heap.chunks_exact_mut(8)) {
-            let found = before.line(line_map(before, line));
-            // Skip equal lines: writing zeros would make the host commit memory.
-            if *words != found {
-                words.copy_from_slice(&found);
-            }
+        let found_at = |line| line_map(before, line);
+        let moved = Heap { state: before, found_at: &found_at, moves: true };
+        for line in moved.used_lines(&before.used(), extra) {
+            heap.set_line(line, &moved.line(line));
         }
     }
     heap
@@ -312,12 +310,11 @@ impl<D: Design> Cutting<'_, D> {
     ) -> Result<(), Error> {
         let cut = self.recovered(state, &[]);
         let line_map = self.line_map();
-        let mut words = vec![0; self.extra as usize * 8];
-        for (line, words) in (0..).zip(words.chunks_exact_mut(8)) {
-            let found = cut.line(line_map(&cut, line));
-            if found != [0; 8] {
-                words.copy_from_slice(&found);
-            }
+        let found_at = |line| line_map(&cut, line);
+        let heap = Heap { state: &cut, found_at: &found_at, moves: D::MOVES };
+        let mut words = Sparse::zeros(self.extra as usize * 8);
+        for line in heap.used_lines(&cut.used(), self.extra) {
+            words.set_line(line, &heap.line(line));
         }
         let mut image = Image::of(words);
         if let Some(damage) = image.damage() {

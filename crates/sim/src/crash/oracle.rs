@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::machine::memory::{LineWords, line_of};
+use crate::machine::sparse::{PAGE_WORDS, Pages, Sparse};
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::Time;
 use crate::persist::history::Transaction;
@@ -21,6 +22,18 @@ impl Heap<'_> {
     /// Returns a line of the program.
     pub(super) fn line(&self, line: u32) -> LineWords {
         self.state.line((self.found_at)(line))
+    }
+
+    /// Returns the lines of the program, out of `lines`, except for pages that are at their own
+    /// place and not in `used`.
+    pub(super) fn used_lines(&self, used: &Pages, lines: u32) -> Vec<u32> {
+        const { assert!(PAGE_WORDS == 8 * PAGE_LINES as usize) };
+        let firsts = (0..lines).step_by(PAGE_LINES as usize);
+        let is_used = |first: &u32| {
+            used.has_word(*first as usize * 8) || self.moves && (self.found_at)(*first) != *first
+        };
+        let pages = firsts.filter(is_used).map(|first| first..lines.min(first + PAGE_LINES));
+        pages.flatten().collect()
     }
 
     /// Returns the lines of the program, out of `lines`, that changed after the power failure.
@@ -50,7 +63,7 @@ fn lines_of(page: u32) -> std::ops::Range<u32> {
 /// The expected heap, advanced from cut to cut.
 pub(super) struct Oracle<'h> {
     /// The result of all acknowledged transactions.
-    heap: Vec<u64>,
+    heap: Sparse,
     /// All transactions in the order of acknowledgement; the first `done` are acknowledged.
     acknowledged: Vec<&'h Transaction>,
     done: usize,
@@ -71,7 +84,7 @@ pub(super) struct Found {
 }
 
 impl<'h> Oracle<'h> {
-    pub(super) fn new(heap: Vec<u64>, history: &'h History) -> Oracle<'h> {
+    pub(super) fn new(heap: Sparse, history: &'h History) -> Oracle<'h> {
         let mut acknowledged: Vec<&Transaction> = history.transactions().iter().collect();
         // The sort is stable: transactions acknowledged at the same time stay in order.
         acknowledged.sort_by_key(|it| it.acknowledged);
@@ -90,7 +103,7 @@ impl<'h> Oracle<'h> {
             && it.acknowledged <= at
         {
             for (word, value) in &it.words {
-                self.heap[*word as usize] = *value;
+                self.heap.replace(*word as usize, *value);
                 self.touched.insert(line_of(*word));
             }
             self.cores[it.core].1 += 1;
@@ -126,7 +139,7 @@ impl<'h> Oracle<'h> {
                 }
             }
         }
-        let last = (self.heap.len() / 8) as u32;
+        let last = (self.heap.length() / 8) as u32;
         if heap.moves {
             // Since then, recovery or the design may have copied the whole page or moved it.
             let touched = self.touched.iter().chain(&lines);
@@ -135,7 +148,13 @@ impl<'h> Oracle<'h> {
         }
         lines.extend(heap.changed(last));
         let wrong = match whole {
-            true => (0..last).find_map(|line| self.wrong(line, heap, &there)),
+            true => {
+                // Pages that are blank here and there are equal.
+                let mut used = heap.state.used();
+                used.add_all(self.heap.used());
+                let mut lines = heap.used_lines(&used, last).into_iter();
+                lines.find_map(|line| self.wrong(line, heap, &there))
+            }
             false => {
                 let lines = self.touched.iter().chain(&lines);
                 lines.filter_map(|line| self.wrong(*line, heap, &there)).min()
@@ -160,7 +179,7 @@ impl<'h> Oracle<'h> {
         if it.words.iter().all(|(word, value)| has(*word) == *value) {
             return Some(true);
         }
-        let gone = it.words.iter().all(|(word, _)| has(*word) == self.heap[*word as usize]);
+        let gone = it.words.iter().all(|(word, _)| has(*word) == self.heap.word(*word as usize));
         gone.then_some(false)
     }
 
@@ -171,12 +190,13 @@ impl<'h> Oracle<'h> {
         heap: &Heap<'_>,
         there: &FxHashMap<u64, u64>,
     ) -> Option<(u64, u64, u64)> {
-        let (first, has) = (line as usize * 8, heap.line(line));
-        if there.is_empty() && has[..] == self.heap[first..first + 8] {
-            return None; // most lines are equal, and one comparison of memory shows it
+        let has = heap.line(line);
+        if there.is_empty() && self.heap.line(line) == Some(has) {
+            return None; // most lines are equal
         }
         let words = (u64::from(line) * 8..).zip(has);
-        let must = |word: u64| there.get(&word).copied().unwrap_or(self.heap[word as usize]);
+        let must =
+            |word: u64| there.get(&word).copied().unwrap_or_else(|| self.heap.word(word as usize));
         let mut wrong = words.filter(|(word, has)| *has != must(*word));
         wrong.next().map(|(word, has)| (word, has, must(word)))
     }

@@ -38,6 +38,7 @@ pub mod memory;
 pub mod named;
 pub mod network;
 pub mod sources;
+pub mod sparse;
 pub mod tlb;
 pub mod transaction;
 pub mod validate;

@@ -14,7 +14,8 @@ use thiserror::Error;
 use super::Change;
 use crate::machine::controller::Id;
 use crate::machine::description::Point;
-use crate::machine::memory::{LineWords, copy_over};
+use crate::machine::memory::LineWords;
+use crate::machine::sparse::{Pages, Sparse};
 
 /// A write in a controller's slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub struct Cut;
 #[derive(Clone, Debug)]
 pub(crate) struct Powered {
     /// The array.
-    nvm: Vec<u64>,
+    nvm: Sparse,
     /// The slots of each channel.
     queues: Vec<Vec<Queued>>,
     /// The lines of a persistent cache, by number.
@@ -68,10 +69,7 @@ impl Powered {
             }
             Change::Durable { channel, id, line, payload } => {
                 self.queues[usize::from(*channel)].retain(|queued| queued.id != *id);
-                let first = *line as usize * 8;
-                if let Some(words) = self.nvm.get_mut(first..first + 8) {
-                    words.copy_from_slice(payload);
-                }
+                self.nvm.set_line(*line, payload);
             }
             Change::Kept { queued } => drop(self.kept.insert(queued.id, queued.clone())),
             Change::Dropped { number } => drop(self.kept.remove(number)),
@@ -142,7 +140,7 @@ impl Failing {
 #[derive(Clone, Debug)]
 pub struct Persistent {
     /// The array.
-    nvm: Vec<u64>,
+    nvm: Sparse,
     /// Lines that were changed after the power failure.
     changed: FxHashMap<u32, LineWords>,
     registers: FxHashMap<(u32, u32), u64>,
@@ -177,9 +175,9 @@ pub(crate) struct Done {
 
 impl Persistent {
     /// Returns an unchanged state with these lines, for a machine with so many channels.
-    pub(crate) fn new(nvm: Vec<u64>, channels: usize) -> Persistent {
+    pub(crate) fn new(nvm: impl Into<Sparse>, channels: usize) -> Persistent {
         Persistent {
-            nvm,
+            nvm: nvm.into(),
             changed: FxHashMap::default(),
             registers: FxHashMap::default(),
             saved: vec![Vec::new(); channels],
@@ -189,28 +187,31 @@ impl Persistent {
     }
 
     /// Returns a state with the same registers and other lines.
-    pub(crate) fn with_lines(&self, nvm: Vec<u64>) -> Persistent {
+    pub(crate) fn with_lines(&self, nvm: Sparse) -> Persistent {
         let registers = self.registers.clone();
         Persistent { registers, ..Persistent::new(nvm, self.saved.len()) }
     }
 
     /// Returns the current value of all lines.
-    pub(crate) fn words(&self) -> Vec<u64> {
-        let mut words = Vec::new();
+    pub(crate) fn words(&self) -> Sparse {
+        let mut words = Sparse::default();
         self.words_into(&mut words);
         words
     }
 
     /// Writes the current value of all lines over these words.
-    pub(crate) fn words_into(&self, words: &mut Vec<u64>) {
-        copy_over(&self.nvm, words);
-        for (line, changed) in &self.changed {
-            let first = *line as usize * 8;
-            // Batteries also save writes to volatile lines, which are not in `words`.
-            if let Some(words) = words.get_mut(first..first + 8) {
-                words.copy_from_slice(changed);
-            }
-        }
+    pub(crate) fn words_into(&self, words: &mut Sparse) {
+        self.nvm.copy_over(words);
+        // Batteries also save writes to volatile lines, which are not in `words`.
+        self.changed.iter().for_each(|(line, changed)| words.set_line(*line, changed));
+    }
+
+    /// Returns the pages of the array that may have words other than the blank ones.
+    pub(crate) fn used(&self) -> Pages {
+        let mut used = self.nvm.used().clone();
+        let words = self.changed.keys().map(|line| *line as usize * 8);
+        words.filter(|word| *word < self.nvm.length()).for_each(|word| used.add_word(word));
+        used
     }
 
     /// Returns a copy of the changes since the power failure.
@@ -226,13 +227,13 @@ impl Persistent {
     }
 
     /// Returns the array.
-    pub(crate) fn into_lines(self) -> Vec<u64> {
+    pub(crate) fn into_lines(self) -> Sparse {
         self.nvm
     }
 
-    /// Returns the first lines as they were before recovery.
-    pub(crate) fn first_lines(&self, lines: u32) -> &[u64] {
-        &self.nvm[..lines as usize * 8]
+    /// Returns a copy of the first lines as they were before recovery.
+    pub(crate) fn first_lines(&self, lines: u32) -> Sparse {
+        self.nvm.copy(lines as usize * 8)
     }
 
     /// Returns the writes that a channel's battery has saved, oldest first.
@@ -261,8 +262,7 @@ impl Persistent {
         if let Some(changed) = self.changed.get(&line) {
             return *changed;
         }
-        let first = line as usize * 8;
-        self.nvm[first..first + 8].try_into().expect("a line has eight words")
+        self.nvm.line(line).expect("the array has the line")
     }
 
     /// Writes a line: one step.

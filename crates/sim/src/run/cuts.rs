@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{OnProgress, Progress, Ran, Setup, Start, rest};
+use super::{OnProgress, Origin, Progress, Ran, Setup, Start, rest};
 use crate::crash;
 use crate::design::Design;
 use crate::error::Error;
@@ -82,9 +82,7 @@ impl Start<'_> {
         on_cut: &mut dyn FnMut(u64),
     ) -> Result<After, Error> {
         let Start { setup, ref description, loaded, .. } = *self;
-        let mut words = left.words();
-        words.truncate(self.heap_words());
-        if D::resumes(description, (words.len() / 8) as u32, &left).is_none() {
+        if D::resumes(description, (self.heap_words() / 8) as u32, &left).is_none() {
             return Ok(After::default());
         }
         let setup = Setup {
@@ -93,8 +91,8 @@ impl Start<'_> {
             export_trace: None,
             ..setup.clone()
         };
-        let (description, left) = (description.clone(), Some(left));
-        let mut start = Start { setup: &setup, description, loaded, words, left };
+        let (description, origin) = (description.clone(), Origin::Left(left, self.heap_words()));
+        let mut start = Start { setup: &setup, description, loaded, origin };
         let Ran { machine, before, .. } = match start.run::<D>(false, on_cut) {
             // The recovered heap is not the result of these clients' transactions.
             Err(error @ Error::Stopped { .. }) => {

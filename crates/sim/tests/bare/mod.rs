@@ -9,6 +9,7 @@ use sim::design::{Design, Volatile};
 use sim::machine::description::Description;
 use sim::machine::kernel::{self, Program};
 use sim::machine::memory::Memory;
+use sim::machine::sparse::Sparse;
 use sim::machine::{Hart, Machine};
 
 /// The tag of the heap's pointers.
@@ -33,7 +34,7 @@ pub(crate) fn builtin(name: &str, settings: &[&str]) -> Description {
 
 /// Returns an idle machine of this description, whose words are all 0.
 pub(crate) fn machine_of<D: Design>(description: &Description, design: D) -> Box<Machine<D>> {
-    let memory = Memory::new(&vec![0; LINES as usize * 8], 0, VOLATILE_LINES, true);
+    let memory = Memory::new(&Sparse::zeros(LINES as usize * 8), 0, VOLATILE_LINES, true);
     Box::new(Machine::new(description.clone(), memory, design))
 }
 

@@ -12,6 +12,7 @@ use sim::design::{Design, HwRedo, HwUndo, HwUndoRedo, Redu};
 use sim::machine::Machine;
 use sim::machine::kernel::Program;
 use sim::machine::memory::Memory;
+use sim::machine::sparse::Sparse;
 use sim::report::Outcome;
 use sim::{Error, Setup};
 use words::{Addr, Words};
@@ -231,7 +232,7 @@ fn stores_outside_stay<D: Design>() {
     let slow = ["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
     let description = builtin("tiny-redu", &slow);
     let (extra, volatile) = (D::extra_lines(&description), D::volatile_lines(&description));
-    let memory = Memory::new(&vec![0; 8 * LINES as usize], extra, volatile, true);
+    let memory = Memory::new(&Sparse::zeros(8 * LINES as usize), extra, volatile, true);
     let machine = Machine::new(description.clone(), memory, D::new(&description, LINES));
     let lines = || (1..8_u32).map(|at| 40 * at);
     let program: Program<D> = Box::new(move |hart| {

@@ -28,7 +28,7 @@ fn run_on(machine: &str, settings: &[&str], programs: Vec<Program<Ssp>>) -> Box<
     let mut description = Description::builtin(machine).unwrap();
     settings.iter().for_each(|setting| description.set(setting).unwrap());
     let words = Image::format(1 << 20).unwrap().into_words();
-    let (bytes, lines) = (8 * words.len() as u64, (words.len() / 8) as u32);
+    let (bytes, lines) = (8 * words.length() as u64, (words.length() / 8) as u32);
     let extra = Ssp::extra_lines(&description) + Ssp::table_lines(lines);
     let memory = Memory::new(&words, extra, 0, true);
     let design = Ssp::new(&description, lines);

@@ -16,6 +16,7 @@ use crate::machine::Hart;
 use crate::machine::description::Description;
 use crate::machine::kernel::{self, Program};
 use crate::machine::memory::Memory;
+use crate::machine::sparse::Sparse;
 
 const CORES: usize = 4;
 
@@ -146,7 +147,7 @@ fn small(name: &str) -> Description {
 /// Runs the steps on a small machine and checks the final state.
 fn simulate(name: &str, steps: &[Vec<Step>]) {
     let bytes = u64::from(LINES) * 64;
-    let memory = Memory::new(&vec![0; bytes as usize / 8], 0, 0, true);
+    let memory = Memory::new(&Sparse::zeros(bytes as usize / 8), 0, 0, true);
     let machine = Box::new(Machine::new(small(name), memory, Volatile));
     let flat = Rc::new(RefCell::new(Flat::default()));
     let programs = steps.iter().enumerate();
