@@ -184,7 +184,8 @@ fn roll_back(
 ) -> Result<(), Cut> {
     let committed = state.line(head)[0];
     let mut last = committed;
-    for line in head + 1..head + LOG_LINES {
+    // Most of the log was never written.
+    for line in state.used_lines(head + 1..head + LOG_LINES) {
         let [number, address, words @ ..] = state.line(line);
         if number <= committed {
             continue;

@@ -7,6 +7,7 @@
 //! anything. The work of batteries is no step of recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -124,7 +125,7 @@ impl Failing {
 
     /// Saves a line to the array.
     pub fn save_line(&mut self, line: u32, payload: LineWords) {
-        self.after.changed.insert(line, payload);
+        self.after.change(line, payload);
     }
 
     /// Ends the power failure. Everything that the batteries have not saved is lost.
@@ -143,6 +144,8 @@ pub struct Persistent {
     nvm: Sparse,
     /// Lines that were changed after the power failure.
     changed: FxHashMap<u32, LineWords>,
+    /// The pages of these lines. Most lines are on none of them and need no look-up.
+    changed_in: Pages,
     registers: FxHashMap<(u32, u32), u64>,
     /// The writes of each channel that a battery has saved, oldest first.
     saved: Vec<Vec<Queued>>,
@@ -179,6 +182,7 @@ impl Persistent {
         Persistent {
             nvm: nvm.into(),
             changed: FxHashMap::default(),
+            changed_in: Pages::default(),
             registers: FxHashMap::default(),
             saved: vec![Vec::new(); channels],
             left: u64::MAX,
@@ -209,8 +213,7 @@ impl Persistent {
     /// Returns the pages of the array that may have words other than the blank ones.
     pub(crate) fn used(&self) -> Pages {
         let mut used = self.nvm.used().clone();
-        let words = self.changed.keys().map(|line| *line as usize * 8);
-        words.filter(|word| *word < self.nvm.length()).for_each(|word| used.add_word(word));
+        used.add_all(&self.changed_in);
         used
     }
 
@@ -259,10 +262,18 @@ impl Persistent {
 
     /// Returns a line.
     pub fn line(&self, line: u32) -> LineWords {
-        if let Some(changed) = self.changed.get(&line) {
+        if self.changed_in.has_word(line as usize * 8)
+            && let Some(changed) = self.changed.get(&line)
+        {
             return *changed;
         }
         self.nvm.line(line).expect("the array has the line")
+    }
+
+    /// Returns the lines of a range that may not be blank, in order.
+    pub fn used_lines(&self, lines: Range<u32>) -> Vec<u32> {
+        let is_used = |word| self.nvm.used().has_word(word) || self.changed_in.has_word(word);
+        lines.filter(|line| is_used(*line as usize * 8)).collect()
     }
 
     /// Writes a line: one step.
@@ -272,7 +283,7 @@ impl Persistent {
     pub fn set_line(&mut self, line: u32, words: LineWords) -> Result<(), Cut> {
         self.step()?;
         self.done.wrote.insert(line);
-        self.changed.insert(line, words);
+        self.change(line, words);
         Ok(())
     }
 
@@ -291,6 +302,11 @@ impl Persistent {
             self.done.set = Some(at);
         }
         Ok(())
+    }
+
+    fn change(&mut self, line: u32, words: LineWords) {
+        self.changed_in.add_word(line as usize * 8);
+        self.changed.insert(line, words);
     }
 
     fn step(&mut self) -> Result<(), Cut> {
