@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Reproduce a paper's tables and figures, and show the results beside the paper's
     Reproduce(Reproduce),
-    /// Create, describe, check, scrub, dump, copy, back up, grow or convert a pool
+    /// Create, describe, check, dump, copy, back up, compact, export, grow or convert a pool
     #[command(subcommand)]
     Pool(PoolCommand),
     /// Measure baselines: the disk alone, or the background steps alone

@@ -52,6 +52,9 @@ pub(crate) enum Failure {
     )]
     BinaryOnTerminal,
 
+    #[error("{path} exists already: export to another name, or remove it first")]
+    ExportExists { path: PathBuf },
+
     #[error("{path} holds another program's data: choose another pool")]
     ForeignData { path: PathBuf },
 

@@ -58,16 +58,24 @@ fn options(form: &TransferForm) -> CopyOptions {
 /// Reports a new pool.
 fn transferred(pool: &Path, from: &str, done: Transferred) -> Result<Verdict, Failure> {
     let Transferred { last, heap_bytes, allocations, pointers, unmatched, .. } = done;
+    let as_of = if done.salvaged { String::new() } else { format!(", up to transaction {last}") };
     let (pool, heap_bytes) = (pool.display(), table::bytes(heap_bytes));
     let (allocations, pointers) = (table::grouped(allocations), table::grouped(pointers));
     let mut text = format!(
-        "{pool} has the content of {from}, up to transaction {last}: {allocations} objects in a \
-         heap of {heap_bytes}\n{pointers} pointers were translated"
+        "{pool} has the content of {from}{as_of}: {allocations} objects in a heap of \
+         {heap_bytes}\n{pointers} pointers were translated"
     );
+    if done.salvaged {
+        text += "\nthe export is the salvage of a damaged pool: objects may be missing, and the \
+                 content may not be as of one transaction";
+    }
+    if !done.has_root {
+        text += "\nthe pool has no root";
+    }
     if unmatched > 0 {
         let unmatched = table::grouped(unmatched);
         text += &format!(
-            "; {unmatched} words look like pointers but lead to no object, and are unchanged"
+            "\nwords that look like pointers but lead to no object, and are unchanged: {unmatched}"
         );
     }
     output::print(&text).map_err(Failure::after(format!("{pool} is created")))?;
@@ -91,16 +99,20 @@ pub(crate) fn export(arguments: &PoolExport) -> Result<Verdict, Failure> {
         true => HeapAtRest::salvage(pool).map(|(heap, report)| (heap, Some(report)))?,
         false => (HeapAtRest::load(pool)?, None),
     };
-    if is_standard {
-        heap.export(io::stdout().lock())?;
-    } else {
-        let done = to_file(&heap, export)?;
-        output::print(&exported(pool, export, &done, report.as_ref()))
-            .map_err(Failure::after(format!("{} is written", export.display())))?;
+    let done =
+        if is_standard { heap.export(io::stdout().lock())? } else { to_file(&heap, export)? };
+    let text = exported(pool, export, &done, report.as_ref());
+    if !is_standard {
+        let written = format!("{} is written", export.display());
+        output::print(&text).map_err(Failure::after(written))?;
     }
     let Some(report) = report else { return Ok(Verdict::Held) };
     let damage = report.findings.iter().filter(|one| one.severity() > Severity::Harmless);
-    complain(&damage.map(ToString::to_string).collect::<Vec<_>>());
+    let mut damage: Vec<_> = damage.map(ToString::to_string).collect();
+    if is_standard && !report.is_sound() {
+        damage.push(text);
+    }
+    complain(&damage);
     Ok(Verdict::of(report.is_sound()))
 }
 
@@ -113,30 +125,43 @@ fn exported(pool: &Path, export: &Path, done: &Exported, report: Option<&Report>
         true => format!(", up to transaction {last}"),
         false => String::new(),
     };
-    let left_out = match left_out {
-        0 => String::new(),
-        left_out => format!("; {} damaged objects are left out", table::grouped(left_out)),
-    };
-    format!("{export} has {count} objects of {pool}{as_of}{left_out}")
+    let mut text = format!("{export} has {count} objects of {pool}{as_of}");
+    if left_out > 0 {
+        text += &format!("; {} damaged objects are left out", table::grouped(left_out));
+    }
+    if report.is_some_and(|report| !report.is_sound()) {
+        text += "; the pool is damaged, and other objects may be missing";
+        text += if done.has_root { "" } else { "; the root is lost" };
+    }
+    text
 }
 
-/// Creates a file that only its owner can read, as a pool is, and syncs it. After an error the
-/// partial file is removed. A crash may leave it, and its import is refused.
+/// Creates a file that only its owner can read, as a pool is. It has its name when it is whole and
+/// durable. A crash or a signal may leave a file with the suffix `.partial`, which the next export
+/// to this name replaces.
 fn to_file(heap: &HeapAtRest, path: &Path) -> Result<Exported, Failure> {
-    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
-    let file = file.map_err(|error| failed("create", path, error))?;
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::ExportExists { path: path.into() });
+    }
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = Path::new(&partial);
+    let mut options = File::options();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(partial);
+    let file = file.map_err(|error| failed("create", partial, error))?;
     let done = heap.export(&file).and_then(|done| {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let synced = file.sync_all().and_then(|()| {
+        let named = file.sync_all().and_then(|()| {
+            fs::rename(partial, path)?;
             // The name, too.
             File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
         });
-        synced.map_err(|source| TransferError::Write { source })?;
+        named.map_err(|source| TransferError::Write { source })?;
         Ok(done)
     });
     done.map_err(|error: Error| {
         // A partial export is of no use. If it cannot be removed, its import is refused.
-        let _ = fs::remove_file(path);
+        let _ = fs::remove_file(partial);
         error.into()
     })
 }

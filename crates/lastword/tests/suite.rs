@@ -308,13 +308,16 @@ fn every_workload_is_consistent_on_every_design() {
 fn compacts<D: Design>(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
     let (path, small) = (dir.path().join("pool"), dir.path().join("small"));
-    let pool = Pool::<D>::create_as(&path, options().medium(EMULATED)).unwrap();
     let parameters = workloads::Options { scale: SCALE, ..Default::default() };
+    // Loading is one transaction that fills a slot of the log.
+    let heap_bytes = kind.heap_bytes(&parameters);
+    let options = options().bytes(heap_bytes).log_bytes(16 << 20).medium(EMULATED);
+    let pool = Pool::<D>::create_as(&path, options).unwrap();
     let workload = kind.load(&mut Erased::any(&mut pool.worker().unwrap()), &parameters).unwrap();
     let ran = run_workers(&pool, &workload, 1, 1, 500);
     pool.close().unwrap();
     // Workloads that check themselves by transactions need some room.
-    let form = CopyOptions::new().bytes(16 << 20);
+    let form = CopyOptions::new().bytes(heap_bytes);
     let moved = lastword::compact(&path, &small, &form).unwrap();
     let usage = checked(&small).unwrap().usage;
     assert_eq!(usage.objects + usage.arrays, moved.allocations);

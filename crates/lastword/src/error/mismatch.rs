@@ -79,6 +79,14 @@ pub enum LogMismatch {
     },
 }
 
+impl LogMismatch {
+    /// Returns whether the log is of a later opening of the pool, so the pool's file is an older
+    /// copy.
+    pub(crate) fn is_later(self) -> bool {
+        matches!(self, LogMismatch::Generation { found, expected } if found > expected)
+    }
+}
+
 /// Returns the remedy for a pool without its log.
 pub(super) fn without(path: &Path, needed_after: Option<TxId>) -> String {
     let Some(last) = needed_after else {

@@ -10,9 +10,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum TransferError {
     /// The export cannot be written.
-    #[error(
-        "cannot write the export: {source}; the output is incomplete: delete it, and export again"
-    )]
+    #[error("cannot write the export: {source}; discard the incomplete output, and export again")]
     Write {
         /// The system's reason.
         source: io::Error,

@@ -43,12 +43,22 @@ pub struct HeapAtRest {
 impl HeapAtRest {
     /// Loads the content of a pool, and checks it as [`check`](crate::check) does, also while a
     /// process has it open. Never writes. Takes as much memory as the heap. A pool that was closed
-    /// cleanly needs no log: its heap is whole.
+    /// cleanly needs no log: its heap is whole. A log of a later opening of the same pool is
+    /// refused, because the pool's file is then an older copy.
     ///
     /// # Errors
     /// As [`check`](crate::check) and [`Report::sound`].
     pub fn load(path: impl AsRef<Path>) -> Result<HeapAtRest, Error> {
-        HeapAtRest::load_with(path.as_ref(), true, &System::kernel())
+        let (path, system) = (path.as_ref(), System::kernel());
+        match HeapAtRest::load_with(path, false, &system) {
+            Err(Error::LogMissing { needed_after: None, .. }) => {
+                HeapAtRest::load_with(path, true, &system)
+            }
+            Err(Error::WrongLog { needed_after: None, why, .. }) if !why.is_later() => {
+                HeapAtRest::load_with(path, true, &system)
+            }
+            loaded => loaded,
+        }
     }
 
     /// Loads the content. Without its log a cleanly closed pool is accepted only on request.
@@ -79,8 +89,7 @@ impl HeapAtRest {
     /// As [`check`](crate::check); the error of opening the pool if its superblocks are damaged or
     /// its file is cut.
     pub fn salvage(path: impl AsRef<Path>) -> Result<(HeapAtRest, Report), Error> {
-        let expected = CheckOptions::new().without_log(true);
-        let expected = CheckOptions { migrates: true, salvages: true, ..expected };
+        let expected = CheckOptions { migrates: true, salvages: true, ..CheckOptions::new() };
         let (report, contents) = look(path.as_ref(), &expected, &System::kernel())?;
         match (contents, report.refusal) {
             (Some(contents), refusal) => {
@@ -148,8 +157,9 @@ impl HeapAtRest {
             let words = image.heap();
             words.get(offset as usize / 8).map_or(Ok(0), |word| Ok(word.load(Ordering::Relaxed)))
         };
-        let (header, has_root) = (Header::of(superblock, *last), self.has_whole_root());
-        Content { header, heap: *heap, word, has_root, left_out: 0 }
+        let salvaged = self.checked.is_none();
+        let header = Header { salvaged, ..Header::of(superblock, *last) };
+        Content { header, heap: *heap, word, has_root: self.has_whole_root() }
     }
 
     /// Returns the medium of the pool.

@@ -223,7 +223,7 @@ impl<D: Design> PoolView<'_, D> {
         let header = Header { heap_bytes: heap.bytes(), ..header };
         self.read(|tx| {
             let word = &mut |offset: u64| tx.word(offset / 8);
-            Ok(body(Content { header, heap, word, has_root: true, left_out: 0 }))
+            Ok(body(Content { header, heap, word, has_root: true }))
         })
     }
 }

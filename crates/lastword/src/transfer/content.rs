@@ -17,8 +17,6 @@ pub(crate) struct Content<F> {
     pub(crate) word: F,
     /// Whether the page of the root and of the migration progress is intact.
     pub(crate) has_root: bool,
-    /// Allocations that are not accepted; set by [`survey`](Content::survey).
-    pub(crate) left_out: u64,
 }
 
 impl<F: FnMut(u64) -> Result<u64, Stop>> Content<F> {
@@ -49,7 +47,7 @@ impl<F: FnMut(u64) -> Result<u64, Stop>> Content<F> {
             keeps
         };
         let all: Vec<_> = heap.allocations(&mut word).filter(keep).collect();
-        self.left_out = left_out;
+        self.header.left_out = left_out;
         self.header.allocations = all.len() as u64;
         self.header.words = all.iter().map(|it| it.size.words()).sum();
         stop.map_or(Ok(all), Err)
@@ -79,7 +77,8 @@ impl<F: FnMut(u64) -> Result<u64, Stop>> Content<F> {
         let exported = Exported {
             last: TxId(self.header.last),
             allocations: self.header.allocations,
-            left_out: self.left_out,
+            left_out: self.header.left_out,
+            has_root: self.header.root != 0,
         };
         Ok(Written { writer, exported })
     }
@@ -96,6 +95,8 @@ pub struct Exported {
     pub allocations: u64,
     /// Number of those that a salvage has left out, because a part of them is damaged.
     pub left_out: u64,
+    /// Whether it has a root. A salvage has none if the root's page is damaged.
+    pub has_root: bool,
 }
 
 /// An export without its last frame.

@@ -47,6 +47,11 @@ pub struct Transferred {
     pub allocations: u64,
     /// Words that were recognized as pointers, and translated.
     pub pointers: u64,
+    /// Whether it has a root.
+    pub has_root: bool,
+    /// Whether the content is a salvage: the pool was damaged, objects may be missing, and it may
+    /// not be as of one transaction.
+    pub salvaged: bool,
     /// Words that look like pointers into the heap, but not to the first byte of an object, such as
     /// pointers to freed objects. They are copied unchanged.
     pub unmatched: u64,
@@ -252,6 +257,8 @@ impl Plan {
             heap_bytes: first.heap_bytes,
             allocations: rebuilt.from.len() as u64,
             pointers: rebuilt.pointers,
+            has_root: rebuilt.header.root != 0,
+            salvaged: rebuilt.header.salvaged,
             unmatched: rebuilt.unmatched,
         })
     }

@@ -65,7 +65,7 @@ impl Rebuilt {
     /// is in ascending order of the offsets.
     ///
     /// # Errors
-    /// [`medium::Error::NoMemory`]; [`Error::Full`] never.
+    /// [`medium::Error::NoMemory`].
     pub(super) fn place(
         header: Header,
         from: Arc<[Allocation]>,
@@ -73,7 +73,7 @@ impl Rebuilt {
     ) -> Result<Rebuilt, Error> {
         let taken = from.iter().try_fold(0_u64, |sum, it| sum.checked_add(it.size.bytes_min()));
         let taken = taken.filter(|taken| *taken < HEAP_BYTES_MAX / 4).unwrap_or(HEAP_BYTES_MAX);
-        // Headers and rounding take a half of most contents, and seldom more.
+        // Enough for most contents. Small ones have larger headers, and the loop makes more room.
         let guess = HEAP_BYTES_MIN + taken + taken / 2;
         let mut bytes = heap_bytes.unwrap_or(guess).max(taken).max(HEAP_BYTES_MIN);
         loop {

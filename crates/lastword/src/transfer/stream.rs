@@ -20,7 +20,9 @@
 //!          17     | bytes up to which the pool has page checksums, or 0|
 //!          18     | number of allocations                              |
 //!          19     | words of their contents                            |
-//!          20..30 | 0                                                  |
+//!          20     | 1 if the pool was damaged: the content is a salvage |
+//!          21     | damaged allocations that were left out             |
+//!          22..30 | 0                                                  |
 //!          31     | 0 (32)                 | CRC-32C of words 0..30    |
 //! ```
 //! Frames of 8192 words follow; the last may be shorter. One word follows each frame:
@@ -76,6 +78,10 @@ pub(crate) struct Header {
     pub(crate) checksummed_bytes: u64,
     pub(crate) allocations: u64,
     pub(crate) words: u64,
+    /// Whether the pool was damaged.
+    pub(crate) salvaged: bool,
+    /// Damaged allocations that are not in the export.
+    pub(crate) left_out: u64,
 }
 
 impl Header {
@@ -95,6 +101,8 @@ impl Header {
             checksummed_bytes: superblock.checksums_reach(),
             allocations: 0,
             words: 0,
+            salvaged: false,
+            left_out: 0,
         }
     }
 
@@ -103,7 +111,7 @@ impl Header {
         words[..4].copy_from_slice(&[MAGIC, VERSION, self.tag.into(), self.last]);
         words[4..6].as_mut_bytes().copy_from_slice(&self.design);
         words[6..10].as_mut_bytes().copy_from_slice(&self.layout);
-        words[10..20].copy_from_slice(&[
+        words[10..22].copy_from_slice(&[
             self.layout_version,
             self.migrating,
             self.migrated.version,
@@ -114,6 +122,8 @@ impl Header {
             self.checksummed_bytes,
             self.allocations,
             self.words,
+            self.salvaged.into(),
+            self.left_out,
         ]);
         words[31] = crc32c::crc32c(words[..31].as_bytes()).into();
         words
@@ -140,6 +150,8 @@ impl Header {
             checksummed_bytes: words[17],
             allocations: words[18],
             words: words[19],
+            salvaged: words[20] == 1,
+            left_out: words[21],
         };
         header.design.copy_from_slice(words[4..6].as_bytes());
         header.layout.copy_from_slice(words[6..10].as_bytes());

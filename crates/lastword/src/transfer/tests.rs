@@ -27,6 +27,8 @@ fn header(allocations: u64, words: u64, heap_bytes: u64) -> Header {
         checksummed_bytes: heap_bytes,
         allocations,
         words,
+        salvaged: false,
+        left_out: 0,
     }
 }
 
@@ -114,6 +116,8 @@ fn golden_header() -> Header {
         root: pointer(TAG, 0x10050),
         migrating: 4,
         migrated: Migrated { version: 3, progress: 9 },
+        salvaged: true,
+        left_out: 2,
         ..header(4, 164, 1 << 42)
     }
 }

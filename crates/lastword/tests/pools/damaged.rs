@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lastword::{Error, LogMismatch, Medium, Objects, Options, Pool};
+use lastword::{Error, HeapAtRest, LogMismatch, Medium, Objects, Options, Pool};
 use tempfile::TempDir;
 
 /// Checks a pool without changing it and expects that it is sound.
@@ -233,6 +233,11 @@ fn older_copy_of_pool_file_is_refused() {
         };
         assert_eq!(found, expected + 1);
         assert!(text.contains("the pool's file is an older copy"), "{text}");
+        // Neither a dump nor an export shows the older copy as the pool.
+        let loaded = HeapAtRest::load(&path).unwrap_err();
+        assert_eq!(loaded.to_string(), text);
+        let (_, report) = HeapAtRest::salvage(&path).unwrap();
+        assert_eq!(report.refusal.unwrap().to_string(), text);
         fs::write(&path, &new).unwrap();
         let pool = Pool::open(&path, options()).unwrap();
         assert_eq!(pool.run(|tx| tx.get(added)).unwrap().value, 8);
