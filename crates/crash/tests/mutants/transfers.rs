@@ -28,7 +28,7 @@ pub(crate) fn a_compacted_pool(bug: Option<Mutant>) -> Option<String> {
         let (first, second) = stream[HEADER + FRAME..].split_at_mut(FRAME);
         first.swap_with_slice(&mut second[..FRAME]);
         let done = lastword::import(&stream[..], to("exchanged"), &CopyOptions::new());
-        done.is_ok().then(|| "exchanged frames are imported".into())
+        done.is_ok().then(|| "damaged: exchanged frames are imported".into())
     })
 }
 
@@ -67,16 +67,16 @@ fn read(path: &Path, old: Root) -> Result<(), String> {
         let text: Bytes = zerocopy::transmute!([first, form]);
         Ok((text.read(tx)?, number, tx.get(Ptr::<u64>::from_bits(number))?))
     });
-    let (text, number, value) = read.map_err(|error| error.to_string())?.value;
+    let (text, number, value) = read.map_err(|error| format!("failed: {error}"))?.value;
     if value != 42 {
-        return Err(format!("the object is {value}"));
+        return Err(format!("torn: the object is {value}"));
     }
     let (words, _) = text.as_chunks::<8>();
     if words.iter().any(|word| u64::from_le_bytes(*word) == number) {
-        return Err("a string has changed".into());
+        return Err("torn: a string has changed".into());
     }
     match worker.read(|tx| tx.get(old)) {
         Err(Error::BadPointer { .. }) => Ok(()),
-        found => Err(format!("a pointer of the old pool leads to {found:?}")),
+        found => Err(format!("torn: a pointer of the old pool leads to {found:?}")),
     }
 }
