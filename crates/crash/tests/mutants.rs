@@ -103,7 +103,7 @@ fn report(outcomes: &BTreeMap<usize, Outcome>) {
         let table = page::table(&outcomes.values().cloned().collect::<Vec<_>>());
         print!("{table}");
         if std::env::var_os("UPDATE").is_some() {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page::PATH);
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(page::PATH);
             let page = std::fs::read_to_string(&path).unwrap();
             std::fs::write(&path, page::with_table(&page, &table).unwrap()).unwrap();
         }

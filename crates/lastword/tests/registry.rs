@@ -1,6 +1,7 @@
 //! Lists of designs that are text, against the registry of designs.
 //!
-//! `UPDATE=1 cargo test -p lastword --test registry` writes the table of docs/concepts/designs.md.
+//! `UPDATE=1 cargo test -p lastword-tests --test registry` writes the table of
+//! docs/concepts/designs.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use lastword::{DesignInfo, Isolation, for_each_design};
 
 fn file(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(path)
 }
 
 fn text(path: &str) -> String {
@@ -49,7 +50,7 @@ fn table_in_the_book_equals_the_registry() {
         std::fs::write(file(PAGE), page).unwrap();
         return;
     }
-    assert_eq!(page[begin..end], rows, "run UPDATE=1 cargo test -p lastword --test registry");
+    assert_eq!(page[begin..end], rows, "run UPDATE=1 cargo test -p lastword-tests --test registry");
 }
 
 #[test]

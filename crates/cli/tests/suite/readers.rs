@@ -101,7 +101,7 @@ fn pool_in_use_is_copied_checked_and_dumped() {
     let room = new_bank();
     let writer = Writer::start(&room);
     let (begun, mut last) = (writer.acknowledged(), 0);
-    for round in 0..20 {
+    for round in 0..8 {
         let seen = writer.seen();
         let id = back_up(&room, ["backup", "copy"][round % 2]);
         assert!(id >= last);

@@ -1,6 +1,6 @@
 //! Agreement of describe, check, dump, repair and open on the same damage.
 //!
-//! `LASTWORD_ROUNDS=25 cargo test -p lastword-crash --test suite agree::` edits 5000 pools.
+//! `LASTWORD_ROUNDS=25 cargo test -p lastword-crash-tests --test suite agree::` edits 5000 pools.
 
 use crash::hostile::agree;
 

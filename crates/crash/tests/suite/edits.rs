@@ -1,6 +1,6 @@
 //! Damage anywhere in the files of a pool with page checksums.
 //!
-//! `LASTWORD_ROUNDS=12 cargo test -p lastword-crash --test suite edits::` makes 4800 edits.
+//! `LASTWORD_ROUNDS=12 cargo test -p lastword-crash-tests --test suite edits::` makes 4800 edits.
 
 use crash::hostile::edits;
 

@@ -14,7 +14,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[test]
 fn corpus_violates_no_promise() {
-    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/explore");
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/explore");
     let mut entries: Vec<_> =
         std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();

@@ -13,7 +13,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 fn corpus(target: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target)
 }
 
 #[test]

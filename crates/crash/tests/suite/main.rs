@@ -1,6 +1,6 @@
 //! Tests of recovery, in one program so that the pool's code is compiled once.
 //!
-//! `cargo test -p lastword-crash --test suite explore::` runs the tests of one file.
+//! `cargo test -p lastword-crash-tests --test suite explore::` runs the tests of one file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agree;

@@ -10,7 +10,7 @@ use crash::{Limits, Prepared, Tier, Trace, explore};
 
 /// Returns the traces, each with the name of its file.
 fn traces() -> Vec<(String, Trace)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
     let mut files: Vec<_> =
         fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();

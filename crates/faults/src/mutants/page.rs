@@ -64,7 +64,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/mutants.md");
         let page = std::fs::read_to_string(path).unwrap();
         let found = difference(&page);
-        let remedy = "UPDATE=1 cargo test -p lastword-crash --test mutants";
+        let remedy = "UPDATE=1 cargo test -p lastword-crash-tests --test mutants";
         assert!(found.is_none(), "{}: {remedy} writes the table", found.unwrap_or_default());
         let count = format!("each of the {} mutants", ALL.len());
         assert!(page.contains(&count), "the text does not say `{count}`");

@@ -1,7 +1,8 @@
 //! Bandwidth, overlap and the window: streams reach the bound that a description sets, and never
 //! exceed it.
 //!
-//! `cargo test -p lastword-sim --test suite bandwidth -- --nocapture` prints bound and measurement.
+//! `cargo test -p lastword-sim-tests --test suite bandwidth -- --nocapture` prints bound and
+//! measurement.
 
 use crate::bare::{Core, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, word};
 use sim::design::Volatile;

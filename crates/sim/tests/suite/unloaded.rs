@@ -1,8 +1,8 @@
 //! Latencies of an idle machine equal the formulas of its description.
 //!
 //! The formulas are written here a second time, from the description's numbers alone, for every
-//! built-in machine. `cargo test -p lastword-sim --test suite unloaded -- --nocapture` prints both
-//! sides.
+//! built-in machine. `cargo test -p lastword-sim-tests --test suite unloaded -- --nocapture` prints
+//! both sides.
 
 use crate::bare::{
     LINES, alone, builtin, fresh_cycle, machine_of, pointer, run, timed, wait_for, word,
