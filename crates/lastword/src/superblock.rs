@@ -92,6 +92,8 @@ const NUMBER_MAX: u64 = 1 << 62;
 /// the pool, so the pool never writes a number that decoding refuses.
 const START_MAX: u64 = NUMBER_MAX / 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"LASTWORD");
+/// The first word of an export, which is no pool.
+pub(crate) const EXPORT_MAGIC: u64 = u64::from_le_bytes(*b"LWEXPORT");
 const LOG_MAGIC: u64 = u64::from_le_bytes(*b"LWLOGFIL");
 const _: () = assert!(8 * WORDS as u64 <= COPY_BYTES);
 

@@ -150,7 +150,7 @@ fn poisoned() -> Vec<(&'static str, Error, c_int)> {
 }
 
 /// Returns errors of nested enums, and those of pools in use.
-fn of_kinds() -> [(&'static str, Error, c_int); 5] {
+fn of_kinds() -> [(&'static str, Error, c_int); 6] {
     let changing = lastword::InUse::Changing { path: path() }.into();
     [
         ("StillUsed", still_used(), BUSY),
@@ -158,6 +158,7 @@ fn of_kinds() -> [(&'static str, Error, c_int); 5] {
         ("Ideal", IdealError::Unsupported { found: "file" }.into(), INVALID),
         ("Ideal", IdealError::NoContent { path: path() }.into(), DAMAGED),
         ("Transfer", TransferError::NotAnExport.into(), INVALID),
+        ("Transfer", TransferError::IsAnExport { path: path() }.into(), INVALID),
     ]
 }
 

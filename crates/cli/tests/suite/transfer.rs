@@ -67,6 +67,9 @@ fn exported_pool_is_imported_from_files_and_pipes() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("is not an export"));
     assert!(!room.path("empty.pool").exists());
+    for command in ["check", "info", "dump"] {
+        room.refuse("is an export, not a pool", &["pool", command, "bank.export"]);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The errors of an export, an import or a compaction.
 
 use std::io;
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -28,6 +29,13 @@ pub enum TransferError {
     /// The input does not begin as an export does.
     #[error("the input is not an export: create one with `lastword pool export`")]
     NotAnExport,
+
+    /// An export was opened, checked or copied as if it were a pool.
+    #[error("{path} is an export, not a pool: make a pool from it with `lastword pool import`")]
+    IsAnExport {
+        /// The file.
+        path: PathBuf,
+    },
 
     /// The export has another version of the format.
     #[error(

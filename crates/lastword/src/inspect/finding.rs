@@ -458,8 +458,8 @@ impl Problem {
     fn heap_remedy(&self) -> &'static str {
         match self {
             Problem::DamagedPages { .. } => {
-                "restore both files from the same backup; `lastword pool dump --salvage` shows \
-                 what is whole"
+                "restore both files from the same backup, or save the intact objects with \
+                 `lastword pool export --salvage`"
             }
             Problem::PageChecksums { may_be_torn: true, .. } => {
                 "none needed: opening and closing the pool computes new checksums"
@@ -473,8 +473,8 @@ impl Problem {
                 "set the root again with the program, or restore both files from the same backup"
             }
             _ => {
-                "restore both files from the same backup; `lastword pool dump --salvage` shows the \
-                 intact objects"
+                "restore both files from the same backup, or save the intact objects with \
+                 `lastword pool export --salvage`"
             }
         }
     }

@@ -24,14 +24,14 @@ use words::TxId;
 
 use super::open::{log_state, open_log};
 use super::{AREA_ALIGN, Found, Storage, log_path};
-use crate::error::InUse;
+use crate::error::{InUse, TransferError};
 use crate::ideal;
 use crate::in_use::{Interrupted, Source};
 use crate::inspect::{CheckOptions, Finding, Problem, Severity};
 use crate::recover::decide::{Action, LogState, decide};
 use crate::superblock::{
-    COPIES_BYTES, COPY_BYTES, FORMAT_VERSION, Invalid, LogHead, Paired, PairedBlock, Superblock,
-    Superblocks, exact_name, name, padded,
+    COPIES_BYTES, COPY_BYTES, EXPORT_MAGIC, FORMAT_VERSION, Invalid, LogHead, Paired, PairedBlock,
+    Superblock, Superblocks, exact_name, name, padded,
 };
 use crate::sync::thread;
 use crate::{DesignInfo, Error, LogFormat, LogMismatch, Medium};
@@ -201,11 +201,28 @@ impl Survey {
         self.findings.push(Finding { path, at, problem });
     }
 
+    /// Returns the refusal of a file without a valid superblock.
+    ///
+    /// # Errors
+    /// The file is an export, or cannot be read.
+    fn not_a_pool(&self, path: PathBuf) -> Result<Error, Error> {
+        let mut first = [0];
+        if self.file.len() >= 8 {
+            self.file.read_at(0, &mut first)?;
+        }
+        Ok(match first {
+            // Not damage: there is nothing to find or to repair.
+            [EXPORT_MAGIC] => return Err(TransferError::IsAnExport { path }.into()),
+            _ => Error::NotAPool { path },
+        })
+    }
+
     /// Reads both copies; returns the current one, if this program works with its version.
     fn superblocks(&mut self, converts: bool) -> Result<Option<Superblock>, Error> {
         let path = self.path();
         if self.file.len() < COPIES_BYTES {
-            self.refuse(None, Problem::NoSuperblock, Error::NotAPool { path });
+            let error = self.not_a_pool(path)?;
+            self.refuse(None, Problem::NoSuperblock, error);
             return Ok(None);
         }
         let copies = PairedBlock::<Superblock>::read(&self.file)?;
@@ -234,7 +251,10 @@ impl Survey {
             Err(invalid) => invalid,
         };
         match invalid {
-            Invalid::Damaged => self.refuse(None, Problem::NoSuperblock, Error::NotAPool { path }),
+            Invalid::Damaged => {
+                let error = self.not_a_pool(path)?;
+                self.refuse(None, Problem::NoSuperblock, error);
+            }
             Invalid::Contradiction => {
                 self.refuse(None, Problem::Superblocks, Error::Contradiction { path });
             }

@@ -52,9 +52,8 @@ use words::{ADDRESS_BITS, TxId};
 use zerocopy::IntoBytes;
 
 use crate::error::TransferError;
-use crate::superblock::{LAYOUT_BYTES, Superblock, is_padded};
+use crate::superblock::{EXPORT_MAGIC, LAYOUT_BYTES, Superblock, is_padded};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"LWEXPORT");
 const VERSION: u64 = 1;
 const HEADER_WORDS: usize = 32;
 const FRAME_WORDS: usize = 8192;
@@ -108,7 +107,7 @@ impl Header {
 
     fn encode(&self) -> [u64; HEADER_WORDS] {
         let mut words = [0; HEADER_WORDS];
-        words[..4].copy_from_slice(&[MAGIC, VERSION, self.tag.into(), self.last]);
+        words[..4].copy_from_slice(&[EXPORT_MAGIC, VERSION, self.tag.into(), self.last]);
         words[4..6].as_mut_bytes().copy_from_slice(&self.design);
         words[6..10].as_mut_bytes().copy_from_slice(&self.layout);
         words[10..22].copy_from_slice(&[
@@ -130,7 +129,7 @@ impl Header {
     }
 
     fn decode(words: &[u64; HEADER_WORDS]) -> Result<Header, TransferError> {
-        if words[0] != MAGIC {
+        if words[0] != EXPORT_MAGIC {
             return Err(TransferError::NotAnExport);
         }
         if words[1] != VERSION {
@@ -246,7 +245,7 @@ impl<R: Read> Reader<R> {
     pub(super) fn new(mut input: R) -> Result<Reader<R>, TransferError> {
         let (mut words, mut at) = ([0; HEADER_WORDS], 0);
         match read(&mut input, &mut words, &mut at) {
-            Err(TransferError::Incomplete { .. }) if words[0] != MAGIC => {
+            Err(TransferError::Incomplete { .. }) if words[0] != EXPORT_MAGIC => {
                 return Err(TransferError::NotAnExport);
             }
             done => done?,
