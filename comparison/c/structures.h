@@ -1,9 +1,9 @@
 /* Structures for libitm's transactions and plain code: word for word those of
  * Lastword's collections, so that both sides read and write the same.
  *
- *   hash    open addressing, linear probing, a bucket is key and value   (collections/hash_map.rs)
+ *   hash    open addressing, linear probing, a bucket is key and value   (collections/raw/hash_map.rs)
  *   tatp    a hash table from number to id, and rows of 64 bytes         (workloads/tatp.rs)
- *   tree    B+-tree, 28 slots to a node of 512 bytes, an order over them (collections/btree)
+ *   tree    B+-tree, 28 slots to a node of 512 bytes, an order over them (collections/raw/btree)
  *   writes  an array of words
  *
   * The Rust side knows only a pointer to `struct peer`. Keys are 1 and up: 0 is an empty

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use collections::BTreeMap;
+use collections::raw::BTreeMap;
 use lastword::{
     Allocate, Durability, Error, Medium, Objects, Options, Place, Pool, Ptr, Stop, Worker,
 };

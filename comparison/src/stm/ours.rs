@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use collections::{BTreeMap, HashMap, Inserted, whole};
+use collections::raw::{BTreeMap, HashMap, Inserted, whole};
 use lastword::{
     Array, Design, Error, Field, Objects, Options, Persist, Place, Pool, Stop, Transact, Words,
     field,

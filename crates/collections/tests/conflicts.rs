@@ -1,7 +1,7 @@
 //! Conflicts at every single access of an operation: it runs again, and leaves no half-done change.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use collections::{BTreeMap, ChainedMap, HashMap, Inserted, whole};
+use collections::raw::{BTreeMap, ChainedMap, HashMap, Inserted, whole};
 use words::mock::Mock;
 use words::{Stop, Transact};
 

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use collections::{BTreeMap, ChainedMap, Damage, HashMap, Inserted, whole};
+use collections::raw::{BTreeMap, ChainedMap, Damage, HashMap, Inserted, whole};
 use words::mock::Mock;
 use words::{Addr, BLOCK_STRIDE, Stop, Transact};
 use zerocopy::IntoBytes;

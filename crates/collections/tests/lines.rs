@@ -2,7 +2,7 @@
 //! operations find the damage without hanging, and a conflict leaves no half-done change.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use collections::{Damage, QUEUE_WORDS, Queue, RbTree, whole};
+use collections::raw::{Damage, QUEUE_WORDS, Queue, RbTree, whole};
 use words::mock::Mock;
 use words::{Addr, Objects, Ptr, Stop, Transact, Words};
 use zerocopy::IntoBytes;
@@ -194,7 +194,7 @@ fn queue_damage_is_found_and_refused() {
     poke_line(&mut mock, 4, 77);
     let refused = mock.transact(|tx| queue.push(tx, &[0; QUEUE_WORDS])).unwrap_err();
     assert_eq!(refused.stop, Stop::BadValue);
-    let beyond = Queue::part(collections::Ring::EMPTY, 3, 10);
+    let beyond = Queue::part(collections::raw::Ring::EMPTY, 3, 10);
     assert_eq!(mock.transact(|tx| beyond.pop(tx)).unwrap_err().stop, Stop::BadPointer);
 }
 

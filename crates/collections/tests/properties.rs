@@ -4,7 +4,9 @@
 use std::collections::BTreeMap as StdTree;
 use std::ops::ControlFlow;
 
-use collections::{BTree, BTreeMap, ChainedMap, ChainedTable, HashMap, Inserted, model, whole};
+use collections::raw::{
+    BTree, BTreeMap, ChainedMap, ChainedTable, HashMap, Inserted, model, whole,
+};
 use proptest::prelude::*;
 use words::mock::Mock;
 use words::{Allocate, Stop, Transact};

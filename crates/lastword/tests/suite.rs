@@ -163,11 +163,11 @@ impl Suite for UseAfterFree {
 }
 
 fn models(worker: &mut Erased<'_, Error>, seed: u64, operations: usize) -> Result<(), Error> {
-    collections::model::hash_map(worker, seed, operations)?;
-    collections::model::chained_map(worker, seed, operations)?;
-    collections::model::btree_map(worker, seed, operations)?;
-    collections::model::rb_tree(worker, seed, operations)?;
-    collections::model::queue(worker, seed, operations)
+    collections::raw::model::hash_map(worker, seed, operations)?;
+    collections::raw::model::chained_map(worker, seed, operations)?;
+    collections::raw::model::btree_map(worker, seed, operations)?;
+    collections::raw::model::rb_tree(worker, seed, operations)?;
+    collections::raw::model::queue(worker, seed, operations)
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::collections::HashMap as StdMap;
 use std::hint::black_box;
 use std::io::{BufRead, stdin};
 
-use collections::{BTree, ChainedTable, HashMap, Queue, RbTree};
+use collections::raw::{BTree, ChainedTable, HashMap, Queue, RbTree};
 use lw_alloc::Heap;
 use words::{Addr, Allocate, Stop, Transact, Words};
 use workloads::{

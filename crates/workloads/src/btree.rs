@@ -15,7 +15,7 @@
 
 use std::hint::black_box;
 
-use collections::BTree;
+use collections::raw::BTree;
 use words::{Allocate, Stop, Transact, Words, work};
 
 use crate::keys::{self, KeyClient};

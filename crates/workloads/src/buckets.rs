@@ -7,7 +7,7 @@
 //!                                             | key | next | value | -> ... -> 0
 //! ```
 
-use collections::Chain;
+use collections::raw::Chain;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 use zerocopy::transmute;
 

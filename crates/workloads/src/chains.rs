@@ -20,11 +20,11 @@
 //! places.
 //!
 //! Snapshot isolation suffices without protection. Two neighbouring changes of one list write the
-//! same entry, since a removal writes the removed entry (see `collections::Chain`).
+//! same entry, since a removal writes the removed entry (see `collections::raw::Chain`).
 
 use std::hint::black_box;
 
-use collections::{ChainedTable, whole};
+use collections::raw::{ChainedTable, whole};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use words::{Allocate, BLOCK_STRIDE, Stop, Transact, Words, work};

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use collections::{QUEUE_WORDS, Queue, Ring, whole};
+use collections::raw::{QUEUE_WORDS, Queue, Ring, whole};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Allocate, Array, BLOCK_STRIDE, LockId, Stop, Transact, Words, work};
 

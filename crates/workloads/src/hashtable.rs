@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use collections::{HashMap, Inserted, whole};
+use collections::raw::{HashMap, Inserted, whole};
 use words::{Allocate, BLOCK_STRIDE, LockId, Stop, Transact, Words, work};
 
 use crate::keys::{self, KeyClient};

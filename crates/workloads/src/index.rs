@@ -1,6 +1,6 @@
 //! Indexes from a row's number to its ID, over which one workload can run.
 
-use collections::{BTree, Checked, HashMap, Inserted};
+use collections::raw::{BTree, Checked, HashMap, Inserted};
 use words::{Allocate, BLOCK_STRIDE, Stop, Words};
 use zerocopy::transmute;
 

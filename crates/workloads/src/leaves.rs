@@ -15,7 +15,7 @@
 
 use std::ops::ControlFlow;
 
-use collections::BTreeMap;
+use collections::raw::BTreeMap;
 use words::{Addr, Allocate, Stop, Transact, Words, work};
 use zerocopy::transmute;
 

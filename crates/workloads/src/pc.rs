@@ -7,7 +7,7 @@
 //! entries never move. A transaction first finds all eight, then announces them, and then writes 32
 //! words.
 
-use collections::{ChainedTable, whole};
+use collections::raw::{ChainedTable, whole};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Addr, Allocate, BLOCK_STRIDE, Stop, Transact, Words, work};
 

@@ -12,7 +12,7 @@
 //! the last-level cache of the target machines. A key is its number mixed, so that numbers do not
 //! determine places.
 
-use collections::{RbTree, whole};
+use collections::raw::{RbTree, whole};
 use rand_xoshiro::rand_core::Rng;
 use words::{Allocate, Array, LockId, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};

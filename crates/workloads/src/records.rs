@@ -20,7 +20,7 @@
 
 use std::ops::ControlFlow;
 
-use collections::BTreeMap;
+use collections::raw::BTreeMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Addr, Allocate, LockId, Stop, Transact, Words, work};
 

@@ -13,7 +13,7 @@
 
 use std::hint::black_box;
 
-use collections::BTreeMap;
+use collections::raw::BTreeMap;
 use words::{Allocate, Stop, Transact, Words, work};
 
 use crate::keys::{KeyClient, mix, unmix};

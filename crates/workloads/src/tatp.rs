@@ -5,7 +5,7 @@
 //! number, looks up the subscriber, and writes one field of its record. 100 000 subscribers times
 //! the scale, drawn uniformly.
 
-use collections::{BTreeMap, HashMap, whole};
+use collections::raw::{BTreeMap, HashMap, whole};
 use words::{
     Allocate, Array, BLOCK_STRIDE, Field, LockId, Objects, Place, Stop, Transact, Words, field,
     work,

@@ -36,7 +36,7 @@
 use std::hint::black_box;
 use std::ops::ControlFlow;
 
-use collections::{BTree32, whole};
+use collections::raw::{BTree32, whole};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};

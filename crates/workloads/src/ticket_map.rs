@@ -1,6 +1,6 @@
 //! Indexes from a key's number to the ticket of its object, over which one workload can run.
 
-use collections::{BTree, ChainedMap, RbTree, whole};
+use collections::raw::{BTree, ChainedMap, RbTree, whole};
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words};
 use zerocopy::transmute;
 

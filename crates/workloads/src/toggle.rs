@@ -22,7 +22,7 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use collections::RbTree;
+use collections::raw::RbTree;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 

@@ -1,6 +1,6 @@
 //! Sizes and scans of B+-trees, shared by the workloads over them.
 
-use collections::{BTree, whole};
+use collections::raw::{BTree, whole};
 use words::{HEADER_BYTES, Transact};
 
 use crate::violation::Violations;

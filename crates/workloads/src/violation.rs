@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use collections::Damage;
+use collections::raw::Damage;
 
 /// A violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

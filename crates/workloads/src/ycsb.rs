@@ -29,7 +29,7 @@
 use std::hint::black_box;
 use std::ops::ControlFlow;
 
-use collections::BTreeMap;
+use collections::raw::BTreeMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, LockId, Place, Stop, Transact, Words, work};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};

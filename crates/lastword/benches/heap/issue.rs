@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use collections::{BTree, ChainedMap, HashMap};
+use collections::raw::{BTree, ChainedMap, HashMap};
 use lastword::{Design, Error, Pool, Stop, Tx, Worker};
 use medium::cpu;
 
@@ -246,7 +246,7 @@ fn large_and_maps<D: Design>(arguments: &Arguments) -> Result<Table, Failure> {
         let map = HashMap::create(tx, 16)?;
         (0..4).try_for_each(|key| {
             map.insert(tx, key, key)
-                .map(|inserted| assert_eq!(inserted, collections::Inserted::New))
+                .map(|inserted| assert_eq!(inserted, collections::raw::Inserted::New))
         })
     })?;
     maps("ChainedMap of 4 entries", &|tx| {

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use collections::{BTree, ChainedMap, HashMap};
+use collections::raw::{BTree, ChainedMap, HashMap};
 use lastword::{
     Addr, Allocate, Bytes, DecoupledSoftware, Design, Error, Medium, Options, Pool, Shadow, Stop,
     Tx, Volatile, Words, Worker,

@@ -37,7 +37,7 @@ mod run;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use collections::{ChainedMap, RbTree};
+use collections::raw::{ChainedMap, RbTree};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::Rng;
 use words::{Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};

@@ -1,6 +1,6 @@
 //! The check: structure, the specification's conditions, and further invariants.
 
-use collections::whole;
+use collections::raw::whole;
 use words::{Array, Objects, Persist, Stop, Transact, Words};
 
 use super::rows::{Customer, District, Item, Line, Order, Stock};

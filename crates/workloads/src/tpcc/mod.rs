@@ -84,7 +84,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use collections::{BTree32, BTreeMap, HashMap};
+use collections::raw::{BTree32, BTreeMap, HashMap};
 use words::{Allocate, Objects, Stop, Transact, Words, field, work};
 
 pub use client::TpccClient;

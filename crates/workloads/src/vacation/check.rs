@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use collections::whole;
+use collections::raw::whole;
 use words::{Place, Stop, Transact, Words};
 
 use super::tables::{HELD, Reservations, key, mark};

@@ -1,6 +1,6 @@
 //! The sizes of the tables, their places, and their loading and freeing.
 
-use collections::{Chain, ChainedTable};
+use collections::raw::{Chain, ChainedTable};
 use words::{Allocate, Array, BLOCK_STRIDE, Field, Place, Stop, Words};
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 

@@ -9,7 +9,7 @@
 //!                                     | key | next | value: WORDS words | -> ...
 //! ```
 //!
-//! Compared with the [`ChainedMap`](crate::ChainedMap) the value is larger and never moves, so that
+//! Compared with the [`ChainedMap`](super::ChainedMap) the value is larger and never moves, so that
 //! a program may change words of it ([`find`](ChainedTable::find)). Any number of chains is
 //! allowed; one chain makes a list. The table has no seed, so an attacker can choose keys that
 //! collide.
@@ -19,9 +19,9 @@
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::chain::Chain;
-use crate::check::{Checked, Damage};
-use crate::hash;
+use crate::raw::chain::Chain;
+use crate::raw::check::{Checked, Damage};
+use crate::raw::hash;
 
 /// A fixed number of chains from `u64` to values of `WORDS` words; a value of two words that
 /// objects can hold.
@@ -142,7 +142,7 @@ impl<const WORDS: usize> ChainedTable<WORDS> {
     }
 
     /// Checks up to `most` chains from chain `from` on (the first is 0): every key is in its own
-    /// chain, and keys ascend. [`whole`](crate::whole) checks the whole table.
+    /// chain, and keys ascend. [`whole`](crate::raw::whole) checks the whole table.
     ///
     /// # Errors
     /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].

@@ -10,7 +10,7 @@
 //!
 //! The number of chains is fixed, the number of keys is not. With as many keys as chains a lookup
 //! passes half an entry on average, with four times as many two. Compared with the
-//! [`HashMap`](crate::HashMap) it cannot get full, and pays for each key with an object and one
+//! [`HashMap`](super::HashMap) it cannot get full, and pays for each key with an object and one
 //! more cache miss.
 //!
 //! Invariants: those of a [`Chain`], and every key is in the chain of its hash.
@@ -18,9 +18,9 @@
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::chain::Chain;
-use crate::check::{Checked, Damage};
-use crate::hash;
+use crate::raw::chain::Chain;
+use crate::raw::check::{Checked, Damage};
+use crate::raw::hash;
 
 /// Chains in one block of the array.
 const PER_BLOCK: u64 = words::BLOCK_BYTES / 8;
@@ -173,7 +173,7 @@ impl ChainedMap {
     }
 
     /// Checks up to `most` chains from chain `from` on (the first is 0): every key is in its own
-    /// chain, and keys ascend. [`whole`](crate::whole) checks the whole map.
+    /// chain, and keys ascend. [`whole`](crate::raw::whole) checks the whole map.
     ///
     /// # Errors
     /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].

@@ -19,7 +19,7 @@
 
 use words::{Addr, Allocate, Seen, Stop, Words, work};
 
-use crate::check::{Checked, Damage};
+use crate::raw::check::{Checked, Damage};
 
 const NEXT: u64 = 8;
 const VALUE: u64 = 16;

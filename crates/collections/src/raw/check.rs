@@ -226,8 +226,8 @@ impl fmt::Display for Damage {
 /// ```
 /// # use words::{Transact, mock::Mock};
 /// # let mut worker = Mock::new(1 << 16);
-/// # let tree = worker.transact(|tx| collections::BTreeMap::create(tx))?;
-/// let checked = collections::whole(&mut worker, |tx, from| tree.check(tx, from, 1000))?;
+/// # let tree = worker.transact(|tx| collections::raw::BTreeMap::create(tx))?;
+/// let checked = collections::raw::whole(&mut worker, |tx, from| tree.check(tx, from, 1000))?;
 /// assert!(checked.damage.is_empty());
 /// # Ok::<(), words::mock::Refused>(())
 /// ```

@@ -4,7 +4,7 @@ use words::{Addr, Stop, Words};
 
 use super::BTree;
 use super::node::{LEVELS, Node};
-use crate::check::{Checked, Damage};
+use crate::raw::check::{Checked, Damage};
 
 /// A leaf and the bounds of its keys.
 struct Place<const SLOTS: usize> {
@@ -18,7 +18,7 @@ impl<const SLOTS: usize> BTree<SLOTS> {
     /// the path to each: order, counts, levels, bounds, links.
     ///
     /// Each result holds for the state that its transaction saw, so the tree may change between the
-    /// parts. [`whole`](crate::whole) checks the whole tree.
+    /// parts. [`whole`](crate::raw::whole) checks the whole tree.
     ///
     /// # Errors
     /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].

@@ -10,7 +10,7 @@
 //!                                                            40  colour: 0 black, 1 red
 //! ```
 //!
-//! Compared with the [`BTreeMap`](crate::BTreeMap) it reads more lines and writes fewer bytes. An
+//! Compared with the [`BTreeMap`](super::BTreeMap) it reads more lines and writes fewer bytes. An
 //! insertion or a removal changes two nodes, and some more when it recolours and rotates (Cormen
 //! and others, chapter 13). A node never moves. Removing a key in the middle of the tree moves its
 //! successor's key and value into the node, and frees the successor's node.

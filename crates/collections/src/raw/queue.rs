@@ -22,7 +22,7 @@
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::check::{Checked, Damage};
+use crate::raw::check::{Checked, Damage};
 
 /// Words of a value.
 pub const QUEUE_WORDS: usize = 7;
@@ -163,7 +163,7 @@ impl Queue {
     }
 
     /// Checks the numbers of up to `most` slots from slot `from` on (the first is 0).
-    /// [`whole`](crate::whole) checks the whole queue.
+    /// [`whole`](crate::raw::whole) checks the whole queue.
     ///
     /// # Errors
     /// As [`Words::read`].

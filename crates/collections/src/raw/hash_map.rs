@@ -24,8 +24,8 @@
 use words::{Addr, Allocate, Array, Place, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::check::{Checked, Damage};
-use crate::hash;
+use crate::raw::check::{Checked, Damage};
+use crate::raw::hash;
 
 /// Buckets in one block of the array.
 const PER_BLOCK: u64 = words::BLOCK_BYTES / 16;
@@ -46,11 +46,11 @@ pub enum Inserted {
 ///
 /// The map keeps the capacity of its creation. Once every bucket has a key, an insert of a new key
 /// returns `Ok(Inserted::Full)` and stores nothing. `?` does not stop the transaction, so match the
-/// outcome. [`ChainedMap`](crate::ChainedMap) and [`BTreeMap`](crate::BTreeMap) hold more keys than
+/// outcome. [`ChainedMap`](super::ChainedMap) and [`BTreeMap`](super::BTreeMap) hold more keys than
 /// expected.
 ///
 /// ```
-/// use collections::{HashMap, Inserted};
+/// use collections::raw::{HashMap, Inserted};
 /// use words::{Stop, Transact, mock::Mock};
 ///
 /// let mut mock = Mock::new(1 << 16);
@@ -255,7 +255,7 @@ impl HashMap {
     }
 
     /// Checks up to `most` buckets from bucket `from` on (the first is 0): a lookup reaches every
-    /// key, and no key is stored twice. [`whole`](crate::whole) checks the whole map.
+    /// key, and no key is stored twice. [`whole`](crate::raw::whole) checks the whole map.
     ///
     /// # Errors
     /// As [`Words::read`].

@@ -3,7 +3,7 @@
 use words::{Stop, Words};
 
 use super::{BLACK, COLOUR, DEPTH_MAX, LEFT, RED, RbTree, WORDS, word};
-use crate::check::{Checked, Damage};
+use crate::raw::check::{Checked, Damage};
 
 /// A node with the bounds that its ancestors set.
 struct Place {
@@ -30,8 +30,8 @@ struct Way {
 impl RbTree {
     /// Checks up to `most` nodes in key order, from key `from` on. Keys must lie within their
     /// ancestors' bounds, a red node's parent must be black, every path must have the same number
-    /// of black nodes, and parent pointers must match. [`whole`](crate::whole) checks the whole
-    /// tree.
+    /// of black nodes, and parent pointers must match. [`whole`](crate::raw::whole) checks the
+    /// whole tree.
     ///
     /// # Errors
     /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].

@@ -6,11 +6,11 @@
 //!
 //! ```
 //! # let mut worker = words::mock::Mock::new(1 << 20);
-//! collections::model::hash_map(&mut worker, 42, 500)?;
-//! collections::model::chained_map(&mut worker, 42, 500)?;
-//! collections::model::btree_map(&mut worker, 42, 500)?;
-//! collections::model::rb_tree(&mut worker, 42, 500)?;
-//! collections::model::queue(&mut worker, 42, 500)?;
+//! collections::raw::model::hash_map(&mut worker, 42, 500)?;
+//! collections::raw::model::chained_map(&mut worker, 42, 500)?;
+//! collections::raw::model::btree_map(&mut worker, 42, 500)?;
+//! collections::raw::model::rb_tree(&mut worker, 42, 500)?;
+//! collections::raw::model::queue(&mut worker, 42, 500)?;
 //! # Ok::<(), words::mock::Refused>(())
 //! ```
 //!
@@ -23,7 +23,9 @@ use std::ops::{Bound, ControlFlow};
 
 use words::{Allocate, Objects, Persist, Ptr, Stop, Transact, Words};
 
-use crate::{BTreeMap, ChainedMap, Checked, HashMap, Inserted, QUEUE_WORDS, Queue, RbTree, whole};
+use crate::raw::{
+    BTreeMap, ChainedMap, Checked, HashMap, Inserted, QUEUE_WORDS, Queue, RbTree, whole,
+};
 
 /// Operations between two comparisons of the whole map.
 const STRETCH: usize = 64;
