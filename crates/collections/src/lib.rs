@@ -3,5 +3,10 @@
 //! | module | content |
 //! |---|---|
 //! | [`raw`] | maps from `u64` to `u64` and a queue: the structures of the papers' workloads |
+//!
+//! A [`Key`] is an ordered byte string to a map.
 
+mod key;
 pub mod raw;
+
+pub use key::{AsKey, Key, KeyBuf};
