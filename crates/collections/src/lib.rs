@@ -4,9 +4,13 @@
 //! |---|---|
 //! | [`raw`] | maps from `u64` to `u64` and a queue: the structures of the papers' workloads |
 //!
-//! A [`Key`] is an ordered byte string to a map.
+//! A [`Key`] is an ordered byte string to a map, and a [`Value`] is a byte string.
 
 mod key;
 pub mod raw;
+mod value;
 
 pub use key::{AsKey, Key, KeyBuf};
+#[cfg(feature = "serde")]
+pub use value::Postcard;
+pub use value::{AsValue, Value};

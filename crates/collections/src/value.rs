@@ -1,0 +1,177 @@
+//! Values as byte strings.
+//!
+//! | type of a map's values | bytes | given as | returned as |
+//! |---|---|---|---|
+//! | any [`Persist`] type `T` | its own | `T`, `&T` | `T` |
+//! | `str` | UTF-8 | `&str`, `String` | `String` |
+//! | `[u8]` | themselves | `&[u8]`, `Vec<u8>`, `[u8; N]` | `Vec<u8>` |
+//! | `Postcard<T>`, with the feature `serde` | postcard's | `T`, `&T` | `T` |
+//!
+//! A set is a map whose values are `()`, which has no bytes.
+//!
+//! Invariants:
+//! - Decoding accepts only bytes of a value of the type, and never panics.
+//! - Only `Postcard` allocates to encode a value.
+
+use std::any::type_name;
+use std::borrow::Cow;
+
+use words::{Persist, Stop};
+
+/// A type that values of a map can have.
+///
+/// ```
+/// use collections::{AsValue, Value};
+///
+/// let bytes = AsValue::<u32>::encode(&7)?;
+/// assert_eq!(*bytes, [7, 0, 0, 0]);
+/// assert_eq!(<u32 as Value>::decode(bytes)?, 7);
+/// let bytes = AsValue::<str>::encode("ann")?;
+/// assert_eq!(<str as Value>::decode(bytes)?, "ann");
+/// # Ok::<(), words::Stop>(())
+/// ```
+///
+/// A struct needs zerocopy's derives, as [`Persist`] says. `String` and `Vec` own memory outside of
+/// the pool and are no values:
+/// ```compile_fail,E0277
+/// # use collections::Value;
+/// let name = <String as Value>::name();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the value of a map",
+    note = "write `str` for text and `[u8]` for bytes of any length",
+    note = "a struct needs `#[repr(C)]` and \
+            `#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]`",
+    note = "with the feature `serde`, `Postcard<T>` holds any type that serde knows"
+)]
+pub trait Value {
+    /// The type in which a map returns its values.
+    type Owned;
+
+    /// The length of every encoded value, if all have one length.
+    const FIXED: Option<usize>;
+
+    /// Returns the name of the type without its modules, to be compared when a stored map is
+    /// opened.
+    fn name() -> String;
+
+    /// Decodes a value. A string takes over the memory of owned bytes.
+    ///
+    /// # Errors
+    /// [`Stop::BadValue`] when the bytes are no encoded value.
+    fn decode(bytes: Cow<'_, [u8]>) -> Result<Self::Owned, Stop>;
+}
+
+/// A value that stands for one of type `V`, such as `&str` and `String` for `str`.
+#[diagnostic::on_unimplemented(message = "`{Self}` is no value of type `{V}`")]
+pub trait AsValue<V: Value + ?Sized> {
+    /// Returns the encoded value.
+    ///
+    /// # Errors
+    /// [`Stop::BadValue`] when serde cannot serialize the value; none for other types.
+    fn encode(&self) -> Result<Cow<'_, [u8]>, Stop>;
+}
+
+// Without this the error names the traits of `Persist` and not the types that are allowed.
+#[diagnostic::do_not_recommend]
+impl<T: Persist> Value for T {
+    type Owned = T;
+    const FIXED: Option<usize> = Some(size_of::<T>());
+
+    fn name() -> String {
+        short_name(type_name::<T>())
+    }
+
+    #[inline]
+    fn decode(bytes: Cow<'_, [u8]>) -> Result<T, Stop> {
+        T::try_read_from_bytes(&bytes).map_err(|_| Stop::BadValue)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Persist> AsValue<T> for T {
+    #[inline]
+    fn encode(&self) -> Result<Cow<'_, [u8]>, Stop> {
+        Ok(Cow::Borrowed(self.as_bytes()))
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Persist> AsValue<T> for &T {
+    #[inline]
+    fn encode(&self) -> Result<Cow<'_, [u8]>, Stop> {
+        Ok(Cow::Borrowed(self.as_bytes()))
+    }
+}
+
+impl Value for str {
+    type Owned = String;
+    const FIXED: Option<usize> = None;
+
+    fn name() -> String {
+        "str".to_owned()
+    }
+
+    #[inline]
+    fn decode(bytes: Cow<'_, [u8]>) -> Result<String, Stop> {
+        String::from_utf8(bytes.into_owned()).map_err(|_| Stop::BadValue)
+    }
+}
+
+impl Value for [u8] {
+    type Owned = Vec<u8>;
+    const FIXED: Option<usize> = None;
+
+    fn name() -> String {
+        "[u8]".to_owned()
+    }
+
+    #[inline]
+    fn decode(bytes: Cow<'_, [u8]>) -> Result<Vec<u8>, Stop> {
+        Ok(bytes.into_owned())
+    }
+}
+
+/// Implements [`AsValue`] for types that have the bytes of a string.
+macro_rules! strings {
+    ($($value:ty: $($query:ty)*;)*) => {$($(
+        impl AsValue<$value> for $query {
+            #[inline]
+            fn encode(&self) -> Result<Cow<'_, [u8]>, Stop> {
+                Ok(Cow::Borrowed(self.as_ref()))
+            }
+        }
+    )*)*};
+}
+
+strings! {
+    str: str &str String &String;
+    [u8]: [u8] &[u8] Vec<u8> &Vec<u8>;
+}
+
+impl<const N: usize> AsValue<[u8]> for [u8; N] {
+    #[inline]
+    fn encode(&self) -> Result<Cow<'_, [u8]>, Stop> {
+        Ok(Cow::Borrowed(self))
+    }
+}
+
+impl<const N: usize> AsValue<[u8]> for &[u8; N] {
+    #[inline]
+    fn encode(&self) -> Result<Cow<'_, [u8]>, Stop> {
+        Ok(Cow::Borrowed(*self))
+    }
+}
+
+/// Removes the modules from each path of a type's name. A type may move to another module.
+fn short_name(name: &str) -> String {
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let parts = name.split_inclusive(|c| !is_path(c));
+    parts.map(|part| part.rsplit("::").next().unwrap_or(part)).collect()
+}
+
+#[cfg(feature = "serde")]
+mod postcard;
+
+#[cfg(feature = "serde")]
+pub use postcard::Postcard;
