@@ -54,8 +54,9 @@ use crate::{
 /// ```
 ///
 /// A handle that is not at a place, such as the value of a map, is changed by
-/// [`appended`](Bytes::appended), [`truncated`](Bytes::truncated) and [`resized`](Bytes::resized).
-/// They return the new handle, which the program stores in the same transaction.
+/// [`appended`](Bytes::appended), [`truncated`](Bytes::truncated), [`resized`](Bytes::resized) and
+/// [`replaced`](Bytes::replaced). They return the new handle, which the program stores in the same
+/// transaction.
 #[must_use = "store the handle, or the string leaks; another handle of the string may dangle"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -238,6 +239,27 @@ impl Bytes {
         Ok(other)
     }
 
+    /// Replaces the whole string by `bytes` and returns the new handle. Store it: this one dangles
+    /// from now on.
+    ///
+    /// The string keeps its memory if `bytes` have room there. The old bytes are not read.
+    ///
+    /// # Errors
+    /// As [`new`](Bytes::new).
+    pub fn replaced<W: Allocate>(self, tx: &mut W, bytes: &[u8]) -> Result<Bytes, Stop> {
+        let len = bytes.len() as u64;
+        let string = match self.resized_in_place(tx, len)? {
+            Some(string) => string,
+            None => {
+                let other = Bytes::allocate(tx, len)?;
+                self.free(tx)?;
+                other
+            }
+        };
+        string.write_at(tx, 0, bytes)?;
+        Ok(string)
+    }
+
     /// Frees the memory. Every copy of this handle dangles from then on.
     ///
     /// # Errors
@@ -283,12 +305,8 @@ impl Bytes {
 
     /// Changes the length and returns the new handle. Bytes that the string gains are undefined.
     fn with_len<W: Allocate>(self, tx: &mut W, len: u64) -> Result<Bytes, Stop> {
-        if len == self.len() {
-            return Ok(self);
-        }
-        let is_kept = len > 0 && !self.is_empty() && !self.is_in_blocks();
-        if is_kept && tx.resize(self.first, self.len(), len)? {
-            return Ok(Bytes::of(self.first, len));
+        if let Some(string) = self.resized_in_place(tx, len)? {
+            return Ok(string);
         }
         // Free the old string last: this transaction itself may be given its memory at once.
         let other = Bytes::allocate(tx, len)?;
@@ -308,6 +326,16 @@ impl Bytes {
         })?;
         self.free(tx)?;
         Ok(other)
+    }
+
+    /// Changes the length, if the string's memory has room. Bytes that it gains are undefined.
+    fn resized_in_place<W: Allocate>(self, tx: &mut W, len: u64) -> Result<Option<Bytes>, Stop> {
+        if len == self.len() {
+            return Ok(Some(self));
+        }
+        let is_kept = len > 0 && !self.is_empty() && !self.is_in_blocks();
+        let has_room = is_kept && tx.resize(self.first, self.len(), len)?;
+        Ok(has_room.then_some(Bytes::of(self.first, len)))
     }
 
     /// Stores the handle that has replaced this one.

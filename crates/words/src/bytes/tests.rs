@@ -139,6 +139,7 @@ enum Op {
     Append(u64),
     Truncate(u64),
     Resize(u64, u8),
+    Replace(u64),
 }
 
 fn length() -> impl Strategy<Value = u64> {
@@ -156,6 +157,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => length().prop_map(Op::Append),
         2 => length().prop_map(Op::Truncate),
         2 => (length(), any::<u8>()).prop_map(|(len, fill)| Op::Resize(len, fill)),
+        2 => length().prop_map(Op::Replace),
     ]
 }
 
@@ -183,6 +185,14 @@ fn apply(mock: &mut Mock, handle: Ptr<Bytes>, model: &mut Vec<u8>, op: &Op, salt
         Op::Resize(len, fill) => {
             mock.transact(|tx| Bytes::resize(tx, handle, len, fill)).unwrap();
             model.resize(len as usize, fill);
+        }
+        Op::Replace(len) => {
+            *model = content(len, salt);
+            mock.transact(|tx| {
+                let other = tx.get(handle)?.replaced(tx, model)?;
+                tx.set(handle, other)
+            })
+            .unwrap();
         }
     }
 }
