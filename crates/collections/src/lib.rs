@@ -6,6 +6,8 @@
 //!
 //! A [`Key`] is an ordered byte string to a map, and a [`Value`] is a byte string.
 
+#[allow(dead_code, reason = "the maps are built on it")]
+mod entry;
 mod key;
 pub mod raw;
 mod value;
