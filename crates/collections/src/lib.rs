@@ -6,12 +6,16 @@
 //!
 //! A [`Key`] is an ordered byte string to a map, and a [`Value`] is a byte string.
 
+mod counter;
 #[allow(dead_code, reason = "the maps are built on it")]
 mod entry;
 mod key;
+#[allow(dead_code, reason = "the maps are built on it")]
+mod length;
 pub mod raw;
 mod value;
 
+pub use counter::Counter;
 pub use key::{AsKey, Key, KeyBuf};
 #[cfg(feature = "serde")]
 pub use value::Postcard;
