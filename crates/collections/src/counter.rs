@@ -1,10 +1,10 @@
 //! A counter that many threads change at once.
 //!
 //! ```text
-//!   | count | slots | changes |        count and slots: see `length`
+//!   | count | pointer | changes |        count and pointer: see `length`
 //! ```
 //!
-//! Each of the first 64 changes writes the counter's own object. Afterwards each thread changes a
+//! Each of the first 65 changes writes the counter's own object. Afterwards each thread changes a
 //! stripe of its own, so that threads do not conflict with each other.
 //!
 //! Invariant: `changes` is constant once there are stripes.
@@ -20,7 +20,7 @@ use crate::length::Length;
 /// Words of a counter.
 const WORDS: usize = Length::WORDS + 1;
 
-/// Changes until a counter has stripes: 4.7 KiB are for counters that change often.
+/// Changes until a counter has stripes: 4.6 KiB are for counters that change often.
 const CHANGES_MAX: u64 = 64;
 
 /// A sum of integers: a value of one word that objects can hold.

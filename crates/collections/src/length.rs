@@ -1,38 +1,49 @@
 //! Exact lengths that many transactions change at once: one word, later stripes.
 //!
 //! ```text
-//!   in the collection's header       slots: one object            stripes: objects of 512 bytes
-//!   | count |                        | stripe | x 64     --->     | MARK | count | unused |
-//!   | slots, or 0 without stripes |  8 neighbors share one, until it counts 2048
+//!   the collection's header      from 64 on            from 512 on
+//!   | count   |                  stripe:               slots:
+//!   | pointer |  ------------->  | MARK | count |  or  | MARK | stripe x 64 |  ---> stripes
+//!                                                      8 neighbors share a stripe that
+//!                                                      counts less than 2048
 //! ```
 //!
-//! A small collection changes the one word `count`, and takes no further memory. Once `count`
-//! reaches 512, every change goes to one of 8 stripes, and to one of 64 in a large collection. The
-//! caller's `spread`, most often a hash, selects the stripe. Two stripes never share a lock: most
-//! designs lock 512 bytes, and `snapshot` locks objects.
+//! A length is in the header first, and takes no further memory. From 64 entries on it is in an
+//! object of its own, a *stripe*, so that a change does not conflict with every reader of the
+//! header. From 512 on each change goes to one of 8 stripes, and in a large collection to one of
+//! 64. The caller's `spread`, most often a hash, selects the stripe. Two stripes never share a
+//! lock: most designs lock 512 bytes, and `snapshot` locks objects.
 //!
 //! Invariants:
-//! - The length is the sum of `count` and of the stripes' counts. Each of these may be negative, as
-//!   a count in two's complement: an entry may leave through another stripe.
-//! - The 8 slots of a group hold one stripe, or 8 different ones. `count` is constant with stripes.
+//! - The length is the sum of the header's count, which is constant once there are stripes, and of
+//!   the stripes' counts. Each may be negative, as a count in two's complement: an entry may leave
+//!   through another stripe.
+//! - The 8 slots of a group hold one stripe, or 8 different ones.
 //! - Write skew: a change writes the word that it changes, and relies on the pointers that lead
-//!   there. A transaction that frees a stripe writes it first. A split writes the stripe that it
-//!   splits; a change that finds the old stripe afterwards is still part of the sum.
+//!   there. A transaction that frees a stripe writes it first. New stripes are made by a change of
+//!   the old one, which it writes and keeps: a change that finds the old one is part of the sum.
 
 use words::{Addr, Allocate, Stop, Words};
 
 /// The first word of a stripe: "stripe".
 const MARK: u64 = 0x7374_7269_7065;
 
-/// The first word of a freed stripe.
+/// The first word of the slots: "slots".
+const SLOTS_MARK: u64 = 0x73_6c6f_7473;
+
+/// The first word of a freed object.
 const DEAD: u64 = 0;
 
-/// Most that is counted in the header alone. The stripes take 4.7 KiB, as much as half of the
-/// smallest entries of so many.
-const SINGLE_MAX: u64 = 512;
+/// The count in the header at which a stripe is made, of 512 bytes. The smallest entries of so many
+/// take 1.5 KiB.
+const HEADER_MAX: u64 = 64;
+
+/// The count of the first stripe at which there are 8, and slots. Together they take 4.6 KiB, a
+/// third of the smallest entries.
+const SINGLE_MAX: u64 = 512 - HEADER_MAX;
 
 /// The count at which a stripe is replaced by 8: the collection then has about 16 thousand entries,
-/// and 64 stripes take 34 KiB.
+/// and 64 stripes take 33 KiB.
 const SPLIT_AT: u64 = 2048;
 
 /// Slots for stripes.
@@ -41,15 +52,27 @@ const SLOTS: usize = 64;
 /// Slots that share one stripe at first.
 const GROUP: usize = 8;
 
-/// Bytes of a stripe, so that no two are in one unit of locking; also those of the slots.
-const STRIPE_BYTES: usize = 512;
+/// Bytes of the slots.
+const SLOTS_BYTES: usize = 8 * (1 + SLOTS);
 
-const _: () = assert!(8 * SLOTS == STRIPE_BYTES);
+/// Bytes of a stripe. With the header of 16 bytes, no two have their counts in one unit of locking.
+const STRIPE_BYTES: usize = 496;
 
 /// The place of a length: two words in the header of a collection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Length {
     at: Addr,
+}
+
+/// The object to which the header points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// None: the header counts.
+    Header,
+    /// One stripe, with this count.
+    Stripe(u64, u64),
+    /// The slots.
+    Slots(u64),
 }
 
 impl Length {
@@ -69,35 +92,47 @@ impl Length {
     ///
     /// # Errors
     /// As [`Words::write`]; as [`Allocate::allocate`] when stripes are made.
-    #[inline]
     pub(crate) fn add<W: Allocate>(self, tx: &mut W, spread: u64, by: i64) -> Result<(), Stop> {
-        let [count, slots] = self.header(tx)?;
-        if slots == 0 {
-            let count = count.wrapping_add_signed(by);
-            tx.write(self.at, count)?;
-            return if is_large(count, SINGLE_MAX) { self.stripe(tx) } else { Ok(()) };
+        let (count, form) = self.open(tx)?;
+        match form {
+            Form::Header => {
+                let count = count.wrapping_add_signed(by);
+                tx.write(self.at, count)?;
+                if is_large(count, HEADER_MAX) {
+                    let stripe = new_stripe(tx)?;
+                    tx.write(self.at.plus(8), stripe)?;
+                }
+                Ok(())
+            }
+            Form::Stripe(stripe, count) => {
+                let count = count.wrapping_add_signed(by);
+                tx.write(Addr::new(stripe, 8), count)?;
+                if is_large(count, SINGLE_MAX) { self.stripe(tx) } else { Ok(()) }
+            }
+            Form::Slots(slots) => {
+                let slot = (spread >> (u64::BITS - SLOTS.ilog2())) as usize;
+                tx.after_last_read();
+                let stripe = tx.read(slot_at(slots, slot))?;
+                tx.after_last_read();
+                let old = count_of(tx, stripe)?;
+                let new = old.wrapping_add_signed(by);
+                tx.write(Addr::new(stripe, 8), new)?;
+                // At each multiple of the limit: the slots are not read at every change.
+                if is_large(new, SPLIT_AT) && new / SPLIT_AT != old / SPLIT_AT {
+                    split(tx, slots, slot - slot % GROUP, stripe)?;
+                }
+                Ok(())
+            }
         }
-        let slot = (spread >> (u64::BITS - SLOTS.ilog2())) as usize;
-        tx.after_last_read();
-        let stripe = tx.read(Addr::new(slots, 8 * slot as u64))?;
-        tx.after_last_read();
-        let old = count_of(tx, stripe)?;
-        let new = old.wrapping_add_signed(by);
-        tx.write(Addr::new(stripe, 8), new)?;
-        // At each multiple of the limit: a stripe of its own is not asked about at every change.
-        if is_large(new, SPLIT_AT) && new / SPLIT_AT != old / SPLIT_AT {
-            split(tx, slots, slot - slot % GROUP, stripe)?;
-        }
-        Ok(())
     }
 
     /// Returns the sum, which only a [`Counter`](crate::Counter) allows to be negative.
     ///
     /// # Errors
-    /// As [`Words::read`], and [`Stop::BadValue`] when the slots hold something else.
+    /// As [`Words::read`], and [`Stop::BadValue`] when the pointers lead to something else.
     pub(crate) fn sum<W: Words>(self, tx: &mut W) -> Result<i64, Stop> {
-        let [mut sum, slots] = self.header(tx)?;
-        for stripe in stripes(tx, slots)? {
+        let (mut sum, form) = self.open(tx)?;
+        for stripe in stripes(tx, form)? {
             sum = sum.wrapping_add(count_of(tx, stripe)?);
         }
         Ok(sum.cast_signed())
@@ -111,30 +146,35 @@ impl Length {
         u64::try_from(self.sum(tx)?).map_err(|_| Stop::BadValue)
     }
 
-    /// Returns whether changes go to stripes.
+    /// Returns whether changes go to several stripes.
     ///
     /// # Errors
-    /// As [`Words::read`].
-    #[inline]
+    /// As [`sum`](Length::sum).
     pub(crate) fn has_stripes<W: Words>(self, tx: &mut W) -> Result<bool, Stop> {
-        Ok(self.header(tx)?[1] != 0)
+        Ok(matches!(self.open(tx)?.1, Form::Slots(_)))
     }
 
-    /// Makes stripes, if there are none.
+    /// Makes 8 stripes, if there are none or one.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
     #[cold]
     pub(crate) fn stripe<W: Allocate>(self, tx: &mut W) -> Result<(), Stop> {
-        if self.has_stripes(tx)? {
-            return Ok(());
+        let mut first = match self.open(tx)?.1 {
+            Form::Header => None,
+            Form::Stripe(stripe, _) => Some(stripe),
+            Form::Slots(_) => return Ok(()),
+        };
+        let mut words = [SLOTS_MARK; 1 + SLOTS];
+        for group in words[1..].chunks_mut(GROUP) {
+            let stripe = match first.take() {
+                Some(stripe) => stripe,
+                None => new_stripe(tx)?,
+            };
+            group.fill(stripe);
         }
-        let mut all = [0; SLOTS];
-        for group in all.chunks_mut(GROUP) {
-            group.fill(new_stripe(tx)?);
-        }
-        let slots = tx.allocate(STRIPE_BYTES)?;
-        tx.write_words(Addr::new(slots, 0), &all)?;
+        let slots = tx.allocate(SLOTS_BYTES)?;
+        tx.write_words(Addr::new(slots, 0), &words)?;
         tx.write(self.at.plus(8), slots)
     }
 
@@ -143,8 +183,7 @@ impl Length {
     /// # Errors
     /// As [`sum`](Length::sum) and [`Words::retire`].
     pub(crate) fn fold<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
-        let [_, slots] = self.header(tx)?;
-        if slots == 0 {
+        if self.open(tx)?.1 == Form::Header {
             return Ok(());
         }
         let sum = self.sum(tx)?;
@@ -157,18 +196,15 @@ impl Length {
     /// # Errors
     /// As [`sum`](Length::sum) and [`Words::retire`].
     pub(crate) fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
-        let [_, slots] = self.header(tx)?;
-        if slots == 0 {
-            return Ok(());
-        }
-        for stripe in stripes(tx, slots)? {
+        let (_, form) = self.open(tx)?;
+        for stripe in stripes(tx, form)? {
             count_of(tx, stripe)?;
-            // A concurrent change of this stripe conflicts with the write, in every design.
-            tx.write(Addr::new(stripe, 0), DEAD)?;
-            tx.retire(Addr::new(stripe, 0), STRIPE_BYTES as u64)?;
+            discard(tx, stripe, STRIPE_BYTES)?;
         }
-        tx.write(Addr::new(slots, 0), DEAD)?;
-        tx.retire(Addr::new(slots, 0), STRIPE_BYTES as u64)
+        match form {
+            Form::Slots(slots) => discard(tx, slots, SLOTS_BYTES),
+            Form::Header | Form::Stripe(..) => Ok(()),
+        }
     }
 
     /// Returns the sum, once no stripe is in two groups or twice in one.
@@ -176,8 +212,8 @@ impl Length {
     /// # Errors
     /// As [`sum`](Length::sum), and [`Stop::BadValue`] when the rule is broken.
     pub(crate) fn check<W: Words>(self, tx: &mut W) -> Result<i64, Stop> {
-        let [_, slots] = self.header(tx)?;
-        let mut all = stripes(tx, slots)?;
+        let (_, form) = self.open(tx)?;
+        let mut all = stripes(tx, form)?;
         let found = all.len();
         all.sort_unstable();
         all.dedup();
@@ -187,10 +223,23 @@ impl Length {
         self.sum(tx)
     }
 
-    fn header<W: Words>(self, tx: &mut W) -> Result<[u64; Length::WORDS], Stop> {
-        let mut words = Length::ZERO;
-        tx.read_words(self.at, &mut words)?;
-        Ok(words)
+    /// Reads the header, and the head of the object to which it points.
+    #[inline]
+    fn open<W: Words>(self, tx: &mut W) -> Result<(u64, Form), Stop> {
+        let mut header = Length::ZERO;
+        tx.read_words(self.at, &mut header)?;
+        let [count, object] = header;
+        if object == 0 {
+            return Ok((count, Form::Header));
+        }
+        tx.after_last_read();
+        let mut words = [0; 2];
+        tx.read_words(Addr::new(object, 0), &mut words)?;
+        match words {
+            [MARK, own] => Ok((count, Form::Stripe(object, own))),
+            [SLOTS_MARK, _] => Ok((count, Form::Slots(object))),
+            _ => Err(Stop::BadValue),
+        }
     }
 }
 
@@ -211,13 +260,19 @@ fn count_of<W: Words>(tx: &mut W, stripe: u64) -> Result<u64, Stop> {
     if words[0] == MARK { Ok(words[1]) } else { Err(Stop::BadValue) }
 }
 
-/// Returns every stripe once; none without slots.
-fn stripes<W: Words>(tx: &mut W, slots: u64) -> Result<Vec<u64>, Stop> {
-    if slots == 0 {
-        return Ok(Vec::new());
-    }
+const fn slot_at(slots: u64, slot: usize) -> Addr {
+    Addr::new(slots, 8 * (1 + slot) as u64)
+}
+
+/// Returns every stripe once.
+fn stripes<W: Words>(tx: &mut W, form: Form) -> Result<Vec<u64>, Stop> {
+    let slots = match form {
+        Form::Header => return Ok(Vec::new()),
+        Form::Stripe(stripe, _) => return Ok(vec![stripe]),
+        Form::Slots(slots) => slots,
+    };
     let mut all = [0; SLOTS];
-    tx.read_words(Addr::new(slots, 0), &mut all)?;
+    tx.read_words(slot_at(slots, 0), &mut all)?;
     let mut found = Vec::with_capacity(SLOTS);
     for group in all.chunks(GROUP) {
         let shared = group.iter().all(|&stripe| stripe == group[0]);
@@ -232,19 +287,24 @@ fn stripes<W: Words>(tx: &mut W, slots: u64) -> Result<Vec<u64>, Stop> {
     Ok(found)
 }
 
+/// Frees an object. A concurrent change of it conflicts with the write, in every design.
+fn discard<W: Words>(tx: &mut W, object: u64, bytes: usize) -> Result<(), Stop> {
+    tx.write(Addr::new(object, 0), DEAD)?;
+    tx.retire(Addr::new(object, 0), bytes as u64)
+}
+
 /// Gives each slot of the group from `first` on its own stripe, if they share `stripe`.
 #[cold]
 fn split<W: Allocate>(tx: &mut W, slots: u64, first: usize, stripe: u64) -> Result<(), Stop> {
-    let at = Addr::new(slots, 8 * first as u64);
     let mut group = [0; GROUP];
-    tx.read_words(at, &mut group)?;
+    tx.read_words(slot_at(slots, first), &mut group)?;
     if group != [stripe; GROUP] {
         return Ok(());
     }
     for slot in &mut group[1..] {
         *slot = new_stripe(tx)?;
     }
-    tx.write_words(at, &group)
+    tx.write_words(slot_at(slots, first), &group)
 }
 
 #[cfg(test)]
@@ -276,14 +336,14 @@ mod tests {
     fn small_length_is_one_word() {
         let mut mock = Mock::new(1 << 16);
         let length = create(&mut mock);
-        for n in 1..SINGLE_MAX {
+        for n in 1..512 {
             add(&mut mock, length, spread(n), 1);
-            assert_eq!(mock.words_written(), 1);
+            assert_eq!(mock.objects(), if n < HEADER_MAX { 1 } else { 2 }, "one stripe");
+            assert_eq!(mock.words_written() == 1, n != HEADER_MAX);
         }
-        assert_eq!(mock.objects(), 1);
         add(&mut mock, length, 0, 1);
         assert_eq!(mock.objects(), 1 + 1 + 8, "slots and 8 stripes");
-        assert_eq!(mock.transact(|tx| length.get(tx)).unwrap(), SINGLE_MAX);
+        assert_eq!(mock.transact(|tx| length.get(tx)).unwrap(), 512);
         add(&mut mock, length, 0, 1);
         assert_eq!(mock.words_written(), 1);
     }
@@ -320,7 +380,7 @@ mod tests {
         let length = create(&mut mock);
         mock.transact(|tx| length.stripe(tx)).unwrap();
         let slots = mock.transact(|tx| tx.read(length.at.plus(8))).unwrap();
-        let all = mock.transact(|tx| stripes(tx, slots)).unwrap();
+        let all = mock.transact(|tx| stripes(tx, Form::Slots(slots))).unwrap();
         let refused = |mock: &mut Mock| mock.transact(|tx| length.check(tx)).unwrap_err().stop;
         // A stripe that two groups share, slots in a stripe's place, one stripe often in a group of
         // several, and no stripe.
@@ -331,7 +391,7 @@ mod tests {
             (8, 12345, Stop::BadPointer),
         ] {
             let mut old = [0; 8];
-            let at = Addr::new(slots, 0);
+            let at = slot_at(slots, 0);
             mock.transact(|tx| {
                 tx.read_words(at, &mut old)?;
                 tx.write_words(at, &[value; 8][..count])
@@ -341,10 +401,15 @@ mod tests {
             mock.transact(|tx| tx.write_words(at, &old)).unwrap();
         }
         let into_slots = mock.transact(|tx| {
-            tx.write(Addr::new(slots, 0), slots)?;
+            tx.write(slot_at(slots, 0), slots)?;
             length.add(tx, 0, 1)
         });
         assert_eq!(into_slots.unwrap_err().stop, Stop::BadValue, "nothing else is overwritten");
+        let into_header = mock.transact(|tx| {
+            tx.write(length.at.plus(8), length.at.object)?;
+            length.add(tx, 0, 1)
+        });
+        assert_eq!(into_header.unwrap_err().stop, Stop::BadValue);
         assert_eq!(mock.transact(|tx| length.check(tx)).unwrap(), 0);
     }
 
