@@ -1,0 +1,269 @@
+//! The validator of a map: it finds broken invariants, and never loops or panics on damage.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use words::{Stop, Words};
+
+use super::bucket::{Bucket, Pair};
+use super::hash::hash;
+use super::scan::{Cursor, decode};
+use super::trie::{SLOTS, Spot, Trie};
+use crate::entry::Entry;
+use crate::key::{Key, KeyBuf};
+use crate::value::Value;
+
+/// Number of findings in one result at most; more would prove no more.
+const DAMAGE_MAX: usize = 100;
+
+/// The result of a check of a map or of a part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Pairs seen.
+    pub entries: u64,
+    /// Start of the next part. `None` after the last part.
+    pub next: Option<Cursor>,
+    /// Violated invariants; empty in a sound map, at most 100 findings.
+    pub damage: Vec<Damage>,
+}
+
+/// A violated invariant of a map. Nodes in wrong places and wild pointers are a [`Stop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A pair that no lookup finds, because its hash belongs to another bucket.
+    Stray {
+        /// The bucket's object.
+        bucket: u64,
+        /// The least hash of the bucket.
+        low: u64,
+        /// The greatest hash of the bucket.
+        high: u64,
+        /// The hash of the pair.
+        found: u64,
+    },
+    /// A pair whose stored hash is not that of its key.
+    Hash {
+        /// The bucket's object.
+        bucket: u64,
+        /// The hash of the key.
+        expected: u64,
+        /// The hash in the bucket.
+        found: u64,
+    },
+    /// A key that is in a bucket twice.
+    Duplicate {
+        /// The bucket's object.
+        bucket: u64,
+        /// The key's hash.
+        hash: u64,
+    },
+    /// A pair in a chain whose pairs have another hash.
+    Chain {
+        /// The object of the chain's first bucket.
+        bucket: u64,
+        /// The hash of the first pair.
+        expected: u64,
+        /// The hash of the pair.
+        found: u64,
+    },
+    /// A pair whose entry, key or value has bytes that its type does not allow.
+    Pair {
+        /// The bucket's object.
+        bucket: u64,
+        /// The key's hash, as stored.
+        hash: u64,
+    },
+    /// A slot that must have the pointer to a bucket, because the bucket's depth says so.
+    Slot {
+        /// The directory's object.
+        directory: u64,
+        /// The slot, from 0.
+        slot: u64,
+        /// The bucket's object.
+        expected: u64,
+        /// The pointer in the slot.
+        found: u64,
+    },
+    /// A number of pairs that differs from the stored length.
+    Length {
+        /// Number of pairs seen.
+        expected: u64,
+        /// The stored length.
+        found: i64,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Damage::Stray { bucket, low, high, found } => {
+                write!(
+                    f,
+                    "bucket {bucket:#x}: expected hashes {low:#x} to {high:#x}, found {found:#x}"
+                )
+            }
+            Damage::Hash { bucket, expected, found } => {
+                write!(
+                    f,
+                    "bucket {bucket:#x}: expected a key's hash {expected:#x}, found {found:#x}"
+                )
+            }
+            Damage::Duplicate { bucket, hash } => {
+                write!(
+                    f,
+                    "bucket {bucket:#x}: expected every key once, found two of hash {hash:#x}"
+                )
+            }
+            Damage::Chain { bucket, expected, found } => {
+                write!(
+                    f,
+                    "chain at {bucket:#x}: expected only hash {expected:#x}, found {found:#x}"
+                )
+            }
+            Damage::Pair { bucket, hash } => {
+                write!(
+                    f,
+                    "bucket {bucket:#x}: expected a pair of the map's types for hash {hash:#x}"
+                )
+            }
+            Damage::Slot { directory, slot, expected, found } => write!(
+                f,
+                "directory {directory:#x}: expected bucket {expected:#x} in slot {slot}, \
+                 found {found:#x}"
+            ),
+            Damage::Length { expected, found } => {
+                write!(f, "length: expected {expected}, found {found}")
+            }
+        }
+    }
+}
+
+impl Checked {
+    fn found(&mut self, damage: Damage) {
+        if self.damage.len() < DAMAGE_MAX {
+            self.damage.push(damage);
+        }
+    }
+}
+
+impl Trie {
+    /// Checks buckets from a cursor on until they have `most` pairs.
+    ///
+    /// # Errors
+    /// As [`Words::read`], and [`Stop::BadValue`] when a node is in the wrong place.
+    pub(super) fn check<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+        self,
+        tx: &mut W,
+        from: Cursor,
+        most: u64,
+    ) -> Result<Checked, Stop> {
+        let mut checked = Checked::default();
+        let (seed, root) = self.open(tx)?;
+        let mut next = Some(from.hash);
+        while let Some(at) = next {
+            let Some(spot) = self.descend(tx, root, at)? else {
+                break;
+            };
+            check_slots(tx, &spot, &mut checked)?;
+            self.check_bucket::<W, K, V>(tx, seed, &spot, spot.range(at), &mut checked)?;
+            next = spot.range(at).1.checked_add(1);
+            if checked.entries >= most {
+                checked.next = next.map(|hash| Cursor { hash });
+                break;
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Checks a whole map, and its length.
+    ///
+    /// # Errors
+    /// As [`check`](Trie::check).
+    pub(super) fn check_all<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+        self,
+        tx: &mut W,
+    ) -> Result<Checked, Stop> {
+        let mut checked = self.check::<W, K, V>(tx, Cursor::START, u64::MAX)?;
+        let (expected, found) = (checked.entries, self.length().check(tx)?);
+        if i64::try_from(expected) != Ok(found) {
+            checked.found(Damage::Length { expected, found });
+        }
+        Ok(checked)
+    }
+
+    /// Returns the encoded key of a pair.
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    pub(super) fn key<W: Words>(self, tx: &mut W, pair: &Pair) -> Result<KeyBuf, Stop> {
+        let mut key = KeyBuf::new();
+        match self.form.inline {
+            Some(lengths) => key.push(pair.inline(lengths).0),
+            None => Entry::open(tx, pair.entry())?.key(tx, |bytes| {
+                key.push(&bytes);
+                Ok(())
+            })?,
+        }
+        Ok(key)
+    }
+
+    fn check_bucket<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+        self,
+        tx: &mut W,
+        seed: u64,
+        spot: &Spot,
+        (low, high): (u64, u64),
+        checked: &mut Checked,
+    ) -> Result<(), Stop> {
+        let Bucket { object: bucket, head, .. } = spot.bucket;
+        let (mut keys, mut chain, mut next) = (HashSet::new(), None, Some(spot.bucket));
+        while let Some(part) = next {
+            for pair in part.pairs(tx, self.form, 0)? {
+                checked.entries += 1;
+                let found = self.form.hash_of(seed, &pair);
+                let first = *chain.get_or_insert(found);
+                if head.chain > 0 && found != first {
+                    checked.found(Damage::Chain { bucket, expected: first, found });
+                }
+                if !(low..=high).contains(&found) {
+                    checked.found(Damage::Stray { bucket, low, high, found });
+                }
+                let sound = self
+                    .key(tx, &pair)
+                    .and_then(|key| decode::<W, K, V>(tx, self.form, &pair).map(|_| key));
+                match sound {
+                    Ok(key) => {
+                        let expected = hash(seed, key.words(), key.as_bytes().len());
+                        if found != expected {
+                            checked.found(Damage::Hash { bucket, expected, found });
+                        }
+                        if !keys.insert(key.as_bytes().to_vec()) {
+                            checked.found(Damage::Duplicate { bucket, hash: found });
+                        }
+                    }
+                    Err(Stop::BadValue) => checked.found(Damage::Pair { bucket, hash: found }),
+                    Err(stop) => return Err(stop),
+                }
+            }
+            next = part.next(tx, self.form)?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that all slots of a bucket have its pointer.
+fn check_slots<W: Words>(tx: &mut W, spot: &Spot, checked: &mut Checked) -> Result<(), Stop> {
+    let Some(directory) = spot.directory else {
+        return Ok(());
+    };
+    let ((first, slots), mut pointers) = (spot.group(directory), [0; SLOTS]);
+    tx.read_words(directory.at(first), &mut pointers[..slots])?;
+    let (directory, expected) = (directory.object, spot.bucket.object);
+    for (slot, &found) in (first as u64..).zip(&pointers[..slots]) {
+        if found != expected {
+            checked.found(Damage::Slot { directory, slot, expected, found });
+        }
+    }
+    Ok(())
+}

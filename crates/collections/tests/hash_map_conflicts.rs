@@ -1,0 +1,298 @@
+//! Hash maps under conflicts: at every access of an operation, and between two transactions.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use collections::{Counter, HashMap};
+use words::mock::Mock;
+use words::{Addr, Allocate, Stop, Transact, Words};
+
+const SEED: u64 = 42;
+
+type Integers = HashMap<u64, u64>;
+type Strings = HashMap<str, str>;
+
+/// Runs `operation` with a conflict at its n-th access, for every n: it is atomic, and the map
+/// stays sound. Returns the number of accesses.
+fn conflict_everywhere<M: Copy, R: PartialEq + Debug>(
+    setup: impl Fn(&mut Mock) -> M,
+    operation: impl Fn(&mut Mock, M) -> Result<R, Stop>,
+    check: impl Fn(&mut Mock, M) -> u64,
+) -> u64 {
+    let mut undisturbed = Mock::new(1 << 20);
+    let map = setup(&mut undisturbed);
+    let expected = undisturbed.transact(|tx| operation(tx, map)).unwrap();
+    let entries = check(&mut undisturbed, map);
+    let live = undisturbed.live();
+    for access in 0.. {
+        let mut mock = Mock::new(1 << 20);
+        let map = setup(&mut mock);
+        mock.conflict_after(access);
+        let found = mock.transact(|tx| operation(tx, map)).unwrap();
+        let is_over = mock.take_conflict();
+        assert_eq!(found, expected, "conflict at access {access}");
+        assert_eq!(check(&mut mock, map), entries, "conflict at access {access}");
+        assert_eq!(mock.live(), live, "conflict at access {access}");
+        if is_over {
+            return access;
+        }
+    }
+    unreachable!("an operation has a last access");
+}
+
+fn integers(pairs: u64) -> impl Fn(&mut Mock) -> Integers {
+    move |mock| {
+        mock.transact(|tx| {
+            let map = Integers::with_seed(tx, SEED)?;
+            map.extend(tx, (0..pairs).map(|n| (n, n)))?;
+            Ok(map)
+        })
+        .unwrap()
+    }
+}
+
+fn strings(pairs: u64) -> impl Fn(&mut Mock) -> Strings {
+    move |mock| {
+        mock.transact(|tx| {
+            let map = Strings::with_seed(tx, SEED)?;
+            map.extend(tx, (0..pairs).map(|n| (n.to_string(), "value")))?;
+            Ok(map)
+        })
+        .unwrap()
+    }
+}
+
+fn check_integers(mock: &mut Mock, map: Integers) -> u64 {
+    let checked = mock.transact(|tx| map.check(tx)).unwrap();
+    assert_eq!(checked.damage, []);
+    checked.entries
+}
+
+fn check_strings(mock: &mut Mock, map: Strings) -> u64 {
+    let checked = mock.transact(|tx| map.check(tx)).unwrap();
+    assert_eq!(checked.damage, []);
+    checked.entries
+}
+
+#[test]
+fn conflicting_insertion_is_atomic() {
+    let mut most = 0;
+    // The map's first buckets, splits, the first directories, and stripes for the length.
+    for pairs in (0..70).chain(508..514) {
+        let insert = |tx: &mut Mock, map: Integers| map.insert(tx, pairs, 1);
+        most = most.max(conflict_everywhere(integers(pairs), insert, check_integers));
+    }
+    assert!(most > 30, "{most}");
+    for pairs in 0..20 {
+        let insert = |tx: &mut Mock, map: Strings| map.insert(tx, pairs.to_string(), "new");
+        conflict_everywhere(strings(pairs), insert, check_strings);
+        let update = |tx: &mut Mock, map: Strings| map.insert(tx, "0", "long".repeat(900));
+        conflict_everywhere(strings(pairs), update, check_strings);
+    }
+}
+
+#[test]
+fn conflicting_removal_is_atomic() {
+    let mut most = 0;
+    for pairs in 1..60 {
+        // All keys but the last go first, so that removals merge buckets and directories.
+        let setup = |mock: &mut Mock| {
+            let map = integers(60)(mock);
+            mock.transact(|tx| {
+                for key in pairs..60 {
+                    map.delete(tx, key)?;
+                }
+                Ok(())
+            })
+            .unwrap();
+            map
+        };
+        let remove = |tx: &mut Mock, map: Integers| map.remove(tx, pairs - 1);
+        most = most.max(conflict_everywhere(setup, remove, check_integers));
+    }
+    assert!(most > 60, "{most}");
+    for most in [1, 3, 10, 100] {
+        let clear = |tx: &mut Mock, map: Strings| map.clear_step(tx, most);
+        conflict_everywhere(strings(30), clear, check_strings);
+        let retain = |tx: &mut Mock, map: Integers| map.retain(tx, |key, _| key % most == 0);
+        conflict_everywhere(integers(40), retain, check_integers);
+    }
+}
+
+/// The unit of conflicts that has an address.
+type Unit = fn(Addr) -> u64;
+
+/// Notes the objects, or the 512 bytes, that a transaction reads and writes.
+struct Recorder<'m> {
+    mock: &'m mut Mock,
+    unit: Unit,
+    read: BTreeSet<u64>,
+    written: BTreeSet<u64>,
+}
+
+/// The units of conflicts of one transaction.
+struct Footprint {
+    read: BTreeSet<u64>,
+    written: BTreeSet<u64>,
+}
+
+impl Footprint {
+    /// Returns whether two transactions that run at once conflict.
+    fn conflicts(&self, other: &Footprint) -> bool {
+        let writes = |a: &Footprint, b: &Footprint| {
+            !a.written.is_disjoint(&b.written) || !a.written.is_disjoint(&b.read)
+        };
+        writes(self, other) || writes(other, self)
+    }
+}
+
+impl Words for Recorder<'_> {
+    fn read(&mut self, at: Addr) -> Result<u64, Stop> {
+        self.read.insert((self.unit)(at));
+        self.mock.read(at)
+    }
+    fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
+        self.written.insert((self.unit)(at));
+        self.mock.write(at, value)
+    }
+    fn protect(&mut self, at: Addr) -> Result<(), Stop> {
+        self.written.insert((self.unit)(at));
+        self.mock.protect(at)
+    }
+    fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        self.mock.retire(at, bytes)
+    }
+}
+
+impl Allocate for Recorder<'_> {
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
+        self.mock.allocate(bytes)
+    }
+    fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
+        self.mock.reserve_blocks(blocks)
+    }
+    fn prepare_blocks(&mut self, first: u64, most: u64) -> Result<u64, Stop> {
+        self.mock.prepare_blocks(first, most)
+    }
+    fn allocate_pieces(&mut self, bytes: u64) -> Result<u64, Stop> {
+        self.mock.allocate_pieces(bytes)
+    }
+    fn resize(&mut self, first: u64, from: u64, to: u64) -> Result<bool, Stop> {
+        self.mock.resize(first, from, to)
+    }
+    fn root(&mut self) -> Result<u64, Stop> {
+        self.mock.root()
+    }
+    fn set_root(&mut self, object: u64) -> Result<(), Stop> {
+        self.mock.set_root(object)
+    }
+}
+
+/// Returns the footprint of a transaction in the units that exist before it, and undoes it.
+fn footprint<R>(
+    mock: &mut Mock,
+    unit: Unit,
+    body: impl Fn(&mut Recorder<'_>) -> Result<R, Stop>,
+) -> Footprint {
+    // Memory that it allocates would be given to one of two concurrent transactions only.
+    let (last, bytes) = *mock.live().last().unwrap();
+    let end = unit(Addr::new(last + bytes, 0));
+    let mut footprint = Footprint { read: BTreeSet::new(), written: BTreeSet::new() };
+    let refused = mock.transact(|tx| {
+        let (read, written) = (BTreeSet::new(), BTreeSet::new());
+        let mut recorder = Recorder { mock: tx, unit, read, written };
+        body(&mut recorder)?;
+        let Recorder { mut read, mut written, .. } = recorder;
+        read.retain(|&unit| unit < end);
+        written.retain(|&unit| unit < end);
+        footprint = Footprint { read, written };
+        Err::<(), Stop>(Stop::Aborted)
+    });
+    assert_eq!(refused.unwrap_err().stop, Stop::Aborted);
+    footprint
+}
+
+/// The units of conflicts: objects under `snapshot`, 512 bytes under most designs.
+const UNITS: [(&str, Unit); 2] = [("objects", |at| at.object), ("stripes", |at| at.byte() / 512)];
+
+/// Returns how many of 1000 pairs of transactions conflict.
+fn conflicts(footprints: &[Footprint]) -> usize {
+    let pairs =
+        (0..1000).map(|n| (n * 7919 % footprints.len(), (n * 104_729 + 1) % footprints.len()));
+    pairs.filter(|&(a, b)| a != b && footprints[a].conflicts(&footprints[b])).count()
+}
+
+#[test]
+fn transactions_on_other_keys_rarely_conflict() {
+    const PAIRS: u64 = 30_000;
+    for (name, unit) in UNITS {
+        let mut mock = Mock::new(1 << 24);
+        let map = integers(PAIRS)(&mut mock);
+        let mut of = |body: &dyn Fn(&mut Recorder<'_>, u64) -> Result<(), Stop>| {
+            let keys = (0..200).map(|n| n * 149);
+            let footprints: Vec<_> =
+                keys.map(|key| footprint(&mut mock, unit, |tx| body(tx, key))).collect();
+            conflicts(&footprints)
+        };
+        let update = of(&|tx, key| map.update(tx, key, |value| value + 1).map(drop));
+        let mixed = of(&|tx, key| match key % 2 {
+            0 => map.get(tx, key).map(drop),
+            _ => map.insert(tx, PAIRS + key, key).map(drop),
+        });
+        let insert = of(&|tx, key| map.insert(tx, PAIRS + key, key).map(drop));
+        let remove = of(&|tx, key| map.remove(tx, key).map(drop));
+        // Of 64 stripes of the length, two changes take the same in 16 of 1000 pairs.
+        assert!(update <= 5, "{update} of 1000 pairs of updates conflict in {name}");
+        assert!(mixed <= 25, "{mixed} of 1000 pairs of reads and insertions conflict in {name}");
+        assert!((1..=50).contains(&insert), "{insert} of 1000 pairs of insertions: {name}");
+        assert!((1..=50).contains(&remove), "{remove} of 1000 pairs of removals: {name}");
+    }
+}
+
+#[test]
+fn transactions_on_one_key_conflict() {
+    let mut mock = Mock::new(1 << 22);
+    let map = strings(1000)(&mut mock);
+    let unit = UNITS[0].1;
+    for key in ["7", "new"] {
+        let mut of = |body: &dyn Fn(&mut Recorder<'_>) -> Result<(), Stop>| {
+            footprint(&mut mock, unit, body).written
+        };
+        let all = [
+            of(&|tx| map.put(tx, key, "other").map(drop)),
+            of(&|tx| map.put(tx, key, "long".repeat(100)).map(drop)),
+            of(&|tx| map.delete(tx, key).map(drop)),
+            of(&|tx| map.update(tx, key, |value| value + "x").map(drop)),
+        ];
+        // Written words alone: this must hold under snapshot isolation too.
+        for (n, one) in all.iter().enumerate() {
+            for other in &all[n..] {
+                let is_change = !one.is_empty() && !other.is_empty();
+                assert!(!is_change || !one.is_disjoint(other), "{n}: {one:?} and {other:?}");
+            }
+        }
+        assert!(!all[0].is_empty());
+    }
+}
+
+#[test]
+fn workers_of_a_counter_do_not_conflict() {
+    let mut mock = Mock::new(1 << 20);
+    let counter = mock.transact(Counter::create).unwrap();
+    // A pool has objects of so different sizes in different slabs.
+    mock.transact(|tx| tx.allocate(1024)).unwrap();
+    for _ in 0..100 {
+        mock.transact(|tx| counter.add(tx, 1)).unwrap();
+    }
+    for (name, unit) in UNITS {
+        let footprints: Vec<_> = (0..8)
+            .map(|worker| footprint(&mut mock, unit, |tx| counter.add_at(tx, worker, 1)))
+            .collect();
+        for (n, one) in footprints.iter().enumerate() {
+            for other in &footprints[n + 1..] {
+                assert!(!one.conflicts(other), "{name}");
+            }
+        }
+    }
+}
