@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
+use collections::hash_map::Damage;
 use collections::{Counter, HashMap};
 use words::mock::Mock;
 use words::{Addr, Allocate, Stop, Transact, Words};
@@ -129,6 +130,23 @@ struct Recorder<'m> {
     unit: Unit,
     read: BTreeSet<u64>,
     written: BTreeSet<u64>,
+    /// All changes, oldest first.
+    changes: Vec<Change>,
+}
+
+/// A change that a transaction makes.
+#[derive(Clone, Debug)]
+enum Change {
+    Allocate(usize, u64),
+    Write(Addr, u64),
+    Retire(Addr, u64),
+}
+
+impl<'m> Recorder<'m> {
+    fn new(mock: &'m mut Mock, unit: Unit) -> Recorder<'m> {
+        let (read, written) = (BTreeSet::new(), BTreeSet::new());
+        Recorder { mock, unit, read, written, changes: Vec::new() }
+    }
 }
 
 /// The units of conflicts of one transaction.
@@ -154,6 +172,7 @@ impl Words for Recorder<'_> {
     }
     fn write(&mut self, at: Addr, value: u64) -> Result<(), Stop> {
         self.written.insert((self.unit)(at));
+        self.changes.push(Change::Write(at, value));
         self.mock.write(at, value)
     }
     fn protect(&mut self, at: Addr) -> Result<(), Stop> {
@@ -161,13 +180,16 @@ impl Words for Recorder<'_> {
         self.mock.protect(at)
     }
     fn retire(&mut self, at: Addr, bytes: u64) -> Result<(), Stop> {
+        self.changes.push(Change::Retire(at, bytes));
         self.mock.retire(at, bytes)
     }
 }
 
 impl Allocate for Recorder<'_> {
     fn allocate(&mut self, bytes: usize) -> Result<u64, Stop> {
-        self.mock.allocate(bytes)
+        let object = self.mock.allocate(bytes)?;
+        self.changes.push(Change::Allocate(bytes, object));
+        Ok(object)
     }
     fn reserve_blocks(&mut self, blocks: u64) -> Result<u64, Stop> {
         self.mock.reserve_blocks(blocks)
@@ -200,8 +222,7 @@ fn footprint<R>(
     let end = unit(Addr::new(last + bytes, 0));
     let mut footprint = Footprint { read: BTreeSet::new(), written: BTreeSet::new() };
     let refused = mock.transact(|tx| {
-        let (read, written) = (BTreeSet::new(), BTreeSet::new());
-        let mut recorder = Recorder { mock: tx, unit, read, written };
+        let mut recorder = Recorder::new(tx, unit);
         body(&mut recorder)?;
         let Recorder { mut read, mut written, .. } = recorder;
         read.retain(|&unit| unit < end);
@@ -295,4 +316,130 @@ fn workers_of_a_counter_do_not_conflict() {
             }
         }
     }
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Insert(u64),
+    Remove(u64),
+    Update(u64),
+    Clear(u64),
+}
+
+fn apply<W: Allocate>(tx: &mut W, map: HashMap<u64, str>, step: Step) -> Result<(), Stop> {
+    match step {
+        Step::Insert(key) => map.put(tx, key, "value").map(drop),
+        Step::Remove(key) => map.delete(tx, key).map(drop),
+        Step::Update(key) => map.update(tx, key, |value| value + " that is longer").map(drop),
+        Step::Clear(most) => map.clear_step(tx, most).map(drop),
+    }
+}
+
+/// Returns the changes of a transaction, and undoes them. It is given memory after `spacers`
+/// objects.
+fn changes(
+    mock: &mut Mock,
+    spacers: usize,
+    body: impl Fn(&mut Recorder<'_>) -> Result<(), Stop>,
+) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let refused = mock.transact(|tx| {
+        for _ in 0..spacers {
+            tx.allocate(1008)?;
+        }
+        let mut recorder = Recorder::new(tx, UNITS[0].1);
+        body(&mut recorder)?;
+        changes = recorder.changes;
+        Err::<(), Stop>(Stop::Aborted)
+    });
+    assert_eq!(refused.unwrap_err().stop, Stop::Aborted);
+    changes
+}
+
+/// Makes changes that were undone, in the same memory.
+fn redo(mock: &mut Mock, changes: &[Change]) {
+    let allocates = |change: &&Change| matches!(change, Change::Allocate(..));
+    let first = changes.iter().find(allocates).cloned();
+    mock.transact(|tx| {
+        let mut spacers = Vec::new();
+        if let Some(Change::Allocate(_, first)) = first {
+            // Memory in multiples of 16 bytes, each object with 16 more.
+            let probe = tx.allocate(16)?;
+            spacers.push((probe, 16));
+            let mut left = (first - probe - 32) as usize;
+            while left > 0 {
+                let bytes = if left > 1040 { 496 } else { left - 16 };
+                spacers.push((tx.allocate(bytes)?, bytes));
+                left -= bytes + 16;
+            }
+        }
+        for change in changes {
+            match *change {
+                Change::Allocate(bytes, object) => assert_eq!(tx.allocate(bytes)?, object),
+                Change::Write(at, value) => tx.write(at, value)?,
+                Change::Retire(at, bytes) => tx.retire(at, bytes)?,
+            }
+        }
+        spacers.iter().try_for_each(|&(at, bytes)| tx.retire(Addr::new(at, 0), bytes as u64))
+    })
+    .unwrap();
+}
+
+#[test]
+fn transactions_without_a_common_write_leave_a_sound_map() {
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut below = |end: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 16) % end
+    };
+    let (mut both, mut conflicts) = (0, 0);
+    for _ in 0..3000 {
+        let mut mock = Mock::new(1 << 18);
+        let map = mock.transact(|tx| HashMap::<u64, str>::with_seed(tx, below(9))).unwrap();
+        // The header, the first object, has the root in word 1 and the length in word 2.
+        let length = Addr::new(mock.live()[0].0, 16);
+        let keys = 4 + below(60);
+        for key in 0..keys {
+            mock.transact(|tx| map.put(tx, key, "value")).unwrap();
+        }
+        for _ in 0..below(keys) {
+            mock.transact(|tx| map.delete(tx, below(keys))).unwrap();
+        }
+        let mut step = || match below(9) {
+            0..4 => Step::Insert(below(2 * keys)),
+            4..7 => Step::Remove(below(keys)),
+            7 => Step::Update(below(keys)),
+            _ => Step::Clear(1 + below(8)),
+        };
+        let (one, other) = (step(), step());
+        // Both read the same state, as under snapshot isolation.
+        let of_one = changes(&mut mock, 1, |tx| apply(tx, map, one));
+        let mut of_other = changes(&mut mock, 40, |tx| apply(tx, map, other));
+        // The common count hides that other words are written. Each bucket of a large map has
+        // another one.
+        of_other.retain(|change| !matches!(change, Change::Write(at, _) if *at == length));
+        let written = |changes: &[Change]| -> BTreeSet<u64> {
+            let unit = |change: &Change| match *change {
+                Change::Write(at, _) if at != length => Some(at.object),
+                _ => None,
+            };
+            changes.iter().filter_map(unit).collect()
+        };
+        if !written(&of_one).is_disjoint(&written(&of_other)) {
+            conflicts += 1;
+            continue;
+        }
+        both += 1;
+        redo(&mut mock, &of_one);
+        redo(&mut mock, &of_other);
+        let mut damage = mock.transact(|tx| map.check(tx)).unwrap().damage;
+        damage.retain(|damage| !matches!(damage, Damage::Length { .. }));
+        assert_eq!(damage, [], "{one:?} and {other:?}");
+        mock.transact(|tx| map.free(tx)).unwrap();
+        assert_eq!(mock.objects(), 0, "{one:?} and {other:?}");
+    }
+    assert!(both > 1000 && conflicts > 300, "{both} committed both, {conflicts} conflicts");
 }

@@ -36,6 +36,9 @@ pub(super) const CAPACITY: usize = 8;
 /// Capacity of a map's first bucket, which then doubles.
 pub(super) const CAPACITY_FIRST: usize = 2;
 
+/// Bytes of an entry to prefetch: head, key and value of a short pair.
+pub(super) const ENTRY_BYTES: usize = 128;
+
 /// Hash bits that one directory consumes.
 pub(super) const BITS: u32 = 6;
 
@@ -269,6 +272,7 @@ impl Bucket {
         index: usize,
     ) -> Result<Entry, Stop> {
         let object = tx.read_seen(self.seen, form.payload_at(self.head, index))?;
+        tx.will_read(Addr::new(object, 0), ENTRY_BYTES);
         Entry::open(tx, object)
     }
 

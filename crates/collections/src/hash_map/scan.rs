@@ -6,10 +6,10 @@
 
 use std::vec::IntoIter;
 
-use words::{Addr, OBJECT_BYTES_MAX, Stop, Words};
+use words::{Addr, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::bucket::{Form, Pair};
+use super::bucket::{ENTRY_BYTES, Form, Pair};
 use super::trie::Trie;
 use crate::entry::Entry;
 use crate::key::Key;
@@ -93,11 +93,6 @@ impl Trie {
         Ok(Batch { items: items.into_iter(), next: greatest.checked_add(1) })
     }
 }
-
-/// Bytes of an entry to prefetch: a short key and the begin of its value.
-const ENTRY_BYTES: usize = 64;
-
-const _: () = assert!(ENTRY_BYTES <= OBJECT_BYTES_MAX);
 
 /// Decodes a pair.
 ///

@@ -32,6 +32,9 @@ const HEADER_WORDS: usize = 2 + Length::WORDS;
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 8 * HEADER_WORDS;
 
+/// The head of a bucket in a directory.
+const FULL: Head = Head::empty(CAPACITY, 1);
+
 /// A map of encoded keys and values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trie {
@@ -135,6 +138,8 @@ impl Trie {
         for level in 0..=LEVELS_MAX {
             tx.after_last_read();
             tx.compute(work::VISIT);
+            // As of a bucket, whose columns are in several cache lines.
+            tx.will_read(Addr::new(object, 0), self.form.bytes(FULL));
             let seen = tx.look(object)?;
             let word = tx.read_seen(seen, 0)?;
             let Some(next) = Directory::from_word(object, level, word) else {
