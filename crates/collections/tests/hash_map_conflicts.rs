@@ -357,6 +357,15 @@ fn changes(
     changes
 }
 
+/// Returns the objects that are written elsewhere than in the word of the length.
+fn written(changes: &[Change], length: Addr) -> BTreeSet<u64> {
+    let object = |change: &Change| match *change {
+        Change::Write(at, _) if at != length => Some(at.object),
+        _ => None,
+    };
+    changes.iter().filter_map(object).collect()
+}
+
 /// Makes changes that were undone, in the same memory.
 fn redo(mock: &mut Mock, changes: &[Change]) {
     let allocates = |change: &&Change| matches!(change, Change::Allocate(..));
@@ -421,14 +430,7 @@ fn transactions_without_a_common_write_leave_a_sound_map() {
         // The common count hides that other words are written. Each bucket of a large map has
         // another one.
         of_other.retain(|change| !matches!(change, Change::Write(at, _) if *at == length));
-        let written = |changes: &[Change]| -> BTreeSet<u64> {
-            let unit = |change: &Change| match *change {
-                Change::Write(at, _) if at != length => Some(at.object),
-                _ => None,
-            };
-            changes.iter().filter_map(unit).collect()
-        };
-        if !written(&of_one).is_disjoint(&written(&of_other)) {
+        if !written(&of_one, length).is_disjoint(&written(&of_other, length)) {
             conflicts += 1;
             continue;
         }
@@ -442,4 +444,25 @@ fn transactions_without_a_common_write_leave_a_sound_map() {
         assert_eq!(mock.objects(), 0, "{one:?} and {other:?}");
     }
     assert!(both > 1000 && conflicts > 300, "{both} committed both, {conflicts} conflicts");
+}
+
+/// Returns one of many keys with equal hashes, by the hash function and [`SEED`].
+fn colliding(number: u64) -> [u8; 16] {
+    let product = u128::from(SEED ^ number) * 0x243f_6a88_85a3_08d3;
+    let second = (product as u64) ^ (product >> 64) as u64;
+    [number.to_ne_bytes(), second.to_ne_bytes()].concat().try_into().unwrap()
+}
+
+#[test]
+fn new_bucket_of_a_chain_conflicts_with_changes_of_the_next() {
+    let mut mock = Mock::new(1 << 16);
+    let map = mock.transact(|tx| HashMap::<[u8; 16], u64>::with_seed(tx, SEED)).unwrap();
+    let length = Addr::new(mock.live()[0].0, 16);
+    mock.transact(|tx| map.extend(tx, (0..8).map(|n| (colliding(n), n)))).unwrap();
+    let objects = mock.objects();
+    let insert = changes(&mut mock, 1, |tx| map.put(tx, colliding(8), 8).map(drop));
+    let remove = changes(&mut mock, 40, |tx| map.delete(tx, colliding(3)).map(drop));
+    assert!(!written(&insert, length).is_disjoint(&written(&remove, length)));
+    mock.transact(|tx| map.put(tx, colliding(8), 8)).unwrap();
+    assert_eq!(mock.objects(), objects + 1, "one more bucket: the hashes are equal");
 }

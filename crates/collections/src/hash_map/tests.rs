@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use words::mock::Mock;
-use words::{Addr, Transact};
+use words::{Addr, Transact, Words};
 use zerocopy::IntoBytes;
 
 use super::bucket::{CAPACITY, Head};
@@ -241,6 +241,29 @@ fn operation_writes_a_bounded_number_of_words() {
 }
 
 #[test]
+fn pair_takes_few_bytes_beside_its_own() {
+    // Growing by a third from 3 thousand pairs to 60, to see all fill levels.
+    let sizes =
+        || std::iter::successors(Some(3000), |n| Some(n + n / 3)).take_while(|&n| n < 60_000);
+    let (mut integers, mut strings) = (Vec::new(), Vec::new());
+    for pairs in sizes() {
+        let mut mock = Mock::new(1 << 24);
+        let set = mock.transact(|tx| HashMap::<u64, ()>::with_seed(tx, SEED)).unwrap();
+        mock.transact(|tx| set.extend(tx, (0..pairs).map(|n| (n, ())))).unwrap();
+        integers.push(bytes_per_pair(&mock, pairs));
+        let mut mock = Mock::new(1 << 25);
+        let map = mock.transact(|tx| HashMap::<[u8], [u8; 100]>::with_seed(tx, SEED)).unwrap();
+        let pair = |n: u64| (n.to_be_bytes().to_vec(), [0; 100]);
+        mock.transact(|tx| map.extend(tx, (0..pairs).map(pair))).unwrap();
+        strings.push(bytes_per_pair(&mock, pairs) - 108.0);
+    }
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+    let (integers, strings) = (mean(&integers), mean(&strings));
+    assert!((18.0..22.0).contains(&integers), "{integers} bytes for an integer of 8");
+    assert!((50.0..60.0).contains(&strings), "{strings} bytes beside those of the pair");
+}
+
+#[test]
 fn memory_comes_back_as_the_map_shrinks() {
     let mut mock = Mock::new(1 << 26);
     let map = mock.transact(|tx| HashMap::<u64, u64>::with_seed(tx, SEED)).unwrap();
@@ -254,4 +277,13 @@ fn memory_comes_back_as_the_map_shrinks() {
     // The stripes of the length stay until the map is one bucket.
     let small = mock.bytes_live() - 64 * 496 - 512;
     assert!(small < large / 12, "{small} of {large} bytes for 2 % of the pairs");
+    for key in 49_000..49_990 {
+        mock.transact(|tx| map.delete(tx, key)).unwrap();
+    }
+    let live = mock.live();
+    let is_ours = |tx: &mut Mock, object| Ok(trie::is_directory(tx.read(Addr::new(object, 0))?));
+    let mut directories =
+        live.iter().filter(|&&(object, _)| mock.transact(|tx| is_ours(tx, object)).unwrap());
+    let bytes: u64 = directories.by_ref().map(|&(_, bytes)| bytes).sum();
+    assert!(bytes <= 8 * 17, "{bytes} bytes of directories for 10 pairs");
 }
