@@ -14,8 +14,9 @@
 //! see [`inline_pair`].
 //!
 //! Invariants:
-//! - An entry owns its strings. Their handles lie at a multiple of 8, so that every pointer is a
-//!   word of its own.
+//! - An entry owns its strings.
+//! - A value of whole words, and the handle of a string, lies at a multiple of 8. So a pointer in a
+//!   value is a word of its own, as compaction needs it to find it.
 //! - The lengths alone decide the form: a key is a string if it is longer than [`KEY_BYTES`], and a
 //!   value if the object has no room for it beside the key. A key never changes.
 //! - A head that breaks these rules, or has no [`MARK`], is [`Stop::BadValue`]. No length in a head
@@ -52,6 +53,7 @@ const INLINE_BYTES: usize = 64;
 const HANDLE: usize = size_of::<Bytes>();
 
 /// Returns the lengths of key and value, if nodes and buckets hold the pairs themselves.
+#[allow(dead_code, reason = "for the hash map")]
 pub(crate) const fn inline_pair<K, V>() -> Option<(usize, usize)>
 where
     K: Key + ?Sized,
@@ -184,10 +186,10 @@ impl Entry {
             let key = self.key(tx, |key| Ok(key.into_owned()))?;
             return self.value(tx, |value| with(Cow::Owned(key), value));
         }
-        let all = Part { bytes: key.bytes + value.bytes, ..key };
+        let first = value.at - key.at;
+        let all = Part { bytes: first + value.bytes, ..key };
         self.with_part(tx, all, |all| {
-            let (key, value) = all.split_at(key.bytes);
-            with(Cow::Borrowed(key), Cow::Borrowed(value))
+            with(Cow::Borrowed(&all[..key.bytes]), Cow::Borrowed(&all[first..]))
         })
     }
 
@@ -379,9 +381,12 @@ impl Head {
 
     /// Returns the head of an entry with the same key and a value of `bytes` bytes.
     fn with_value(self, bytes: usize) -> Head {
-        let in_string = self.key.at + self.key.bytes + bytes > OBJECT_BYTES_MAX;
-        let bytes = if in_string { HANDLE } else { bytes };
-        Head { value: Part::after(self.key, bytes, in_string), ..self }
+        let value = Part::after(self.key, bytes, false);
+        let value = match value.at + bytes > OBJECT_BYTES_MAX {
+            true => Part::after(self.key, HANDLE, true),
+            false => value,
+        };
+        Head { value, ..self }
     }
 
     #[inline]
@@ -410,11 +415,12 @@ impl Head {
 }
 
 impl Part {
-    /// Returns the part behind the key.
+    /// Returns the part behind the key. One of whole words lies at a word: it may have pointers.
     #[inline]
     fn after(key: Part, bytes: usize, in_string: bool) -> Part {
         let end = key.at + key.bytes;
-        Part { at: if in_string { end.next_multiple_of(8) } else { end }, bytes, in_string }
+        let at = if bytes.is_multiple_of(8) { end.next_multiple_of(8) } else { end };
+        Part { at, bytes, in_string }
     }
 
     /// Returns this part of an object's words.

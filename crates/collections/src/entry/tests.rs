@@ -264,3 +264,21 @@ proptest! {
         }
     }
 }
+
+/// Compaction translates whole words that are pointers.
+#[test]
+fn value_of_whole_words_is_in_words_of_its_own() {
+    let mut mock = Mock::new(1 << 16);
+    for key in 0..=24 {
+        let (key, value) = (vec![b'k'; key], [0x0123_4567_89ab_cdef_u64, 7]);
+        let object = mock.transact(|tx| Entry::create(tx, &key, value.as_bytes())).unwrap();
+        let words = 1 + key.len().div_ceil(8) + 2;
+        let mut found = vec![0; words];
+        mock.transact(|tx| tx.read_words(Addr::new(object, 0), &mut found)).unwrap();
+        assert_eq!(found[words - 2..], value, "a key of {} bytes", key.len());
+        let read = mock.transact(|tx| {
+            Entry::open(tx, object)?.pair(tx, |found, value| Ok((found.len(), value.into_owned())))
+        });
+        assert_eq!(read.unwrap(), (key.len(), value.as_bytes().to_vec()));
+    }
+}
