@@ -3,13 +3,18 @@
 //! | item | content |
 //! |---|---|
 //! | [`HashMap`], [`HashSet`] | any keys and values, growing and shrinking |
+//! | [`BTreeMap`], [`BTreeSet`] | any keys and values, in order |
 //! | [`Counter`] | an integer that many threads change at once |
+//! | [`catalog`] | collections by name |
 //! | [`raw`] | maps from `u64` to `u64` and a queue: the structures of the papers' workloads |
 //!
 //! A [`Key`] is an ordered byte string to a map, and a [`Value`] is a byte string.
 
+mod btree;
+pub mod btree_map;
+pub mod btree_set;
+pub mod catalog;
 mod counter;
-#[allow(dead_code, reason = "the maps are built on it")]
 mod entry;
 pub mod hash_map;
 pub mod hash_set;
@@ -18,6 +23,9 @@ mod length;
 pub mod raw;
 mod value;
 
+pub use btree_map::BTreeMap;
+pub use btree_set::BTreeSet;
+pub use catalog::Named;
 pub use counter::Counter;
 pub use hash_map::HashMap;
 pub use hash_set::HashSet;

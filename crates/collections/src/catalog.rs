@@ -1,0 +1,373 @@
+//! The catalog: collections by name.
+//!
+//! ```text
+//!   root of the pool -> | MAGIC | BTreeMap<str, Record> |
+//!                                  "scores" -> | collection | lengths | types: Text |
+//!                                  "users"  -> | collection | lengths | types: Text |
+//! ```
+//!
+//! The record has the names of the collection's types, and the lengths of its keys and values where
+//! they are fixed. So a program that opens a collection with other types gets an error, also after
+//! it has changed a struct.
+//!
+//! Invariants:
+//! - A catalog takes the root only of a pool without one. The root of a program is never replaced.
+//! - Write skew: two transactions that create the first collection both write the root. Two that
+//!   create the same name both write the map's entry for it.
+
+use std::fmt;
+
+use words::{Addr, Allocate, Objects, Persist, Ptr, Stop, Text, Words};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::btree_map::BTreeMap;
+use crate::btree_set::BTreeSet;
+use crate::counter::Counter;
+use crate::hash_map::HashMap;
+use crate::hash_set::HashSet;
+use crate::key::Key;
+use crate::value::Value;
+
+/// The first word of the catalog's object.
+const MAGIC: u64 = u64::from_le_bytes(*b"LWNAMES1");
+
+/// The object that the pool's root leads to.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Root {
+    magic: u64,
+    names: BTreeMap<str, Record>,
+}
+
+/// A collection in the catalog.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Record {
+    collection: u64,
+    lengths: Lengths,
+    types: Text,
+}
+
+/// The lengths of the keys and values of a collection. Of a fixed length one more; else 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Lengths {
+    key: u32,
+    value: u32,
+}
+
+impl Lengths {
+    const fn of(key: Option<usize>, value: Option<usize>) -> Lengths {
+        Lengths { key: Lengths::one(key), value: Lengths::one(value) }
+    }
+
+    const fn one(fixed: Option<usize>) -> u32 {
+        match fixed {
+            Some(bytes) => bytes as u32 + 1,
+            None => 0,
+        }
+    }
+}
+
+/// The types of a collection, to be compared when it is opened.
+///
+/// They are shown as in Rust, without modules: `HashMap<str, User>`. Where keys or values have a
+/// fixed length, that is compared, too, because a struct may change under the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Types {
+    text: String,
+    lengths: Lengths,
+}
+
+impl Types {
+    /// Returns those of a collection without keys and values.
+    fn plain(kind: &str) -> Types {
+        Types { text: kind.to_owned(), lengths: Lengths::of(None, None) }
+    }
+
+    fn of_set<K: Key + ?Sized>(kind: &str) -> Types {
+        let text = format!("{kind}<{}>", K::name());
+        Types { text, lengths: Lengths::of(K::FIXED, None) }
+    }
+
+    fn of_map<K: Key + ?Sized, V: Value + ?Sized>(kind: &str) -> Types {
+        let text = format!("{kind}<{}, {}>", K::name(), V::name());
+        Types { text, lengths: Lengths::of(K::FIXED, V::FIXED) }
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        let Lengths { key, value } = self.lengths;
+        match (key, value) {
+            (0, 0) => Ok(()),
+            (key, 0) => write!(f, " (keys of {} bytes)", key - 1),
+            (0, value) => write!(f, " (values of {} bytes)", value - 1),
+            (key, value) => write!(f, " (keys of {}, values of {} bytes)", key - 1, value - 1),
+        }
+    }
+}
+
+/// A collection that the catalog can hold: a value of one word.
+pub trait Named: Persist {
+    /// Returns the collection's types.
+    fn types() -> Types;
+
+    /// Creates an empty collection.
+    ///
+    /// # Errors
+    /// As [`Allocate::allocate`].
+    fn create_empty<W: Allocate>(tx: &mut W) -> Result<Self, Stop>;
+}
+
+/// Implements [`Named`] for collections with a `create`.
+macro_rules! named {
+    ($([$($generics:tt)*] $collection:ty: $types:expr;)*) => {$(
+        impl<$($generics)*> Named for $collection {
+            fn types() -> Types {
+                $types
+            }
+
+            fn create_empty<W: Allocate>(tx: &mut W) -> Result<Self, Stop> {
+                Self::create(tx)
+            }
+        }
+    )*};
+}
+
+named! {
+    [K: Key + ?Sized + 'static, V: Value + ?Sized + 'static] HashMap<K, V>:
+        Types::of_map::<K, V>("HashMap");
+    [K: Key + ?Sized + 'static, V: Value + ?Sized + 'static] BTreeMap<K, V>:
+        Types::of_map::<K, V>("BTreeMap");
+    [K: Key + ?Sized + 'static] HashSet<K>: Types::of_set::<K>("HashSet");
+    [K: Key + ?Sized + 'static] BTreeSet<K>: Types::of_set::<K>("BTreeSet");
+    [] Counter: Types::plain("Counter");
+}
+
+/// The result of [`open`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Opened<C> {
+    /// The collection was there.
+    Found(C),
+    /// The collection is new.
+    Created(C),
+    /// The name belongs to a collection of other types.
+    Other(Types),
+    /// The pool's root is an object of the program, so the pool has no catalog.
+    OwnRoot,
+}
+
+/// Opens the collection of this name, or creates it.
+///
+/// ```
+/// use collections::HashMap;
+/// use collections::catalog::{self, Opened};
+/// use words::{Transact, mock::Mock};
+///
+/// let mut mock = Mock::new(1 << 16);
+/// let opened = mock.transact(|tx| catalog::open::<HashMap<str, u64>, _>(tx, "users"))?;
+/// assert!(matches!(opened, Opened::Created(_)));
+/// let other = mock.transact(|tx| catalog::open::<HashMap<str, str>, _>(tx, "users"))?;
+/// let Opened::Other(stored) = other else { panic!("the types differ") };
+/// assert_eq!(stored.to_string(), "HashMap<str, u64> (values of 8 bytes)");
+/// # Ok::<(), words::mock::Refused>(())
+/// ```
+///
+/// # Errors
+/// As [`Allocate::allocate`]. [`Stop::BadPointer`] if the pool's root leads to no object.
+pub fn open<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Opened<C>, Stop> {
+    let names = match names(tx)? {
+        Place::Catalog(names) => names,
+        Place::OwnRoot => return Ok(Opened::OwnRoot),
+        Place::Free => {
+            let names = BTreeMap::create(tx)?;
+            let root = tx.alloc(Root { magic: MAGIC, names })?;
+            tx.set_root(root.to_bits())?;
+            names
+        }
+    };
+    if let Some(record) = names.get(tx, name)? {
+        return record.opened(tx);
+    }
+    let (collection, types) = (C::create_empty(tx)?, C::types());
+    let record = Record {
+        collection: word_of(&collection)?,
+        lengths: types.lengths,
+        types: Text::new(tx, &types.text)?,
+    };
+    names.put(tx, name, record)?;
+    Ok(Opened::Created(collection))
+}
+
+/// Opens the collection of this name, if there is one. Writes nothing, so a view can do it.
+///
+/// # Errors
+/// As [`open`].
+pub fn find<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<Opened<C>>, Stop> {
+    match names(tx)? {
+        Place::Free => Ok(None),
+        Place::OwnRoot => Ok(Some(Opened::OwnRoot)),
+        Place::Catalog(names) => match names.get(tx, name)? {
+            Some(record) => record.opened(tx).map(Some),
+            None => Ok(None),
+        },
+    }
+}
+
+/// Removes a name, and returns its collection. The collection keeps its content: free it, or its
+/// memory is lost. Returns `None` if the name is unknown, or has other types.
+///
+/// # Errors
+/// As [`open`].
+pub fn remove<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<C>, Stop> {
+    let Place::Catalog(names) = names(tx)? else { return Ok(None) };
+    let Some(record) = names.get(tx, name)? else { return Ok(None) };
+    let Opened::Found(collection) = record.opened(tx)? else { return Ok(None) };
+    names.delete(tx, name)?;
+    record.types.free(tx)?;
+    Ok(Some(collection))
+}
+
+/// Returns all names and their types, in order of the names.
+///
+/// # Errors
+/// As [`open`].
+pub fn list<W: Allocate>(tx: &mut W) -> Result<Vec<(String, Types)>, Stop> {
+    let Place::Catalog(names) = names(tx)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    names.for_each(tx, |name, record| found.push((name, record)))?;
+    found.into_iter().map(|(name, record)| Ok((name, record.types(tx)?))).collect()
+}
+
+/// Where the root leads.
+enum Place {
+    /// The pool has no root.
+    Free,
+    OwnRoot,
+    Catalog(BTreeMap<str, Record>),
+}
+
+fn names<W: Allocate>(tx: &mut W) -> Result<Place, Stop> {
+    let root = tx.root()?;
+    if root == 0 {
+        return Ok(Place::Free);
+    }
+    // The first word alone: an object of the program may be shorter than a catalog's.
+    if tx.read(Addr::new(root, 0))? != MAGIC {
+        return Ok(Place::OwnRoot);
+    }
+    Ok(Place::Catalog(tx.get(Ptr::<Root>::from_bits(root))?.names))
+}
+
+impl Record {
+    fn opened<C: Named, W: Words>(self, tx: &mut W) -> Result<Opened<C>, Stop> {
+        let types = self.types(tx)?;
+        if types != C::types() {
+            return Ok(Opened::Other(types));
+        }
+        let collection = C::try_read_from_bytes(self.collection.as_bytes());
+        collection.map(Opened::Found).map_err(|_| Stop::BadValue)
+    }
+
+    fn types<W: Words>(self, tx: &mut W) -> Result<Types, Stop> {
+        Ok(Types { text: self.types.read(tx)?, lengths: self.lengths })
+    }
+}
+
+fn word_of<C: Named>(collection: &C) -> Result<u64, Stop> {
+    u64::read_from_bytes(collection.as_bytes()).map_err(|_| Stop::BadValue)
+}
+
+#[cfg(test)]
+mod tests {
+    use words::Transact;
+    use words::mock::Mock;
+
+    use super::*;
+
+    fn opened<C: Named>(mock: &mut Mock, name: &str) -> Opened<C> {
+        mock.transact(|tx| open::<C, _>(tx, name)).unwrap()
+    }
+
+    #[test]
+    fn collection_is_found_by_its_name_and_types() {
+        let mut mock = Mock::new(1 << 16);
+        let Opened::Created(users) = opened::<HashMap<str, u64>>(&mut mock, "users") else {
+            panic!("it is new");
+        };
+        mock.transact(|tx| users.put(tx, "ann", 7)).unwrap();
+        let Opened::Created(names) = opened::<BTreeSet<(u32, String)>>(&mut mock, "") else {
+            panic!("it is new");
+        };
+        assert_eq!(opened(&mut mock, "users"), Opened::Found(users));
+        assert_eq!(opened(&mut mock, ""), Opened::Found(names));
+        assert_eq!(mock.transact(|tx| users.get(tx, "ann")).unwrap(), Some(7));
+        let list = mock.transact(list).unwrap();
+        let texts = list.iter().map(|(name, types)| format!("{name}: {types}"));
+        let expected = [": BTreeSet<(u32, str)>", "users: HashMap<str, u64> (values of 8 bytes)"];
+        assert!(texts.eq(expected), "{list:?}");
+    }
+
+    #[test]
+    fn other_types_are_refused() {
+        mod other {
+            /// Has the name and not the layout.
+            #[derive(
+                Clone,
+                Copy,
+                zerocopy::TryFromBytes,
+                zerocopy::IntoBytes,
+                zerocopy::Immutable,
+                zerocopy::KnownLayout,
+            )]
+            #[repr(C)]
+            pub(super) struct Lengths(pub(super) [u64; 3]);
+        }
+        let mut mock = Mock::new(1 << 16);
+        let created = opened::<HashMap<u64, Lengths>>(&mut mock, "of a struct");
+        assert!(matches!(created, Opened::Created(_)));
+        let stored = HashMap::<u64, Lengths>::types();
+        assert_eq!(opened::<Counter>(&mut mock, "of a struct"), Opened::Other(stored.clone()));
+        type Other = HashMap<u64, other::Lengths>;
+        assert_eq!(opened::<Other>(&mut mock, "of a struct"), Opened::Other(stored.clone()));
+        let set = opened::<BTreeMap<u64, Lengths>>(&mut mock, "of a struct");
+        assert_eq!(set, Opened::Other(stored));
+    }
+
+    #[test]
+    fn root_of_a_program_is_kept() {
+        let mut mock = Mock::new(1 << 16);
+        assert_eq!(mock.transact(|tx| find::<Counter, _>(tx, "visits")).unwrap(), None);
+        let object = mock
+            .transact(|tx| {
+                let object = tx.alloc(5_u64)?;
+                tx.set_root(object.to_bits())?;
+                Ok(object.to_bits())
+            })
+            .unwrap();
+        assert_eq!(opened::<Counter>(&mut mock, "visits"), Opened::OwnRoot);
+        assert_eq!(mock.transact(|tx| tx.root()).unwrap(), object);
+    }
+
+    #[test]
+    fn removed_name_leaves_no_memory() {
+        let mut mock = Mock::new(1 << 16);
+        let Opened::Created(visits) = opened::<Counter>(&mut mock, "visits") else {
+            panic!("it is new");
+        };
+        let before = mock.objects();
+        let Opened::Created(users) = opened::<HashMap<str, str>>(&mut mock, "users") else {
+            panic!("it is new");
+        };
+        let wrong = mock.transact(|tx| remove::<Counter, _>(tx, "users")).unwrap();
+        assert_eq!(wrong, None);
+        let removed = mock.transact(|tx| remove::<HashMap<str, str>, _>(tx, "users")).unwrap();
+        assert_eq!(removed, Some(users));
+        mock.transact(|tx| users.free(tx)).unwrap();
+        assert_eq!(mock.objects(), before);
+        assert_eq!(opened(&mut mock, "visits"), Opened::Found(visits));
+    }
+}
