@@ -8,6 +8,7 @@ mod ideal;
 mod in_use;
 mod lost_file;
 mod mismatch;
+mod named;
 mod shown;
 mod still_used;
 mod transaction_limit;
@@ -22,22 +23,20 @@ use thiserror::Error;
 use words::TxId;
 
 use self::calls::{forked, too_many_workers, worker_forgotten};
-use self::endless::{endless, held_up};
-use self::full::no_room;
-pub use self::ideal::IdealError;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub(crate) use self::mismatch::layout;
 use self::mismatch::{not_ours, other_layout, without};
 use self::transaction_limit::{fewer, other_version};
+use self::{endless::endless, endless::held_up, full::no_room};
+pub use self::{ideal::IdealError, named::NamedError};
 pub use self::{in_use::InUse, mismatch::LogMismatch, still_used::StillUsed};
 pub use self::{transaction_limit::Limit, transfer::TransferError};
 use crate::reason::Reason;
 
 /// The reason why an operation on a pool failed.
 ///
-/// `Debug` shows the same text as `Display`, so a `main` that returns this error prints the remedy,
-/// too.
+/// `Debug` shows the same text as `Display`: a `main` that returns this error prints the remedy.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -206,6 +205,10 @@ pub enum Error {
         design: &'static str,
     },
 
+    /// A collection cannot be opened by its name.
+    #[error(transparent)]
+    Named(#[from] NamedError),
+
     /// An error of `ideal_reproduce`, which experiments use.
     #[doc(hidden)]
     #[error(transparent)]
@@ -291,8 +294,7 @@ pub enum Error {
         log_bytes: u64,
     },
 
-    /// `snapshot`: a transaction wrote or protected more objects than its worker has memory for. It
-    /// makes a copy of each.
+    /// `snapshot`: a transaction wrote or protected, and so copied, more than fits in memory.
     #[error(
         "a transaction writes or protects more objects than its worker's memory for copies of \
          {copies_bytes} bytes holds: split it, or open the pool with more `ring_entries` (16 bytes \
@@ -335,8 +337,7 @@ pub enum Error {
     Aborted {
         /// The reason that the body gave.
         reason: Reason,
-        /// The greatest ID that the body may have seen. Wait for it before you report what the body
-        /// read.
+        /// The greatest ID that the body may have seen. Wait for it before you report its result.
         seen: TxId,
     },
 

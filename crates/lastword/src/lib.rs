@@ -71,6 +71,7 @@ mod owned;
 pub mod perform;
 mod persist;
 mod pipeline;
+pub mod prelude;
 // Not in `pipeline`, which the models compile without a pool file.
 mod dual_version;
 #[cfg(test)]
@@ -99,7 +100,8 @@ pub use any::{AnyBody, AnyDesign, AnyDurable, AnyPool, AnyWorker, Erase, ToAnyPo
 pub use design::Design;
 pub use design::exported::*;
 pub use error::{
-    CutFile, Error, IdealError, InUse, Limit, LogMismatch, LostFile, StillUsed, TransferError,
+    CutFile, Error, IdealError, InUse, Limit, LogMismatch, LostFile, NamedError, StillUsed,
+    TransferError,
 };
 pub use info::{Info, MemoryUse};
 pub use inspect::{
@@ -122,6 +124,8 @@ pub use transfer::{Exported, Transferred, compact, import};
 pub use tx::Tx;
 pub use worker::{Committed, Worker};
 
+/// Maps, sets and counters: see [`Pool::named`].
+pub use collections;
 pub use lw_alloc::header::Kind;
 pub use lw_alloc::{ClassUsage, Damage, Live, Shortage, Usage, Wrong};
 pub use medium::{Error as MediumError, LogPath, LostName, System};

@@ -8,6 +8,7 @@ mod backup;
 mod closing;
 mod growth;
 mod kept;
+mod named;
 mod opening;
 mod scrub;
 mod shape;

@@ -16,7 +16,7 @@ pub const ALLOWED: [(&str, &[&str]); 16] = [
     ("log", &["medium", "words"]),
     ("alloc", &["system", "words"]),
     ("collections", &["words"]),
-    ("lastword", &["log", "medium", "words", "alloc"]),
+    ("lastword", &["log", "medium", "words", "alloc", "collections"]),
     ("workloads", &["words", "collections", "alloc"]),
     ("sim", &["words", "alloc"]),
     (

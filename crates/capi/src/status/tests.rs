@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword::{
-    Damage, Limit, LogMismatch, Medium, Options, Pool, Stop, TransferError, TxId, Volatile, Wrong,
+    Damage, Limit, LogMismatch, Medium, NamedError, Options, Pool, Stop, TransferError, TxId,
+    Volatile, Wrong,
 };
 
 use super::*;
@@ -150,13 +151,14 @@ fn poisoned() -> Vec<(&'static str, Error, c_int)> {
 }
 
 /// Returns errors of nested enums, and those of pools in use.
-fn of_kinds() -> [(&'static str, Error, c_int); 6] {
+fn of_kinds() -> [(&'static str, Error, c_int); 7] {
     let changing = lastword::InUse::Changing { path: path() }.into();
     [
         ("StillUsed", still_used(), BUSY),
         ("InUse", changing, BUSY),
         ("Ideal", IdealError::Unsupported { found: "file" }.into(), INVALID),
         ("Ideal", IdealError::NoContent { path: path() }.into(), DAMAGED),
+        ("Named", NamedError::OwnRoot { path: path() }.into(), INVALID),
         ("Transfer", TransferError::NotAnExport.into(), INVALID),
         ("Transfer", TransferError::IsAnExport { path: path() }.into(), INVALID),
     ]

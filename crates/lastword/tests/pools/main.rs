@@ -31,6 +31,7 @@ mod limits;
 mod listeners;
 mod lost_log;
 mod migrations;
+mod named;
 mod names;
 mod owned;
 mod page_checksums;
