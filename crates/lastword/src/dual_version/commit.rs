@@ -219,7 +219,7 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         let mut queue = lock(&state.queue);
         let mut done = queue.place();
         (done.attempt, done.start, done.end) = (owned.attempt, owned.start, end);
-        done.gives_runs_back = owned.gives_runs_back;
+        done.gives_runs_back = owned.frees_runs();
         // Swapped, so that both vectors keep their memory for reuse.
         std::mem::swap(&mut done.batch, batch);
         done.objects.extend(owned.entries.iter().map(|entry| entry.object));

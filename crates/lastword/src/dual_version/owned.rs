@@ -3,8 +3,9 @@
 use medium::writes::run;
 
 use super::copy_memory::{COPY_HEAD_WORDS, COPY_WORDS_MAX};
+use super::write_back::PAGE_OBJECT;
 use super::{Versions, header_of};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, MODELED, Ordering};
 
 /// Words of a bitmap over a copy's words.
 pub(super) const MASKS: usize = COPY_WORDS_MAX.div_ceil(64);
@@ -59,6 +60,15 @@ impl Owned {
         let mut entries = self.entries;
         entries.clear();
         entries
+    }
+
+    /// Whether it frees a run. A transaction that meant to, such as a step of a reclaim, may have
+    /// found none. Then it has not locked the page object. It must not wait for others as a
+    /// transaction with that lock does: two of them would wait for each other.
+    pub(super) fn frees_runs(&self) -> bool {
+        // The models' heaps have no page object.
+        let is_page_object = |entry: &Entry| entry.object == PAGE_OBJECT;
+        self.gives_runs_back && (MODELED || self.entries.iter().any(is_page_object))
     }
 
     /// Returns an upper bound on the words of runs that make all of it durable.
@@ -151,6 +161,20 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn transaction_without_page_object_frees_no_run() {
+        let entry = |object| {
+            let (fresh, is_saved, mask) = (false, false, [0; MASKS]);
+            Entry { object, at: 0, words: 1, fresh, is_saved, mask }
+        };
+        let frees = |gives_runs_back, entries| {
+            Owned { gives_runs_back, ..Owned::nothing(0, 0, entries) }.frees_runs()
+        };
+        assert!(frees(true, vec![entry(4), entry(PAGE_OBJECT)]));
+        assert!(!frees(true, vec![entry(4)]));
+        assert!(!frees(false, vec![entry(PAGE_OBJECT)]));
+    }
 
     #[test]
     fn runs_cover_exactly_written_words() {

@@ -166,7 +166,7 @@ pub(crate) fn store(heap_image: &impl ObjectHeap, batch: &[u64]) {
 const SPARE: usize = 8;
 
 /// Word index of the page object, which a transaction locks to take or free a run.
-const PAGE_OBJECT: usize = (lw_alloc::PAGE_OBJECT / 8) as usize;
+pub(super) const PAGE_OBJECT: usize = (lw_alloc::PAGE_OBJECT / 8) as usize;
 
 #[cfg(test)]
 mod tests {
