@@ -229,6 +229,13 @@ impl Superblock {
         Superblock { pool: own + pool % 0xffff, ..self }
     }
 
+    /// Returns it for a copy of the heap of a pool with this ID and generation: with that tag, so
+    /// that pointers stay valid, and that generation. The heap may have links of `snapshot` of that
+    /// generation. The next opening begins a later one, in which they are void.
+    pub(crate) fn for_copy_of(self, pool: u64, generation: u64) -> Superblock {
+        Superblock { generation, ..self.with_tag_of(pool) }
+    }
+
     /// Returns it with another pool ID, and so another tag, if its tag is this one.
     pub(crate) fn with_other_tag_than(self, tag: u16) -> Superblock {
         if injected(Mutant::CompactedPoolKeepsTag) {

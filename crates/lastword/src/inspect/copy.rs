@@ -158,7 +158,7 @@ fn create_like(
 ) -> Result<(), Error> {
     let layout = exact_name(&like.layout);
     let options = options.clone().layout(&layout, like.layout_version);
-    let first = plan(&options, "", medium)?.with_tag_of(like.pool);
+    let first = plan(&options, "", medium)?.for_copy_of(like.pool, like.generation);
     if first.heap_bytes < like.heap_bytes {
         let (option, value) = ("bytes", first.heap_bytes);
         let must = "a copy's heap must be at least as large as the pool's";

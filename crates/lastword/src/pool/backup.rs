@@ -96,6 +96,7 @@ impl<D: Design> Pool<D> {
         let options = options.layout(layout, *version).system(self.system.clone());
         let options = options.page_checksums(info.checksummed_bytes > 0);
         let options = options.max_bytes(self.shape.max_bytes());
-        Ok(plan(&options, D::NAME, medium)?.with_tag_of(info.pool_id))
+        let generation = self.shape.generation();
+        Ok(plan(&options, D::NAME, medium)?.for_copy_of(info.pool_id, generation))
     }
 }

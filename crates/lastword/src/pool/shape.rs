@@ -23,6 +23,8 @@ pub struct Shape {
     pub(super) growth: Growth,
     runs: lw_alloc::Runs,
     base: u64,
+    /// The generation of this opening; 0 in memory.
+    generation: u64,
     info: Info,
     /// Reports the path of group writes. Weak, because the log file closes with the design. `None`
     /// for designs that write single records.
@@ -52,7 +54,8 @@ impl Shape {
         let growth = growth.in_file(&storage.file, superblock.heap_offset);
         let heap = heap(superblock).with_bytes(growth.max);
         let shape = Shape::new(heap, base, info, growth, FileCheck::of::<D>(storage));
-        Shape { log, sums: superblock.checksum_area(), ..shape }
+        let (generation, sums) = (superblock.generation, superblock.checksum_area());
+        Shape { log, generation, sums, ..shape }
     }
 
     /// Makes a formatted heap in memory, which does not survive the process.
@@ -80,8 +83,20 @@ impl Shape {
     ) -> Shape {
         let (runs, file_check) = (lw_alloc::Runs::new(&heap), Arc::new(file_check));
         let (heap_bytes, process) = (AtomicU64::new(info.heap_bytes), Process::current());
-        let (log, sums) = (None, None);
-        Shape { heap, heap_bytes, growth, runs, base, info, log, sums, file_check, process }
+        let (generation, log, sums) = (0, None, None);
+        Shape {
+            heap,
+            heap_bytes,
+            growth,
+            runs,
+            base,
+            generation,
+            info,
+            log,
+            sums,
+            file_check,
+            process,
+        }
     }
 
     /// Returns the present size of the heap.
@@ -132,6 +147,11 @@ impl Shape {
     #[inline]
     pub(crate) fn base(&self) -> u64 {
         self.base
+    }
+
+    /// Returns the generation of this opening.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Returns the pool's description at the time of opening.
