@@ -173,7 +173,7 @@ int lw_pool_check(const char *path, const lw_options *options, int *opens);
    as after a crash. LW_ENAME: closed cleanly; descriptors of its files stay open, for a copy. */
 int lw_pool_close(lw_pool *pool);
 /* Copies the pool to a new, durable pool at `path` while transactions go on. `id` or NULL: its last
-   transaction. LW_EINVAL: not LW_DECOUPLED. Else as lw_pool_create and lw_pool_flush. */
+   transaction. LW_ENOTDURABLE: LW_VOLATILE. Else as lw_pool_create and lw_pool_flush. */
 int lw_pool_backup(lw_pool *pool, const char *path, uint64_t *id);
 /* Returns the pool's first object, from which the program reaches all others. The first call
    allocates it, with `bytes` zeros, 1 to 1024. LW_EMISMATCH: it is smaller. Runs a transaction in a

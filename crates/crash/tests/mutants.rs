@@ -41,7 +41,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 27] = [
+const PARTS: [(&str, Part); 28] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -55,6 +55,7 @@ const PARTS: [(&str, Part); 27] = [
     ("a page with hot words", paced::a_page_with_hot_words),
     ("pages that wait", paced::pages_that_wait),
     ("a view of changing pages", views::a_view_of_changing_pages),
+    ("a view beside a transaction", views::a_view_beside_a_transaction),
     ("damaged pages", hostile::damaged_pages),
     ("a compacted pool", transfers::a_compacted_pool),
     ("a heap that grows meanwhile", heaps::a_heap_that_grows_meanwhile),

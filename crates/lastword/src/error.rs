@@ -452,8 +452,9 @@ pub enum Error {
         limit: u64,
     },
 
-    /// The design does not support views and backups of an open pool.
-    #[error("a pool of `{design}` has no view or backup: close it and run `lastword pool copy`")]
+    /// A pool with ideal reproduction, which is for experiments, writes no heap image. So it has no
+    /// views and backups.
+    #[error("a pool of `{design}` with ideal reproduction has no heap image to view or back up")]
     NoView {
         /// The design.
         design: &'static str,

@@ -14,13 +14,16 @@
 //!
 //! Invariants:
 //! - The part that owns a page is the only writer of its copy and of its bit. One thread at a time
-//!   uses a part, so no two threads decide about one page.
+//!   uses a part, so no two threads decide about one page. In [memory](crate::FrozenMemory) that
+//!   many threads store to, the holder of a lock stands for the part.
 //! - The bit is set after the copy is written. A thread that sees the bit reads the copy from the
 //!   file.
 //! - The copy takes no part in the durability of the heap image. If it cannot be written, the
 //!   frozen image has failed, and the heap image goes on without it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use crate::area::{Area, PAGE_BYTES};
 use crate::error::Error;
@@ -31,7 +34,7 @@ use crate::writes::{Piece, Pieces};
 use system::mutants::{Mutant, injected};
 
 /// Words of a page.
-pub(crate) const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
+pub const PAGE_WORDS: usize = PAGE_BYTES as usize / 8;
 
 /// Neighbouring pages that are copied together: 128 KiB stay in the processor's cache.
 const TOGETHER: usize = 32;
@@ -42,6 +45,8 @@ pub struct FrozenImage {
     area: Area,
     /// The checksums of the copied pages, if they are wanted.
     sums: Option<CopyChecksums>,
+    /// Words that the copy has in place of those of the heap image.
+    laid_over: OnceLock<BTreeMap<usize, u64>>,
     /// Bit p: page p is copied.
     copied: Box<[AtomicU64]>,
     /// Number of pages that are not copied.
@@ -62,6 +67,7 @@ impl FrozenImage {
         Ok(FrozenImage {
             area,
             sums: None,
+            laid_over: OnceLock::new(),
             copied: (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             left: AtomicUsize::new(pages),
             failed: AtomicBool::new(false),
@@ -72,6 +78,12 @@ impl FrozenImage {
     /// Computes the checksums of the pages that are copied.
     pub fn with_checksums(self) -> FrozenImage {
         FrozenImage { sums: Some(CopyChecksums::new(self.pages())), ..self }
+    }
+
+    /// Gives words, by their index, values other than those of the heap image. Called at most once,
+    /// before the image begins.
+    pub fn lay_over(&self, words: BTreeMap<usize, u64>) {
+        let _ = self.laid_over.set(words);
     }
 
     /// Writes the checksums of all pages, not durably. All are copied.
@@ -143,7 +155,12 @@ impl FrozenImage {
     }
 
     /// Copies the content of neighbouring pages. Called by the part that owns them.
-    fn put(&self, first: usize, words: &[u64]) {
+    fn put(&self, first: usize, words: &mut [u64]) {
+        let (from, len) = (first * PAGE_WORDS, words.len());
+        let laid_over = self.laid_over.get().into_iter();
+        for (word, value) in laid_over.flat_map(|words| words.range(from..from + len)) {
+            words[word - from] = *value;
+        }
         let at = self.area.offset(first as u64 * PAGE_BYTES);
         if let Err(error) = self.area.file().write_at(at, words) {
             return self.fail(error);
@@ -184,7 +201,7 @@ impl FrozenImage {
 }
 
 /// The frozen images that a part of a heap image keeps.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FrozenImages(Vec<Arc<FrozenImage>>);
 
 impl FrozenImages {
@@ -229,7 +246,7 @@ impl FrozenImages {
         for image in self.0.iter().filter(|image| image.wants(page)) {
             let mut words = [0; PAGE_WORDS];
             match now(page, &mut words) {
-                Ok(()) => image.put(page, &words),
+                Ok(()) => image.put(page, &mut words),
                 Err(error) => image.fail(error),
             }
         }

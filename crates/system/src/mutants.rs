@@ -87,6 +87,10 @@ pub enum Mutant {
     UnwrittenPagesIgnored,
     FrozenPageNotCopied,
     FrozenWordsIgnored,
+    WatchedPageNotCopied,
+    LiveRecordsIgnored,
+    RecordsVoidedBeforeCopy,
+    QueuedWordsIgnored,
     BackupNamedFirst,
     PageChecksumsNotWritten,
     ChangedPageNotMarked,
@@ -288,6 +292,14 @@ pub enum Mutant {
     RegionEnteredEarly,
     ClaimReleased,
     ClaimUnlockedEarly,
+    WatchEndsBeforeStep,
+    CommitIgnoresLimit,
+    BoundaryReadBeforeLimit,
+    BoundaryNotAwaited,
+    LimitLiftedBeforeFreeze,
+    ShownOutsideQueue,
+    NoFenceAfterRecord,
+    NoFenceAfterPageRead,
 }
 
 /// Whether this build has the hooks.

@@ -1,8 +1,12 @@
 //! Tests of mutants in views: a pool as of one transaction, while steps write pages of the heap
 //! image.
 
+use std::thread;
+
 use faults::mutants::{Mutant, inject};
-use lastword::{Decoupled, Medium, Objects, Options, Pool, PoolView, Ptr, Stop};
+use lastword::{
+    Decoupled, Design, Medium, Objects, Options, Pool, PoolView, Ptr, Redo, Snapshot, Stop, Undo,
+};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -103,4 +107,60 @@ fn check(
     assert!(matches!(written, Err(lastword::Error::ReadOnly)), "{written:?}");
     assert_eq!(view.read(|_| -> Result<(), Stop> { Ok(()) }).map_err(drop), Ok(()));
     Ok(())
+}
+
+/// Begins views while a transaction of a design is open whose workers write the heap image.
+pub(crate) fn a_view_beside_a_transaction(bug: Option<Mutant>) -> Option<String> {
+    let media = [Medium::File, Medium::Dax, Medium::PersistentCache];
+    media.into_iter().find_map(|medium| {
+        let found = beside::<Snapshot>(bug, medium)
+            .and_then(|()| beside::<Undo>(bug, medium))
+            .and_then(|()| beside::<Redo>(bug, medium));
+        Some(format!("{} ({})", found.err()?, medium.name()))
+    })
+}
+
+/// Two views begin while a transaction has written objects and keeps the words of a later one from
+/// the heap. One view is read before that transaction commits, and the other one after it.
+fn beside<D: Design>(bug: Option<Mutant>, medium: Medium) -> Result<(), String> {
+    let _injected = inject(bug);
+    let recorder = machine();
+    let options = Options::new().bytes(1 << 20).log_bytes(512 << 10).medium(medium);
+    let options = options.background(false).system(recorder.system());
+    let pool = Pool::<D>::create_as("/pool", options).unwrap();
+    let objects: Vec<Ptr<[u64; WORDS]>> =
+        (0..OBJECTS).map(|_| pool.run(|tx| tx.alloc([0; WORDS])).unwrap().value).collect();
+    let set = |object: usize, value| {
+        let done = pool.run(|tx| tx.set(objects[object], [value; WORDS]));
+        done.map(drop).map_err(|error| error.to_string())
+    };
+    let shows = |view: &PoolView<'_, D>| {
+        let expected = |object| if object == 60 { 3 } else { 0 };
+        (0..OBJECTS).try_for_each(|object| {
+            let found = view.read(|tx| tx.get(objects[object])).map_err(|error| error.to_string());
+            match found? == [expected(object); WORDS] {
+                true => Ok(()),
+                false => Err(format!("torn: view {} of object {object}", view.id())),
+            }
+        })
+    };
+    let mut worker = pool.worker().unwrap();
+    let mut open = worker.begin(false).unwrap();
+    (0..5).for_each(|object| open.tx().set(objects[object], [2; WORDS]).unwrap());
+    let later = thread::scope(|scope| {
+        // Another thread, since this one is in a transaction.
+        let meanwhile = scope.spawn(|| -> Result<PoolView<'_, D>, String> {
+            let _injected = inject(bug);
+            set(60, 3)?;
+            let view = || pool.view().map_err(|error| error.to_string());
+            let (first, second) = (view()?, view()?);
+            set(61, 4)?;
+            shows(&first)?;
+            Ok(second)
+        });
+        meanwhile.join().unwrap_or_else(|_| Err("a panic".into()))
+    })?;
+    open.commit().map_err(|error| error.to_string())?;
+    set(62, 5)?;
+    shows(&later)
 }

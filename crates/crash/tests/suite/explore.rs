@@ -319,6 +319,14 @@ fn backups_survive_random_crashes() {
         at_random(&case, MEDIA, &options, 20);
     }
     at_random("workload=bulk backup=1 paced=1 transactions=20 moves=60", &["file"], &options, 20);
+    let options = ["", "kills=1 garbage=1", "faults=1", "page_checksums=1 all_moves=1"];
+    for design in ["undo", "redo", "snapshot"] {
+        for workload in ["cells", "churn"] {
+            let case = format!("design={design} workload={workload} backup=1 transactions=12");
+            at_random(&format!("{case} moves=40"), MEDIA, &options, 10);
+        }
+    }
+    at_random("design=snapshot workload=cells backup=1 group=3 moves=40", MEDIA, &[""], 10);
 }
 
 /// Heaps that grow, when they are full and by hand: every later opening finds the new size, and no

@@ -201,6 +201,14 @@ registry! {
         "A page of the heap image is not copied for a view before it changes.",
     FrozenWordsIgnored 79 "frozen-words-ignored"
         "A view misses the words that were gathered and not yet written.",
+    WatchedPageNotCopied 85 "watched-page-not-copied"
+        "A worker stores to a page before the page is copied for a view.",
+    LiveRecordsIgnored 86 "live-records-ignored"
+        "A view of undo has words of transactions that were running.",
+    RecordsVoidedBeforeCopy 87 "records-voided-before-copy"
+        "A transaction of undo voids its records before its pages are copied for a view.",
+    QueuedWordsIgnored 88 "queued-words-ignored"
+        "A view of snapshot misses transactions that an older reader keeps from the heap.",
     HeadLeft 90 "head-left"
         "The head of a slot is not made durable.",
     StampTooEarly 91 "stamp-too-early"
@@ -456,6 +464,14 @@ registry! {
     ClaimReleased 323 "claim-released",
     ClaimUnlockedEarly 324 "claim-unlocked-early",
     VisitNotNotified 325 "visit-not-notified",
+    WatchEndsBeforeStep 326 "watch-ends-before-step",
+    CommitIgnoresLimit 327 "commit-ignores-limit",
+    BoundaryReadBeforeLimit 328 "boundary-read-before-limit",
+    BoundaryNotAwaited 329 "boundary-not-awaited",
+    LimitLiftedBeforeFreeze 330 "limit-lifted-before-freeze",
+    ShownOutsideQueue 331 "shown-outside-queue",
+    NoFenceAfterRecord 332 "no-fence-after-record",
+    NoFenceAfterPageRead 333 "no-fence-after-page-read",
 }
 
 /// Returns the bug of this name, where this build has hooks.

@@ -32,9 +32,11 @@ pub type DecoupledSoftware<T = Stm> = Decoupled<T, Software>;
 /// copied pages.
 pub type DecoupledEvicting<T = Stm> = Decoupled<T, Evicting>;
 
+use std::ops::Range;
 use std::path::Path;
 use std::task::Waker;
 
+use medium::{FrozenImage, Scrubbed};
 use words::{Stop, TxId};
 
 pub use crate::persist::{Listener, Registration};
@@ -50,6 +52,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::PipelineView;
 use crate::pool::Shape;
 use crate::superblock::GrowthStep;
+use crate::sync::Arc;
 use crate::{Error, Options};
 
 /// The place of a word in the heap. Both indices count words from the start of the heap.
@@ -350,10 +353,47 @@ pub trait Design: Sized + Send + Sync + 'static {
         let _ = id;
     }
 
-    /// Returns the pipeline whose heap image can be frozen; `None` if the design has no views.
+    /// Returns the pipeline of a design that has one.
     #[doc(hidden)]
     fn pipeline(&self) -> Option<PipelineView<'_>> {
         None
+    }
+
+    /// Freezes the heap as of the last transaction committed now, or a later one. Returns its ID.
+    ///
+    /// # Errors
+    /// As [`wait`](Design::wait); [`Error::NoView`].
+    #[doc(hidden)]
+    fn freeze(&self, image: &Arc<FrozenImage>) -> Result<TxId, Error> {
+        let none = Error::NoView { design: Self::NAME };
+        let Some(pipeline) = self.pipeline() else { return Err(none) };
+        pipeline.freeze(image)?.ok_or(none)
+    }
+
+    /// Copies pages to a frozen image.
+    ///
+    /// # Errors
+    /// If the pool has failed: the frozen image may then be incomplete.
+    #[doc(hidden)]
+    fn copy_frozen(&self, image: &FrozenImage, pages: Range<usize>) -> Result<(), Error> {
+        self.pipeline().map_or(Ok(()), |pipeline| pipeline.copy_frozen(image, pages))
+    }
+
+    /// Ends a frozen image.
+    #[doc(hidden)]
+    fn thaw(&self, image: &Arc<FrozenImage>) {
+        if let Some(pipeline) = self.pipeline() {
+            pipeline.thaw(image);
+        }
+    }
+
+    /// Compares pages of the heap image with their checksums, and adds the result.
+    ///
+    /// # Errors
+    /// If the pool has failed.
+    #[doc(hidden)]
+    fn scrub(&self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        self.pipeline().map_or(Ok(()), |pipeline| pipeline.scrub(pages, scrubbed))
     }
 
     /// Makes every earlier commit durable and applies it to the heap image.

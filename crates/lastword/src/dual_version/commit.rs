@@ -16,7 +16,7 @@ use super::write_back::{Waiting, lay_over};
 use super::{ObjectHeap, link_of};
 use crate::Error;
 use crate::perform::{Obstacle, StarvationLock};
-use crate::sync::{AtomicU64, MODELED, Ordering, lock, spin_loop, thread, try_lock};
+use crate::sync::{AtomicU64, MODELED, MutexGuard, Ordering, lock, spin_loop, thread, try_lock};
 
 /// Polls for the end of a grace period before a worker continues without it: some microseconds,
 /// longer than most transactions take. Chosen, not measured.
@@ -46,6 +46,13 @@ pub(crate) struct Versions<M> {
     pub(super) table: TransactionTable<M>,
     /// On a line of its own: read at each begin and seldom written.
     pub(super) starvation_lock: CachePadded<StarvationLock>,
+}
+
+/// A transaction that has ended and is not in its worker's queue yet, which is locked.
+pub(crate) struct Shown<'v> {
+    /// Its timestamp.
+    pub(crate) end: u64,
+    queue: MutexGuard<'v, Waiting>,
 }
 
 /// Progress of a worker's write-back.
@@ -182,9 +189,12 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         self.table.entry(attempt.owned.number).commit(attempt.start);
     }
 
-    /// Second stage: shows all copies and returns their timestamp. The changes are durable by now.
+    /// Second stage: shows all copies. The changes are durable by now. Locks the queue for the
+    /// third stage: see [`view`](super::view).
     #[inline]
-    pub(crate) fn show(&self, heap_image: &impl ObjectHeap, owned: &Owned) -> u64 {
+    pub(crate) fn show(&self, heap_image: &impl ObjectHeap, owned: &Owned) -> Shown<'_> {
+        let state = self.table.entry(owned.number);
+        let queue = (!injected(Mutant::ShownOutsideQueue)).then(|| lock(&state.queue));
         for entry in owned.entries.iter().filter(|entry| entry.fresh) {
             // No other transaction knows of a new object, so its link position is unlocked and
             // holds no link. A reader that follows this link has seen the end stored below, and
@@ -192,7 +202,8 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
             heap_image.store(link_of(entry.object), self.links.to(owned.number, entry.place()));
         }
         let place = owned.end.expect("an attempt that has written has an end");
-        end::show(&self.memory(owned.number)[place], &self.clock)
+        let end = end::show(&self.memory(owned.number)[place], &self.clock);
+        Shown { end, queue: queue.unwrap_or_else(|| lock(&state.queue)) }
     }
 
     /// Notes that attempts up to `applied_up_to` had no link at this time, which was just assigned.
@@ -204,19 +215,19 @@ impl<M: AsRef<[AtomicU64]>> Versions<M> {
         }
     }
 
-    /// Third stage: applies the changes to the heap, now or later. `(end, most)` is the timestamp
-    /// and the maximum polls for the end of the grace period. Empties `batch`.
+    /// Third stage: applies the changes to the heap, now or later. `most` is the maximum of polls
+    /// for the end of the grace period. Empties `batch`.
     #[inline]
     pub(crate) fn finish(
         &self,
         heap_image: &impl ObjectHeap,
         owned: &Owned,
-        (end, most): (u64, u32),
+        (shown, most): (Shown<'_>, u32),
         batch: &mut Vec<u64>,
         now: impl Fn() -> u64,
     ) -> Finished {
         let state = self.table.entry(owned.number);
-        let mut queue = lock(&state.queue);
+        let Shown { end, mut queue } = shown;
         let mut done = queue.place();
         (done.attempt, done.start, done.end) = (owned.attempt, owned.start, end);
         done.gives_runs_back = owned.frees_runs();

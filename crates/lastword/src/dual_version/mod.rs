@@ -39,6 +39,7 @@
 //! | `member` | group commit: transactions that end together |
 //! | `commit` | the second and third stage, and helping |
 //! | `write_back` | the queue of committed transactions that the heap lacks |
+//! | `view` | a moment at which the heap and the queues are as of one transaction |
 //!
 //! *New objects.* Memory that was never an object has no header, and the allocator may hand it out
 //! later as zeros. A link that a crash leaves there would be read as data. So a new object gets its
@@ -61,11 +62,12 @@ mod member;
 mod owned;
 mod read;
 mod transaction_table;
+mod view;
 mod write;
 mod write_back;
 
 pub(crate) use attempt::Attempt;
-pub(crate) use commit::{Finished, LOOKS, Ready, Versions};
+pub(crate) use commit::{Finished, LOOKS, Ready, Shown, Versions};
 pub(crate) use link::WORKERS_MAX;
 pub(crate) use owned::{Entry, Owned};
 pub(crate) use write_back::store;

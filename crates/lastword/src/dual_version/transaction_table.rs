@@ -289,6 +289,11 @@ impl<M> TransactionTable<M> {
         &self.workers[number]
     }
 
+    /// Iterates over all entries.
+    pub(super) fn all(&self) -> impl Iterator<Item = &WorkerState<M>> {
+        self.workers.iter().map(|state| &**state)
+    }
+
     /// Iterates over the entries that ever had a worker.
     #[inline]
     pub(super) fn used(&self) -> impl Iterator<Item = &WorkerState<M>> {

@@ -137,6 +137,18 @@ impl Waiting {
     pub(super) fn batches(&self, mut each: impl FnMut(u64, &[u64])) {
         self.queue.iter().for_each(|done| each(done.end, &done.batch));
     }
+
+    /// Calls `put` with the words that the heap gets from the waiting transactions, in order: each
+    /// word's index and value.
+    pub(super) fn words(&self, mut put: impl FnMut(usize, u64)) {
+        for done in self.queue.iter().filter(|done| !done.stays) {
+            for piece in Pieces::new(&done.batch) {
+                let Piece::Run(index, words) = piece else { continue };
+                (index as usize..).zip(words).for_each(|(index, value)| put(index, *value));
+            }
+            done.objects.iter().for_each(|object| put(super::link_of(*object), EMPTY));
+        }
+    }
 }
 
 /// Copies those words of a batch that are in `out`, which begins with the word `first`.

@@ -49,9 +49,8 @@ pub(super) fn rescue(files: &[LostFile], closed: bool) -> &'static str {
         }
         (false, true) => "rename each file back",
         (true, false) => {
-            "the pool refuses transactions that write; save it with `Pool::backup` (design \
-             `decoupled` only), or flush and copy each /proc/.../fd/... to its old name before \
-             this process ends"
+            "the pool refuses transactions that write; save it with `Pool::backup`, or flush and \
+             copy each /proc/.../fd/... to its old name before this process ends"
         }
         (true, true) => "copy each /proc/.../fd/... to its old name before this process ends",
     }

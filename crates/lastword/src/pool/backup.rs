@@ -11,7 +11,9 @@
 //! Before 5, the path has no pool. A crash during 5 leaves no pool or the whole one.
 //!
 //! The copy has its own pool ID. With a common ID, recovery would accept the log of the other pool.
-//! A pointer's tag derives from the pool ID, so the new ID is chosen with the same tag.
+//! A pointer's tag derives from the pool ID, so the new ID is chosen with the same tag. The copy
+//! continues the pool's generations, because a frozen heap of `snapshot` may have links of the
+//! current one.
 
 use std::path::Path;
 
@@ -32,10 +34,10 @@ impl<D: Design> Pool<D> {
     /// return and opens without recovery. It has the sizes, layout, medium and design of this pool.
     /// Its transaction IDs continue after the returned one.
     ///
-    /// Workers wait only for room in the log, or for a page of a bounded shadow: reproduction waits
-    /// while a slice of 32 MiB is copied, and copies each page that changes before its slice. The
-    /// copy has its own pool ID, so opening refuses the log of the other pool. All pointers stay
-    /// valid in the copy.
+    /// Transactions wait as beside a [view](Pool::view): under [`Decoupled`](crate::Decoupled) only
+    /// for reproduction, which waits while a slice of 32 MiB is copied, and copies each page that
+    /// changes before its slice. The copy has its own pool ID, so opening refuses the log of the
+    /// other pool. All pointers stay valid in the copy.
     ///
     /// ```
     /// use lastword::{Objects, Options, Pool};
@@ -51,13 +53,12 @@ impl<D: Design> Pool<D> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoView`] for designs other than [`Decoupled`](crate::Decoupled): close the pool and
-    /// use [`copy`](crate::copy). As [`create`](Pool::create) for the new pool, and as
-    /// [`flush`](Pool::flush) for this one. An error removes the copy, and leaves a file that was
-    /// at `to` before.
+    /// [`Error::NotDurable`]. [`Error::NoView`] under ideal reproduction. As
+    /// [`create`](Pool::create) for the new pool, and as [`flush`](Pool::flush) for this one. An
+    /// error removes the copy, and leaves a file that was at `to` before.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<TxId, Error> {
         let _call = self.call("backup")?;
-        self.has_views()?;
+        self.has_heap_image()?;
         // Ends: a heap grows a finite number of times.
         let (first, created, frozen) = loop {
             let first = self.plan_of_copy()?;

@@ -15,7 +15,7 @@ use crate::sync::{Arc, Ordering};
 use crate::transfer::content::Content;
 use crate::transfer::stream::Header;
 
-/// Pages of one slice of a backup: 32 MiB. Reproduction waits while a slice is copied.
+/// Pages of one slice of a backup: 32 MiB. Reproduction waits while it is copied.
 const SLICE_PAGES: usize = 8192;
 
 /// Pages that are copied when one of them is read: 128 KiB.
@@ -31,13 +31,21 @@ const KEPT_PAGES: usize = 64;
 /// A pool as of one transaction, while other transactions go on: for long scans, checks and
 /// exports. Made by [`Pool::view`].
 ///
-/// Transactions never invalidate a view. They wait only for reproduction: for room in the log, or
-/// for a page of a bounded shadow. Reproduction copies each page of the heap image to a file of the
-/// view before the page first changes. A read copies the pages that it needs, 128 KiB at a time,
-/// and reproduction waits meanwhile. The file is on the disk of the pool, without a name and as
-/// large as the heap. Its disk space is reserved when the view begins, within
-/// [`Options::view_bytes`](crate::Options::view_bytes). The log is truncated, and freed memory is
-/// used again, as without a view. Dropping the view ends it and removes the file.
+/// Transactions never invalidate a view. Each page is copied to a file of the view before the page
+/// first changes. A read copies the pages that it needs, 128 KiB at a time. The file is on the disk
+/// of the pool, without a name and as large as the heap. Its disk space is reserved when the view
+/// begins, within [`Options::view_bytes`](crate::Options::view_bytes). The log is truncated, and
+/// freed memory is used again, as without a view. Dropping the view ends it and removes the file.
+///
+/// | design | a page is copied by | a read, while it copies, holds up |
+/// |---|---|---|
+/// | `decoupled` | reproduction | reproduction |
+/// | `snapshot`, `redo` | the worker that first stores to it | first stores to the same 64 pages |
+/// | `undo`, mapped | the worker that first stores to it | first stores to the same 64 pages |
+/// | `undo` on `file` | the commit that first writes it | commits |
+///
+/// Under `decoupled`, transactions wait only for room in the log that reproduction frees, or for a
+/// page of a bounded shadow.
 pub struct PoolView<'p, D: Design = Decoupled> {
     // Dropped in this order: the file is removed before its space is released.
     frozen: Frozen<'p, D>,
@@ -53,7 +61,15 @@ pub(super) struct Frozen<'p, D: Design> {
 
 impl<D: Design> Pool<D> {
     /// Returns a view of the pool as of one transaction: the last one committed now, or a later
-    /// one. Waits until that transaction is durable and reproduction has taken it in.
+    /// one. Waits for no running body.
+    ///
+    /// - Under [`Decoupled`], waits until the transaction is durable and reproduction has taken it
+    ///   in.
+    /// - Under [`Undo`](crate::Undo) and [`Redo`](crate::Redo), waits for the commits in flight.
+    ///   Later commits wait until these have ended and the view has begun.
+    /// - Under [`Snapshot`](crate::Snapshot), commits wait some microseconds while the view begins.
+    ///   With [groups](crate::Options::group), the view has all transactions up to its ID, and may
+    ///   have later ones.
     ///
     /// ```
     /// use lastword::{Objects, Options, Pool};
@@ -69,12 +85,13 @@ impl<D: Design> Pool<D> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoView`] for designs other than [`Decoupled`]. [`Error::ViewLimit`] by
-    /// [`Options::view_bytes`](crate::Options::view_bytes). [`Error::Medium`] if the disk has no
-    /// space for a file as large as the heap. As [`flush`](Pool::flush).
+    /// [`Error::ViewLimit`] by [`Options::view_bytes`](crate::Options::view_bytes).
+    /// [`Error::Medium`] if the disk has no space for a file as large as the heap.
+    /// [`Error::NotDurable`]. [`Error::NoView`] under ideal reproduction. As
+    /// [`flush`](Pool::flush).
     pub fn view(&self) -> Result<PoolView<'_, D>, Error> {
         let _call = self.call("view")?;
-        self.has_views()?;
+        self.has_heap_image()?;
         // Ends: a heap grows a finite number of times.
         loop {
             let bytes = self.shape.heap_bytes();
@@ -87,20 +104,14 @@ impl<D: Design> Pool<D> {
         }
     }
 
-    /// Returns an error if the design has no views.
-    pub(super) fn has_views(&self) -> Result<(), Error> {
-        match self.design().pipeline() {
-            Some(_) => Ok(()),
-            None if D::DURABLE => Err(Error::NoView { design: D::NAME }),
-            None => Err(Error::NotDurable { design: D::NAME }),
-        }
+    /// Returns an error if the design has no heap image.
+    pub(super) fn has_heap_image(&self) -> Result<(), Error> {
+        if D::DURABLE { Ok(()) } else { Err(Error::NotDurable { design: D::NAME }) }
     }
 
     /// Freezes the heap. `None` if it has grown: the image has not all of it.
     pub(super) fn freeze(&self, image: Arc<FrozenImage>) -> Result<Option<Frozen<'_, D>>, Error> {
-        let none = Error::NoView { design: D::NAME };
-        let Some(pipeline) = self.design().pipeline() else { return Err(none) };
-        let id = pipeline.freeze(&image)?.ok_or(none)?;
+        let id = self.design().freeze(&image)?;
         let frozen = Frozen { pool: self, image, id };
         // A transaction in the image that uses new memory began after the growth ended.
         Ok((frozen.heap_bytes() == self.shape.heap_bytes()).then_some(frozen))
@@ -130,7 +141,7 @@ impl<D: Design> Frozen<'_, D> {
         Ok(self.image.write_checksums(area)?)
     }
 
-    /// Copies all pages, slice by slice. Reproduction goes on between the slices.
+    /// Copies all pages, slice by slice. Transactions go on, and reproduction between the slices.
     ///
     /// # Errors
     /// Those of [`copy`](Frozen::copy).
@@ -151,11 +162,9 @@ impl<D: Design> Frozen<'_, D> {
     /// Copies pages.
     ///
     /// # Errors
-    /// An I/O error of the copy. The pool's sticky error: its heap image may then be incomplete.
+    /// An I/O error of the copy. The pool's sticky error: its heap may then be incomplete.
     fn copy(&self, pages: Range<usize>) -> Result<(), Error> {
-        if let Some(pipeline) = self.pool.design().pipeline() {
-            pipeline.copy_frozen(&self.image, pages)?;
-        }
+        self.pool.design().copy_frozen(&self.image, pages)?;
         Ok(self.image.check()?)
     }
 }
@@ -163,10 +172,8 @@ impl<D: Design> Frozen<'_, D> {
 impl<D: Design> Drop for Frozen<'_, D> {
     fn drop(&mut self) {
         // A forked child has none of the parent's threads, and its locks may be taken for ever.
-        if !self.pool.is_forked()
-            && let Some(pipeline) = self.pool.design().pipeline()
-        {
-            pipeline.thaw(&self.image);
+        if !self.pool.is_forked() {
+            self.pool.design().thaw(&self.image);
         }
     }
 }

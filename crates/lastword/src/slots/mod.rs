@@ -15,6 +15,7 @@
 //! | `buffer` | the write buffer of `redo` |
 //! | `gather` | group commit across workers, on `file` |
 //! | `store` | the slot store: heap and log slots on each medium |
+//! | `frozen`, `boundary` | views: frozen images, and the moment at which they begin |
 //! | `workers` | the transaction table and the durable watermark |
 //! | `format` | layout of slots, heads and records |
 //! | `truncation` | applies records to the heap image and frees their slots |
@@ -24,8 +25,10 @@
 //! durable. No transaction reads a value before it is durable, because a commit releases its
 //! ownership records, or shows its copies, only after that.
 
+mod boundary;
 mod buffer;
 mod format;
+mod frozen;
 mod gather;
 mod recover;
 mod redo;

@@ -33,10 +33,12 @@
 //!
 //! Source: DudeTM, sections 2.2 and 5.2.2.
 
+use std::ops::Range;
 use std::path::Path;
 
 use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces, mark};
+use medium::{FrozenImage, Scrubbed};
 use words::{Stop, TxId};
 
 use super::buffer::Buffer;
@@ -52,7 +54,7 @@ use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Opened, ReadyPool, Storage};
 use crate::superblock::GrowthStep;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, lock, spin_loop, thread};
 #[cfg(test)]
 use crate::worker::panic_injection;
 use crate::{Error, Options};
@@ -138,6 +140,7 @@ impl Log {
         let Redo { store, workers, .. } = redo;
         let slot = workers.slot(self.slot);
         slot.assigned(id.0);
+        workers.boundary.pass(id.0, &workers.poison);
         workers.poison.check()?;
         self.record.extend([0, 0, mark(id.0 - store.base())]);
         batch_of(written, &mut self.record);
@@ -216,7 +219,7 @@ impl Redo {
         let ReadyPool { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of::<Self>(&storage, options);
-        let store = SlotStore::new(storage, words);
+        let store = SlotStore::new(storage, words, false);
         let memory = memory.starting_after(last);
         let workers = Workers::new(store.layout.slots, last.0);
         let truncation = Mutex::new(Truncation::new(&store, last.0));
@@ -490,6 +493,27 @@ impl Design for Redo {
             self.truncate(&mut lock(&self.truncation))?;
         }
         Ok(())
+    }
+
+    fn freeze(&self, image: &Arc<FrozenImage>) -> Result<TxId, Error> {
+        self.workers.at_boundary(self.clock(), |last| {
+            self.store.freeze(image);
+            TxId(last)
+        })
+    }
+
+    fn copy_frozen(&self, image: &FrozenImage, pages: Range<usize>) -> Result<(), Error> {
+        self.store.copy_frozen(image, pages, &|_, _| ());
+        self.check()
+    }
+
+    fn thaw(&self, image: &Arc<FrozenImage>) {
+        self.store.thaw(image);
+    }
+
+    fn scrub(&self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        let done = self.store.scrub(pages, scrubbed);
+        done.and_then(|()| self.check()).map_err(|error| self.workers.poison.put(error))
     }
 
     fn close(&self) -> Result<(), Error> {

@@ -14,7 +14,7 @@
 use std::path::PathBuf;
 
 use medium::mutants::{Mutant, injected};
-use medium::{Domain, HeapMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
+use medium::{Domain, FrozenMemory, HeapMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
 
 use super::format::{Head, Key, Layout, UNIT_WORDS};
 use super::workers::Meter;
@@ -23,7 +23,7 @@ use crate::perform::{Heap, Stm, Tm, records_of};
 use crate::shadow::{PAGE_BYTES, ShadowHeap, ShadowMemory};
 use crate::storage::{Demand, Storage};
 use crate::superblock::{GrowthStep, Superblock, Superblocks};
-use crate::sync::{Arc, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
 use crate::{Error, Medium, Options};
 
 /// Words in a block of a log file. A record fills whole blocks, so no write shares one with
@@ -35,7 +35,7 @@ pub(super) struct SlotStore {
     /// The heap: the image itself, or a copy of it. Kept outside `place` so that a load does not
     /// branch on the medium.
     memory: Arc<Memory>,
-    place: Place,
+    pub(super) place: Place,
     superblocks: Mutex<Superblocks>,
     superblock: Superblock,
     /// The file that holds the log, for errors.
@@ -43,13 +43,17 @@ pub(super) struct SlotStore {
     pub(super) layout: Layout,
 }
 
-enum Place {
+pub(super) enum Place {
     Mapped {
         heap: InPlace,
         log: InPlace,
     },
     Files {
         image: Mutex<Parts>,
+        /// Commits and truncations that wait for `image`.
+        waiting: AtomicUsize,
+        /// Frozen images of the heap in memory. `None`: those of `image`.
+        memory: Option<FrozenMemory>,
         log: Arc<PoolFile>,
         /// Holds the lock on the log's file.
         _log: Arc<dyn LogMedium>,
@@ -95,7 +99,7 @@ impl Words {
         Ok(match &storage.domain {
             Some(domain) => {
                 let heap = map(heap_offset, heap_bytes, options.room(heap_bytes), domain)?;
-                let heap = heap.with_checksums(storage.sums.of_mapping());
+                let heap = heap.as_heap(storage.sums.of_mapping());
                 Words::Mapped(Box::new((heap, map(log_offset, log_bytes, log_bytes, domain)?)))
             }
             None => {
@@ -106,7 +110,8 @@ impl Words {
 }
 
 impl SlotStore {
-    pub(super) fn new(storage: Storage, words: Words) -> SlotStore {
+    /// `early`: transactions store words where others see them before they commit.
+    pub(super) fn new(storage: Storage, words: Words, early: bool) -> SlotStore {
         let superblock = *storage.superblocks.current();
         let log_path = storage.log_path().to_path_buf();
         let (memory, place) = match words {
@@ -115,12 +120,16 @@ impl SlotStore {
                 (heap.memory(), Place::Mapped { heap, log })
             }
             Words::Image(image) => {
+                let image = image.into_memory();
+                let memory = (!early).then(|| FrozenMemory::new(image.words().len()));
                 let place = Place::Files {
                     image: Mutex::new(storage.heap_image),
+                    waiting: AtomicUsize::new(0),
+                    memory,
                     log: storage.log_file.unwrap_or(storage.file),
                     _log: storage.log,
                 };
-                (Arc::new(image.into_memory()), place)
+                (Arc::new(image), place)
             }
         };
         let superblocks = Mutex::new(storage.superblocks);
@@ -143,9 +152,47 @@ impl SlotStore {
     /// Stores a word where other threads see it.
     #[inline(always)]
     pub(super) fn store(&self, index: usize, value: u64) {
+        self.store_over(index, value, |_, _| ());
+    }
+
+    /// Does the same where frozen images need the `lay_over` of
+    /// [`copy_frozen`](SlotStore::copy_frozen).
+    #[inline(always)]
+    pub(super) fn store_over(
+        &self,
+        index: usize,
+        value: u64,
+        lay_over: impl Fn(usize, &mut [u64]),
+    ) {
         match &self.place {
-            Place::Mapped { heap, .. } => heap.store(index, value),
-            Place::Files { .. } => self.heap()[index].store(value, Ordering::Relaxed),
+            Place::Mapped { heap, .. } => heap.store_over(index, value, lay_over),
+            Place::Files { memory, .. } => {
+                self.before_store(memory.as_ref(), index);
+                self.heap()[index].store(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether there are any frozen images of a mapped heap image.
+    #[inline]
+    pub(super) fn has_images_in_place(&self) -> bool {
+        matches!(&self.place, Place::Mapped { heap, .. } if heap.has_images())
+    }
+
+    /// Copies pages of a mapped heap image before their words' records are voided; see
+    /// [`InPlace::keep`].
+    pub(super) fn keep(&self, first: usize, words: usize, lay_over: impl Fn(usize, &mut [u64])) {
+        if let Place::Mapped { heap, .. } = &self.place {
+            heap.keep(first, words, lay_over);
+        }
+    }
+
+    #[inline(always)]
+    fn before_store(&self, memory: Option<&FrozenMemory>, index: usize) {
+        if let Some(memory) = memory
+            && memory.is_watched(index)
+        {
+            self.first_store(memory, index);
         }
     }
 
@@ -155,12 +202,11 @@ impl SlotStore {
     pub(super) fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
         match &self.place {
             Place::Mapped { heap, .. } => heap.exchange(index, current, new),
-            Place::Files { .. } => self.heap()[index].compare_exchange(
-                current,
-                new,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ),
+            Place::Files { memory, .. } => {
+                self.before_store(memory.as_ref(), index);
+                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+                self.heap()[index].compare_exchange(current, new, success, failure)
+            }
         }
     }
 
@@ -304,8 +350,10 @@ impl SlotStore {
     /// Writes batches to the heap image, bypassing the copy in memory. Durable on return: one
     /// persist barrier.
     pub(super) fn write_pages(&self, batches: &[&[u64]], meter: &Meter) -> Result<(), Error> {
-        let Place::Files { image, .. } = &self.place else { return Ok(()) };
+        let Place::Files { image, waiting, .. } = &self.place else { return Ok(()) };
+        waiting.fetch_add(1, Ordering::Relaxed);
         let mut image = lock(image);
+        waiting.fetch_sub(1, Ordering::Relaxed);
         let before = image.counts();
         for batch in batches {
             image.write_back(batch)?;

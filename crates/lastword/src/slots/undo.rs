@@ -31,10 +31,14 @@
 //!
 //! Source: DudeTM, sections 2.2 and 5.2.2.
 
+mod live;
+
+use std::ops::Range;
 use std::path::Path;
 
 use medium::mutants::{Mutant, injected};
 use medium::writes::run;
+use medium::{FrozenImage, Scrubbed};
 use words::{Stop, TxId};
 
 use super::format::{Head, Key, RECORD_HEAD_WORDS};
@@ -49,7 +53,7 @@ use crate::persist::Listener;
 use crate::pool::Shape;
 use crate::storage::{Opened, ReadyPool, Storage};
 use crate::superblock::GrowthStep;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering};
 #[cfg(test)]
 use crate::worker::panic_injection;
 use crate::{Error, Options};
@@ -106,7 +110,7 @@ struct Running<'a> {
 }
 
 /// The heap, at the end of an attempt.
-struct Ending<'a>(&'a SlotStore);
+struct Ending<'a>(&'a Undo);
 
 impl Space for Running<'_> {
     #[inline(always)]
@@ -130,7 +134,7 @@ impl Space for Running<'_> {
 
     #[inline(always)]
     fn store(&mut self, index: usize, value: u64) {
-        self.undo.store.store(index, value);
+        self.undo.store(index, value);
     }
 
     #[inline(always)]
@@ -146,7 +150,7 @@ impl Space for Ending<'_> {
     }
 
     fn load_run(&mut self, index: usize, out: &mut [u64]) -> Result<(), Stop> {
-        Space::load_run(&mut self.0.heap(), index, out)
+        Space::load_run(&mut self.0.store.heap(), index, out)
     }
 
     #[inline(always)]
@@ -156,7 +160,7 @@ impl Space for Ending<'_> {
 
     #[inline(always)]
     fn peek(&self, index: usize) -> u64 {
-        self.0.heap()[index].load(Ordering::Relaxed)
+        self.0.store.heap()[index].load(Ordering::Relaxed)
     }
 }
 
@@ -200,8 +204,7 @@ impl Log {
                 return Err(Stop::Conflict); // the next attempt fails to begin
             }
             self.at += record.len();
-            // Release: pairs with `Undo::is_open_in_place`.
-            workers.slot(self.slot).filled.store(self.at, Ordering::Release);
+            workers.slot(self.slot).publish_record(self.at);
         } else {
             if store.room(self.record.len() + 1 + words) > capacity {
                 return Err(Stop::TooLarge);
@@ -221,7 +224,11 @@ impl Log {
         let Undo { store, workers, .. } = undo;
         let slot = workers.slot(self.slot);
         slot.assigned(id.0);
+        workers.boundary.pass(id.0, &workers.poison);
         workers.poison.check()?;
+        if store.has_images_in_place() {
+            self.runs.iter().for_each(|&(index, words)| undo.keep(index, words));
+        }
         let head = Head { sequence: self.sequence, id: id.0, last: 0 };
         if injected(Mutant::EntriesDroppedFirst) {
             store.write_head(self.slot, &self.key, head, &slot.meter)?;
@@ -317,7 +324,7 @@ impl Undo {
         let ReadyPool { storage, words: (words, memory), last } =
             opened.begin(Self::NAME, open, |_| ())?;
         let shape = Shape::of::<Self>(&storage, options);
-        let store = SlotStore::new(storage, words);
+        let store = SlotStore::new(storage, words, true);
         let memory = memory.starting_after(last);
         let workers = Workers::new(store.layout.slots, last.0);
         Ok((Undo { memory, store, workers }, shape))
@@ -325,13 +332,6 @@ impl Undo {
 
     fn clock(&self) -> &AtomicU64 {
         self.memory.clock()
-    }
-
-    /// Whether a slot has records of a transaction in flight, whose words may be in the heap image.
-    /// Called when no worker is left; the program has then leaked a worker in the middle of a
-    /// transaction. Acquire: pairs with the stores after a record and after the head that voids it.
-    fn is_open_in_place(&self) -> bool {
-        self.workers.used().any(|slot| slot.filled.load(Ordering::Acquire) > 0)
     }
 
     /// Reports an assigned ID as finished, if it was made durable. Otherwise the ID stays in flight
@@ -378,7 +378,7 @@ impl Design for Undo {
     }
 
     fn poke(&self, index: usize, value: u64) {
-        self.store.store(index, value);
+        self.store(index, value);
     }
 
     fn local(&self, number: usize) -> Result<Local, Error> {
@@ -480,7 +480,7 @@ impl Design for Undo {
     fn commit(&self, local: &mut Local) -> Result<TxId, Stop> {
         let Local { attempt, log } = local;
         let mut end = End { undo: self, log };
-        let committed = self.memory.commit(attempt, Ending(&self.store), &mut end);
+        let committed = self.memory.commit(attempt, Ending(self), &mut end);
         let assigned = log.has_id;
         if !self.settle(log) {
             return Err(Stop::Conflict); // the next attempt fails to begin, with the error
@@ -498,7 +498,7 @@ impl Design for Undo {
     fn roll_back(&self, local: &mut Local) -> TxId {
         let Local { attempt, log } = local;
         let mut end = End { undo: self, log };
-        let seen = self.memory.roll_back(attempt, Ending(&self.store), &mut end);
+        let seen = self.memory.roll_back(attempt, Ending(self), &mut end);
         self.settle(log);
         seen
     }
@@ -541,6 +541,27 @@ impl Design for Undo {
         self.wait(self.committed_id())
     }
 
+    fn freeze(&self, image: &Arc<FrozenImage>) -> Result<TxId, Error> {
+        self.workers.at_boundary(self.clock(), |last| {
+            self.store.freeze(image);
+            TxId(last)
+        })
+    }
+
+    fn copy_frozen(&self, image: &FrozenImage, pages: Range<usize>) -> Result<(), Error> {
+        self.store.copy_frozen(image, pages, &|first, out| self.lay_over(first, out));
+        self.check()
+    }
+
+    fn thaw(&self, image: &Arc<FrozenImage>) {
+        self.store.thaw(image);
+    }
+
+    fn scrub(&self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        let done = self.store.scrub(pages, scrubbed);
+        done.and_then(|()| self.check()).map_err(|error| self.workers.poison.put(error))
+    }
+
     fn close(&self) -> Result<(), Error> {
         self.wait(self.committed_id())?;
         if self.is_open_in_place() {
@@ -569,27 +590,4 @@ impl Design for Undo {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::workers::Meter;
-    use super::*;
-    use crate::Medium;
-
-    #[test]
-    fn head_with_oversized_id_is_reported_as_damage() {
-        let options = Options::new().bytes(1 << 20).log_bytes(256 << 10);
-        let options = options.medium(Medium::PersistentCache);
-        let opened = |id| {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("pool");
-            let (Undo { store, .. }, _) = Undo::create(&path, &options).unwrap();
-            let head = Head { sequence: 1, id, last: 0 };
-            store.write_head(2, &store.key(2), head, &Meter::default()).unwrap();
-            drop(store);
-            Undo::open(&path, &options).map(|(undo, _)| undo.committed_id().0)
-        };
-        assert_eq!(opened(1 << 61).unwrap(), 1 << 61);
-        for id in [(1 << 61) + 1, u64::MAX] {
-            assert!(matches!(opened(id), Err(Error::DamagedLog { .. })), "{id}");
-        }
-    }
-}
+mod tests;

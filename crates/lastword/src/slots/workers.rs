@@ -28,11 +28,12 @@
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected, relax};
 
+use super::boundary::Boundary;
 use super::format::SLOTS_MAX;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::poison::Poison;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, spin_loop, thread};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, spin_loop, thread};
 
 /// No commit is in flight.
 const IDLE: u64 = u64::MAX;
@@ -60,6 +61,8 @@ pub(super) struct Workers {
     used: AtomicUsize,
     durable: CachePadded<AtomicU64>,
     pub(super) poison: Poison,
+    /// Read at each commit and seldom written.
+    pub(super) boundary: CachePadded<Boundary>,
 }
 
 impl Workers {
@@ -76,6 +79,7 @@ impl Workers {
             used: AtomicUsize::new(0),
             durable: CachePadded::new(AtomicU64::new(last)),
             poison: Poison::default(),
+            boundary: CachePadded::default(),
         }
     }
 
@@ -101,6 +105,14 @@ impl Workers {
     /// Returns the slots that ever had a worker.
     pub(super) fn used(&self) -> impl Iterator<Item = &Slot> {
         self.slots[..self.used.load(Ordering::Acquire)].iter().map(|slot| &**slot)
+    }
+
+    /// Returns the filled words of each slot, with its number, after words that transactions store
+    /// in place were read: the records of these words are among them.
+    pub(super) fn live(&self) -> impl Iterator<Item = (usize, usize)> {
+        // Pairs with the fence in `Slot::publish_record`.
+        fence_unless(Mutant::NoFenceAfterPageRead, Ordering::Acquire);
+        self.used().enumerate().map(|(number, slot)| (number, slot.filled.load(Ordering::Acquire)))
     }
 
     /// Steps a and b.
@@ -161,6 +173,17 @@ impl Workers {
 }
 
 impl Slot {
+    /// Publishes a record of old values, up to this word of the slot. Stores in place to the words
+    /// of the record follow; see `undo`.
+    #[inline]
+    pub(super) fn publish_record(&self, filled: usize) {
+        // Release: a thread that sees the number sees the record.
+        self.filled.store(filled, Ordering::Release);
+        // Pairs with the fence in `Workers::live`: a thread that has read a word of the stores that
+        // follow sees the number.
+        fence_unless(Mutant::NoFenceAfterRecord, Ordering::Release);
+    }
+
     /// Step 1.
     #[inline(always)]
     pub(super) fn assigning(&self, clock: u64) {

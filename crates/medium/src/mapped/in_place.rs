@@ -13,10 +13,13 @@
 //! On a simulated machine, loads read a copy of the words in ordinary memory. A load does not
 //! affect the state after a crash, so it costs the same everywhere.
 
+use std::ops::Range;
+
 use crate::area::Area;
 use crate::cpu::{LINE_BYTES, LINE_WORDS, LineWriteBack};
 use crate::error::Error;
-use crate::frozen::PAGE_WORDS;
+use crate::frozen::{FrozenImage, PAGE_WORDS};
+use crate::frozen_memory::{FrozenMemory, read_pages};
 use crate::mapped::checksums::MappedChecksums;
 use crate::mapped::domain::Domain;
 use crate::mapped::emulation::Emulation;
@@ -24,6 +27,7 @@ use crate::mapped::stores::{Mapped, Stores};
 use crate::memory::Memory;
 use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::traits::Scrubbed;
 use system::SimulatedMemory;
 
 /// A mapped part of a file, for many threads. A barrier costs a fence, and the device's delay if it
@@ -52,6 +56,8 @@ pub struct InPlace {
     emulation: Option<Arc<Emulation>>,
     /// The checksums of the pages, if this is a heap that has them.
     sums: Option<Arc<MappedChecksums>>,
+    /// Frozen images of a heap. Pages with a checksum are watched, too.
+    frozen: FrozenMemory,
 }
 
 impl InPlace {
@@ -95,19 +101,94 @@ impl InPlace {
             }
         };
         let (write_back, emulation) = (domain.write_back(), domain.emulation());
-        Ok(InPlace { view: Arc::new(view), simulated, write_back, emulation, sums: None })
+        let (view, sums, frozen) = (Arc::new(view), None, FrozenMemory::default());
+        Ok(InPlace { view, simulated, write_back, emulation, sums, frozen })
     }
 
-    /// Keeps the checksums of the pages. Nothing may have been stored yet.
-    pub fn with_checksums(self, sums: Option<Arc<MappedChecksums>>) -> InPlace {
-        InPlace { sums, ..self }
+    /// Makes it a heap, which has frozen images and keeps the checksums of its pages, if it has
+    /// any. Nothing may have been stored yet.
+    pub fn as_heap(self, sums: Option<Arc<MappedChecksums>>) -> InPlace {
+        let frozen = FrozenMemory::new(self.words().len());
+        if sums.is_some() {
+            frozen.watch();
+        }
+        InPlace { sums, frozen, ..self }
     }
 
-    /// Marks a word's page as changed, before the word is stored.
+    /// Marks a word's page as changed, before the word is stored, and copies it to the frozen
+    /// images that lack it.
     #[inline(always)]
-    fn before_store(&self, index: usize) {
+    fn before_store(&self, index: usize, lay_over: impl Fn(usize, &mut [u64])) {
+        if self.frozen.is_watched(index) {
+            self.first_store(index, &lay_over);
+        }
+    }
+
+    #[cold]
+    fn first_store(&self, index: usize, lay_over: &dyn Fn(usize, &mut [u64])) {
+        let now = |first, out: &mut [u64]| self.now(first, out, lay_over);
+        self.frozen.first_store_then(index, &now, || {
+            // After the copy, which compares the page with this checksum.
+            if let Some(sums) = &self.sums {
+                sums.before_store(index, |page, out| self.read_page(page, out));
+            }
+        });
+    }
+
+    /// Reads neighboring pages for a frozen image.
+    fn now(
+        &self,
+        first: usize,
+        out: &mut [u64],
+        lay_over: &dyn Fn(usize, &mut [u64]),
+    ) -> Result<(), Error> {
+        read_pages(self.words(), first, out);
+        self.sums.as_ref().map_or(Ok(()), |sums| sums.check(first, out))?;
+        lay_over(first, out);
+        Ok(())
+    }
+
+    /// Begins a frozen image of a heap; see [`FrozenMemory::freeze`].
+    pub fn freeze(&self, image: &Arc<FrozenImage>) {
+        self.frozen.freeze(image);
+    }
+
+    /// Copies pages to a frozen image, as [`FrozenMemory::copy`]. `lay_over` gets the first page
+    /// and the words of neighboring pages, and replaces those that the image has otherwise.
+    pub fn copy_frozen(
+        &self,
+        image: &FrozenImage,
+        pages: Range<usize>,
+        lay_over: &dyn Fn(usize, &mut [u64]),
+    ) {
+        self.frozen.copy(image, pages, &|first, out| self.now(first, out, lay_over));
+    }
+
+    /// Whether there are any frozen images.
+    #[inline]
+    pub fn has_images(&self) -> bool {
+        self.frozen.has_images()
+    }
+
+    /// Copies the pages of words to the frozen images that lack them: the caller is about to forget
+    /// what `lay_over` knows of these words.
+    #[inline]
+    pub fn keep(&self, first: usize, words: usize, lay_over: impl Fn(usize, &mut [u64])) {
+        for page in first / PAGE_WORDS..(first + words).div_ceil(PAGE_WORDS) {
+            self.before_store(page * PAGE_WORDS, &lay_over);
+        }
+    }
+
+    /// Ends a frozen image.
+    pub fn thaw(&self, image: &Arc<FrozenImage>) {
+        self.frozen.thaw(image);
+    }
+
+    /// Compares pages with their checksums, and adds the result. Damaged pages are marked, durably.
+    /// The first stores to pages that have a checksum wait.
+    pub fn scrub(&self, pages: Range<usize>, scrubbed: &mut Scrubbed) {
         if let Some(sums) = &self.sums {
-            sums.before_store(index, |page, out| self.read_page(page, out));
+            sums.scrub(pages, scrubbed, |page, out| self.read_page(page, out));
         }
     }
 
@@ -126,12 +207,13 @@ impl InPlace {
         };
         let pages = 0..(heap_bytes / 8) as usize / PAGE_WORDS;
         let barrier = |lines| self.barrier(lines).map(drop);
-        sums.seal(pages, settle, barrier, |page, out| self.read_page(page, out)).map(drop)
+        sums.seal(pages, settle, barrier, |page, out| self.read_page(page, out))?;
+        self.frozen.watch();
+        Ok(())
     }
 
     fn read_page(&self, page: usize, out: &mut [u64]) {
-        let words = &self.words()[page * PAGE_WORDS..][..PAGE_WORDS];
-        out.iter_mut().zip(words).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
+        read_pages(self.words(), page, out);
     }
 
     /// Returns the words for loads. A simulated machine does not see stores that bypass
@@ -149,7 +231,14 @@ impl InPlace {
     /// Stores a word into the cache. Relaxed: the caller orders it for other threads.
     #[inline(always)]
     pub fn store(&self, index: usize, value: u64) {
-        self.before_store(index);
+        self.store_over(index, value, |_, _| ());
+    }
+
+    /// Does the same in a heap whose frozen images need the `lay_over` of
+    /// [`copy_frozen`](InPlace::copy_frozen).
+    #[inline(always)]
+    pub fn store_over(&self, index: usize, value: u64, lay_over: impl Fn(usize, &mut [u64])) {
+        self.before_store(index, lay_over);
         self.words()[index].store(value, Ordering::Relaxed);
         if let Some((memory, _)) = &self.simulated {
             memory.store(index, &[value]);
@@ -163,7 +252,7 @@ impl InPlace {
     /// The value found instead.
     #[inline(always)]
     pub fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
-        self.before_store(index);
+        self.before_store(index, |_, _| ());
         let (word, done) = (&self.words()[index], Ordering::AcqRel);
         let was = word.compare_exchange(current, new, done, Ordering::Acquire)?;
         if let Some((memory, _)) = &self.simulated {
@@ -176,12 +265,8 @@ impl InPlace {
     /// the cache is durable.
     #[inline(always)]
     pub fn stream(&self, first: usize, words: &[u64]) {
-        if let Some(sums) = &self.sums {
-            let pages = first / PAGE_WORDS..(first + words.len()).div_ceil(PAGE_WORDS);
-            // A damaged page is marked, and found by `seal`.
-            let read = |page, out: &mut [u64]| self.read_page(page, out);
-            let _ = sums.before_changes(std::iter::once(pages), read);
-        }
+        // A log or a table, whose pages nothing watches.
+        debug_assert!(self.sums.is_none());
         match self.write_back {
             Some(_) => self.words().stream(first, words),
             None => self.words().store(first, words),

@@ -209,7 +209,7 @@ fn threads_change_pages_of_one_line() {
         let sizes = (HEAP_OFFSET, HEAP_BYTES, HEAP_BYTES);
         let sums = MappedChecksums::new(Arc::clone(&file), AREA, sizes, &domain, None).unwrap();
         let heap = InPlace::new(Arc::clone(&file), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
-        let heap = heap.with_checksums(Some(Arc::new(sums)));
+        let heap = heap.as_heap(Some(Arc::new(sums)));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let heap = &heap;

@@ -17,6 +17,7 @@ extern crate self as lw_alloc;
 extern crate self as lw_log;
 extern crate self as medium;
 extern crate self as rustc_hash;
+extern crate self as system;
 
 mod acknowledging;
 #[path = "../../../lastword/src/pool/admission.rs"]
@@ -24,6 +25,8 @@ mod admission;
 mod admitting;
 #[path = "../protocols/around.rs"]
 mod around;
+#[path = "../../../lastword/src/slots/boundary.rs"]
+mod boundary;
 #[path = "../../../log/src/circular.rs"]
 mod circular;
 mod claims;
@@ -46,6 +49,8 @@ mod isolation;
 mod metrics;
 mod notifying;
 mod ordering;
+#[path = "../../../medium/src/page_watch.rs"]
+mod page_watch;
 mod paging;
 #[path = "../../../lastword/src/perform/mod.rs"]
 mod perform;
@@ -71,6 +76,7 @@ mod software_table;
 mod still_used;
 mod sync;
 mod trials;
+mod viewing;
 mod waiting;
 #[path = "../../../lastword/src/slots/workers.rs"]
 mod workers;
@@ -221,6 +227,12 @@ const MODELS: &[(&str, fn())] = &[
     (
         "snapshots::worker_sees_its_group_while_another_ends_it",
         snapshots::worker_sees_its_group_while_another_ends_it,
+    ),
+    ("snapshots::view_is_as_of_its_transaction", snapshots::view_is_as_of_its_transaction),
+    ("viewing::view_has_all_up_to_its_boundary", viewing::view_has_all_up_to_its_boundary),
+    (
+        "viewing::view_has_old_words_of_running_transaction",
+        viewing::view_has_old_words_of_running_transaction,
     ),
 ];
 

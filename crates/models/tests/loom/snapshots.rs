@@ -84,9 +84,9 @@ impl Shared {
         versions.commits(attempt);
         // Release: as a worker that publishes how far its slot is filled.
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
-        let end = versions.show(heap_image, attempt.owned());
-        let finished =
-            versions.finish(heap_image, attempt.owned(), (end, attempt.looks()), &mut batch, || 0);
+        let shown = versions.show(heap_image, attempt.owned());
+        let (end, ends) = (shown.end, (shown, attempt.looks()));
+        let finished = versions.finish(heap_image, attempt.owned(), ends, &mut batch, || 0);
         versions.ended(attempt, end, finished);
         true
     }
@@ -114,8 +114,8 @@ impl Shared {
         versions.changes(group, false, &mut batch);
         versions.group_commits(group);
         record.store(versions.clock().load(Ordering::Acquire) + 1, Ordering::Release);
-        let end = versions.show(heap_image, group);
-        versions.finish(heap_image, group, (end, LOOKS), &mut batch, || 0);
+        let shown = versions.show(heap_image, group);
+        versions.finish(heap_image, group, (shown, LOOKS), &mut batch, || 0);
         versions.group_is_shown(group);
     }
 
@@ -269,8 +269,9 @@ fn chunks_beside(commit: fn(&Shared, &mut Attempt) -> u64) {
         let mut batch = Vec::new();
         versions.changes(attempt.owned(), false, &mut batch);
         versions.commits(&attempt);
-        let end = versions.show(heap_image, attempt.owned());
-        versions.finish(heap_image, attempt.owned(), (end, LOOKS), &mut batch, || 0);
+        let shown = versions.show(heap_image, attempt.owned());
+        let end = shown.end;
+        versions.finish(heap_image, attempt.owned(), (shown, LOOKS), &mut batch, || 0);
         let [mine, theirs] = [X, Y].map(|word| heap_image.words()[word].load(Ordering::Relaxed));
         let start = other.join().expect("the other thread ends");
         if mine == 1 && start < end {
@@ -360,6 +361,34 @@ pub(crate) fn worker_sees_its_group_while_another_ends_it() {
         other.join().expect("the other thread ends");
         assert_eq!(attempt.is_lent(), !is_over);
         seen.saw(u64::from(is_over));
+    });
+    met.are(0..2);
+}
+
+/// A view begins while a transaction ends. An older reader may keep that from the heap image.
+pub(crate) fn view_is_as_of_its_transaction() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let shared = Arc::new(Shared::new(Y, SMALL, 2, 2));
+        let theirs = Arc::clone(&shared);
+        let Shared { versions, heap_image, .. } = &*shared;
+        let mut reader = shared.attempt(READER);
+        versions.begin(&mut reader);
+        let mut attempt = shared.attempt(WRITER);
+        let writer = thread::spawn(move || assert!(theirs.write(&mut attempt, &[X, Y], 1)));
+        let words = [X, X + 1, Y, Y + 1];
+        let mut found = words.map(|_| 0);
+        let id = versions.freeze(|lacking| {
+            found = words.map(|word| {
+                let stored = || heap_image.words()[word].load(Ordering::Relaxed);
+                lacking.get(&word).copied().unwrap_or_else(stored)
+            });
+        });
+        assert_eq!(found, [id; 4], "not of this view");
+        versions.leave(heap_image, &mut reader);
+        writer.join().expect("the other thread ends");
+        seen.saw(id);
     });
     met.are(0..2);
 }

@@ -102,7 +102,7 @@ pub(crate) fn announce(word: &AtomicU64, value: u64) {
 }
 
 atomic!(AtomicBool, bool, { swap });
-atomic!(AtomicU64, u64, { swap, fetch_add, fetch_max, fetch_sub, fetch_or });
+atomic!(AtomicU64, u64, { swap, fetch_add, fetch_and, fetch_max, fetch_sub, fetch_or });
 atomic!(AtomicUsize, usize, { fetch_add, fetch_max, fetch_sub });
 
 /// A mutex.

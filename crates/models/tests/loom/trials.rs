@@ -2,7 +2,7 @@
 
 use crate::{
     acknowledging, admitting, claims, finding, gathering, helping, isolation, notifying, ordering,
-    paging, publication, recycling, sleeping, snapshots, waiting, wraps,
+    paging, publication, recycling, sleeping, snapshots, viewing, waiting, wraps,
 };
 use models::trials::Trial;
 
@@ -107,4 +107,11 @@ pub(crate) const ALL: &[Trial] = models::trials! {
         ChunksFreedBesideWriters;
     snapshots::chunk_release_waits_for_older_groups, "released memory": ChunksFreedBesideGroups;
     snapshots::last_assigned_id_is_durable_after_its_group, "no transaction": GivenIdGuessed;
+    snapshots::view_is_as_of_its_transaction, "not of this view":
+        ShownOutsideQueue, QueuedWordsIgnored;
+    viewing::view_has_all_up_to_its_boundary, "later than the view":
+        CommitIgnoresLimit, BoundaryReadBeforeLimit, LimitLiftedBeforeFreeze, WatchEndsBeforeStep;
+    viewing::view_has_all_up_to_its_boundary, "missing in the view": BoundaryNotAwaited;
+    viewing::view_has_old_words_of_running_transaction, "not of this view":
+        NoFenceAfterRecord, NoFenceAfterPageRead;
 };

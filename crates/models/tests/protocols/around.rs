@@ -17,6 +17,7 @@ pub enum Error {
     NoRecords { records: u64, bytes: u64 },
     NoRing { bytes: u64 },
     Closed { call: &'static str },
+    NoView { design: &'static str },
     StillUsed(crate::error::StillUsed),
 }
 

@@ -3,6 +3,7 @@
 use medium::{Memory, cpu};
 use words::TxId;
 
+use super::super::format::SLOTS_MAX;
 use super::super::gather::Gather;
 use super::super::store::SlotStore;
 use super::super::truncation::Truncation;
@@ -10,13 +11,15 @@ use super::super::workers::Workers;
 use super::Local;
 use super::group::Groups;
 use crate::Options;
-use crate::dual_version::{Attempt, Finished, Owned, Versions};
+use crate::dual_version::{Attempt, Finished, Owned, Shown, Versions};
 use crate::error::Error;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// One grace period in this many is timed, because reading the cycle counter takes as long as a
 /// short one.
 const TIMED_EVERY: u64 = 8;
+
+const _: () = assert!(SLOTS_MAX <= crate::dual_version::WORKERS_MAX);
 
 /// State shared by the workers and by the threads that end their groups.
 pub(super) struct Core {
@@ -70,27 +73,27 @@ impl Core {
         let Local { number, attempt, .. } = local;
         let seen = attempt.seen();
         self.versions.commits(attempt);
-        let end = self.versions.show(&self.store, attempt.owned());
-        let ends = (end, attempt.looks());
+        let shown = self.versions.show(&self.store, attempt.owned());
+        let (end, ends) = (shown.end, (shown, attempt.looks()));
         let finished = self.finish(*number, attempt.owned(), ends, &mut Vec::new());
         self.versions.ended(attempt, end, finished);
         TxId(seen)
     }
 
-    /// Applies versions that ended at this time to the heap, now or later. Times the grace period
+    /// Applies versions that have just ended to the heap, now or later. Times the grace period
     /// of one transaction in [`TIMED_EVERY`].
     #[inline(always)]
     pub(super) fn finish(
         &self,
         slot: usize,
         owned: &Owned,
-        (end, looks): (u64, u32),
+        (shown, looks): (Shown<'_>, u32),
         batch: &mut Vec<u64>,
     ) -> Finished {
-        let timed = end.is_multiple_of(TIMED_EVERY);
+        let timed = shown.end.is_multiple_of(TIMED_EVERY);
         let now = || if timed { cpu::cycles() } else { 0 };
         let began = now();
-        let finished = self.versions.finish(&self.store, owned, (end, looks), batch, now);
+        let finished = self.versions.finish(&self.store, owned, (shown, looks), batch, now);
         if timed {
             self.workers.slot(slot).meter.grace(finished.known.saturating_sub(began));
         }

@@ -315,8 +315,8 @@ impl Core {
         }
         #[cfg(test)]
         point(Point::Recorded);
-        let end = self.versions.show(&self.store, owned);
-        self.finish(log.slot, owned, (end, LOOKS), &mut log.batch);
+        let shown = self.versions.show(&self.store, owned);
+        self.finish(log.slot, owned, (shown, LOOKS), &mut log.batch);
         self.versions.group_is_shown(owned);
         guard.disarm();
         (*members, *wanted) = (0, false);

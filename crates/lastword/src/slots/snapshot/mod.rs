@@ -46,12 +46,14 @@ mod group;
 mod log;
 mod room;
 mod timer;
+mod view;
 mod waiting;
 
+use std::ops::Range;
 use std::path::Path;
 use std::task::Waker;
 
-use medium::cpu;
+use medium::{FrozenImage, Scrubbed, cpu};
 use words::{Stop, TxId};
 
 use self::core::Core;
@@ -65,9 +67,9 @@ use super::store::{SlotStore, Words};
 use super::truncation::Truncation;
 use super::workers::Workers;
 use crate::design::{At, Design};
-use crate::dual_version::{Attempt, ObjectHeap, Versions};
+use crate::dual_version::{Attempt, Versions};
 use crate::metrics::Metrics;
-use crate::perform::{Heap, Obstacle, StarvationLock};
+use crate::perform::{Obstacle, StarvationLock};
 use crate::persist::{Listener, Registration};
 use crate::pool::Shape;
 use crate::storage::{Opened, ReadyPool, Storage};
@@ -83,8 +85,6 @@ const COPIES_MIN: usize = 1 << 17;
 /// The design name in the superblock of an unlogged pool. No design has it, so the pool cannot be
 /// reopened.
 const UNLOGGED: &str = "unlogged";
-
-const _: () = assert!(SLOTS_MAX <= crate::dual_version::WORKERS_MAX);
 
 /// Dual-version concurrency control, made durable by redo records.
 ///
@@ -118,23 +118,6 @@ pub struct Local {
     committing: bool,
 }
 
-impl ObjectHeap for SlotStore {
-    #[inline(always)]
-    fn words(&self) -> &Heap {
-        self.heap()
-    }
-
-    #[inline(always)]
-    fn store(&self, index: usize, value: u64) {
-        SlotStore::store(self, index, value);
-    }
-
-    #[inline(always)]
-    fn exchange(&self, index: usize, current: u64, new: u64) -> Result<u64, u64> {
-        SlotStore::exchange(self, index, current, new)
-    }
-}
-
 impl Snapshot {
     fn start(opened: Opened, options: &Options) -> Result<(Snapshot, Shape), Error> {
         if options.unlogged && opened.storage.medium.name() != "emulated" {
@@ -149,7 +132,7 @@ impl Snapshot {
             opened.begin(name, |storage| Words::open(storage, options), |_| ())?;
         let shape = Shape::of::<Self>(&storage, options);
         let generation = storage.superblocks.current().generation;
-        let store = SlotStore::new(storage, words);
+        let store = SlotStore::new(storage, words, false);
         let slots = store.layout.slots;
         let truncation = Mutex::new(Truncation::new(&store, last.0));
         let core = Arc::new(Core {
@@ -419,8 +402,8 @@ impl Design for Snapshot {
         }
         #[cfg(test)]
         panic_injection::point(Point::Recorded);
-        let end = core.versions.show(&core.store, attempt.owned());
-        let ends = (end, attempt.looks());
+        let shown = core.versions.show(&core.store, attempt.owned());
+        let (end, ends) = (shown.end, (shown, attempt.looks()));
         let finished = core.finish(log.slot, attempt.owned(), ends, &mut log.batch);
         core.versions.ended(attempt, end, finished);
         guard.disarm();
@@ -545,6 +528,23 @@ impl Design for Snapshot {
             }
         }
         Ok(())
+    }
+
+    fn freeze(&self, image: &Arc<FrozenImage>) -> Result<TxId, Error> {
+        self.wait(self.committed_id()).and_then(|()| self.core.freeze(image))
+    }
+
+    fn copy_frozen(&self, image: &FrozenImage, pages: Range<usize>) -> Result<(), Error> {
+        self.core.store.copy_frozen(image, pages, &|_, _| ());
+        self.check()
+    }
+
+    fn thaw(&self, image: &Arc<FrozenImage>) {
+        self.core.store.thaw(image);
+    }
+
+    fn scrub(&self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        self.core.scrub(pages, scrubbed)
     }
 
     fn close(&self) -> Result<(), Error> {
