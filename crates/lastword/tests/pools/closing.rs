@@ -163,12 +163,16 @@ fn closed_pool_refuses_to_close_by_value() {
 
 #[test]
 fn view_of_closed_pool_is_refused() {
-    let shared = Shared::<Decoupled>::new(options(Medium::File));
+    every_durable!(view_of_closed());
+}
+
+fn view_of_closed<D: Design>() {
+    let shared = Shared::<D>::new(options(Medium::File));
     let view = shared.pool.view().unwrap();
     shared.pool.close_shared().unwrap();
     assert!(is_closed(view.read(|tx| tx.get(shared.count))));
     drop(view);
-    assert_eq!(counted::<Decoupled>(&shared.path, options(Medium::File)), 0);
+    assert_eq!(counted::<D>(&shared.path, options(Medium::File)), 0);
 }
 
 fn races<D: Design>() {

@@ -167,10 +167,14 @@ fn heap_grows_up_to_its_limit() {
 
 #[test]
 fn workers_use_new_memory_while_others_run() {
+    every_durable!(grows_beside_workers());
+}
+
+fn grows_beside_workers<D: Design>() {
     for medium in [Medium::File, EMULATED] {
         let dir = tempfile::tempdir().unwrap();
         let options = options(medium).grow_step(64 << 10);
-        let pool = Pool::<Decoupled>::create_as(dir.path().join("pool"), options).unwrap();
+        let pool = Pool::<D>::create_as(dir.path().join("pool"), options).unwrap();
         let chain = Chain::create(&pool);
         let pushed = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -193,7 +197,7 @@ fn workers_use_new_memory_while_others_run() {
                 }
                 let copy = dir.path().join(format!("copy{number}"));
                 let id = pool.backup(&copy).unwrap();
-                let copy = Pool::open(&copy, Options::new()).unwrap();
+                let copy = Pool::<D>::open_as(&copy, Options::new()).unwrap();
                 assert_eq!(copy.committed_id(), id);
                 Chain::open(&copy).check(&copy);
             }

@@ -29,6 +29,7 @@ mod heap_reuse;
 mod ideal;
 mod limits;
 mod listeners;
+mod live_views;
 mod lost_log;
 mod migrations;
 mod named;

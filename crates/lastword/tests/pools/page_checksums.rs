@@ -283,10 +283,10 @@ fn check_verifies_pages_as_open_does() {
 
 #[test]
 fn pool_in_use_is_scrubbed() {
-    fn scrubs<D: Design>(options: Options) {
+    fn scrubs<D: Design>(options: Options, changes: bool) {
         let values = Values::create::<D>(options.clone(), true);
         let pool = Pool::<D>::open_as(&values.path, options).unwrap();
-        for value in &values.values {
+        for value in values.values.iter().filter(|_| changes) {
             let _ = pool.run(|tx| {
                 tx.update(*value, |mut value| {
                     value[7] = 1;
@@ -304,14 +304,16 @@ fn pool_in_use_is_scrubbed() {
         pool.abandon();
     }
     for medium in MEDIA {
-        scrubs::<Decoupled>(options(medium).reproduce_threads(3));
+        scrubs::<Decoupled>(options(medium).reproduce_threads(3), true);
         let bounded = options(medium).shadow_bytes(200 << 10);
-        scrubs::<DecoupledEvicting>(bounded.clone().shadow(Shadow::CopyOnWrite));
-        scrubs::<DecoupledSoftware>(bounded.shadow(Shadow::Software));
+        scrubs::<DecoupledEvicting>(bounded.clone().shadow(Shadow::CopyOnWrite), true);
+        scrubs::<DecoupledSoftware>(bounded.shadow(Shadow::Software), true);
+        // Workers that write to a mapped heap image leave checksums to the shutdown.
+        let changes = medium == Medium::File;
+        scrubs::<Snapshot>(options(medium), changes);
+        scrubs::<Undo>(options(medium), changes);
+        scrubs::<Redo>(options(medium), changes);
     }
-    let values = Values::create::<Undo>(options(Medium::File), true);
-    let pool = Pool::<Undo>::open_as(&values.path, Options::new()).unwrap();
-    assert!(matches!(pool.scrub(), Err(Error::NoView { .. })));
 }
 
 #[test]

@@ -108,6 +108,12 @@ fn view_shows_one_transaction_under_load() {
     let bounded = options(Medium::File).shadow_bytes(64 << 10);
     view_under_load::<DecoupledSoftware>(bounded.clone().shadow(Shadow::Software));
     view_under_load::<DecoupledEvicting>(bounded.shadow(Shadow::CopyOnWrite));
+    for medium in [Medium::File, EMULATED, Medium::PersistentCache] {
+        view_under_load::<Snapshot>(options(medium));
+        view_under_load::<Undo>(options(medium));
+        view_under_load::<Redo>(options(medium));
+        view_under_load::<Redo>(options(medium).page_checksums(true));
+    }
 }
 
 fn view_under_load<D: Design>(options: Options) {
@@ -169,10 +175,14 @@ fn checkpoint_ends_beside_readers() {
 
 #[test]
 fn views_are_independent() {
+    every_durable!(independent());
+}
+
+fn independent<D: Design>() {
     let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::create(dir.path().join("pool"), options(Medium::File)).unwrap();
+    let pool = Pool::<D>::create_as(dir.path().join("pool"), options(Medium::File)).unwrap();
     let count = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
-    let views: Vec<PoolView<'_>> = (1..5)
+    let views: Vec<PoolView<'_, D>> = (1..5)
         .map(|value| {
             let _ = pool.run(|tx| tx.set(count, value)).unwrap();
             pool.view().unwrap()
@@ -189,8 +199,12 @@ fn views_are_independent() {
 
 #[test]
 fn view_refuses_writes_and_wild_pointers() {
+    every_durable!(refusing());
+}
+
+fn refusing<D: Design>() {
     let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::create(dir.path().join("pool"), options(Medium::File)).unwrap();
+    let pool = Pool::<D>::create_as(dir.path().join("pool"), options(Medium::File)).unwrap();
     let count = pool.run(|tx| tx.alloc(3_u64)).unwrap().value;
     let view = pool.view().unwrap();
     assert!(matches!(view.read(|tx| tx.set(count, 4)), Err(Error::ReadOnly)));
@@ -236,37 +250,29 @@ fn views_beyond_their_limit_are_refused() {
 }
 
 #[test]
-fn views_of_other_designs_are_refused() {
-    fn refused<D: Design>() {
-        let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::<D>::create_as(dir.path().join("pool"), options(Medium::File)).unwrap();
-        let copy = dir.path().join("copy");
-        let (view, backup) = (pool.view().map(drop), pool.backup(&copy));
-        if D::DURABLE {
-            assert!(matches!(view, Err(Error::NoView { design }) if design == D::NAME));
-            let error = backup.unwrap_err().to_string();
-            assert!(error.contains("lastword pool copy"), "{error}");
-        } else {
-            assert!(matches!(view, Err(Error::NotDurable { .. })));
-            assert!(matches!(backup, Err(Error::NotDurable { .. })));
-        }
-        assert!(!copy.exists());
-    }
-    refused::<Snapshot>();
-    refused::<Undo>();
-    refused::<Redo>();
-    refused::<Volatile>();
+fn view_of_pool_without_file_is_refused() {
+    let pool = Pool::<Volatile>::create_as("", options(Medium::File)).unwrap();
+    let copy = tempfile::tempdir().unwrap().path().join("copy");
+    assert!(matches!(pool.view().map(drop), Err(Error::NotDurable { .. })));
+    assert!(matches!(pool.backup(&copy), Err(Error::NotDurable { .. })));
+    assert!(!copy.exists());
 }
 
 #[test]
 fn backup_under_load_opens_at_its_transaction() {
+    every_durable!(backups_under_load());
+}
+
+fn backups_under_load<D: Design>() {
     for options in [
         options(Medium::File),
         options(Medium::File).reproduce_threads(2).gather_bytes(16 << 10),
         options(EMULATED),
+        options(Medium::PersistentCache).page_checksums(true),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let pool = Pool::create(dir.path().join("pool"), options.layout("bank", 2)).unwrap();
+        let pool =
+            Pool::<D>::create_as(dir.path().join("pool"), options.layout("bank", 2)).unwrap();
         let bank = Bank::create(&pool);
         let backups: Vec<_> = under_load(&pool, bank, || {
             (0..3)
@@ -284,9 +290,9 @@ fn backup_under_load_opens_at_its_transaction() {
         for (path, id) in backups {
             let report = lastword::check(&path).unwrap();
             assert!(report.is_sound(), "{:?}", report.findings);
-            let refused = Pool::open(&path, Options::new()).unwrap_err();
+            let refused = Pool::<D>::open_as(&path, Options::new()).unwrap_err();
             assert!(matches!(refused, Error::Layout { .. }), "{refused}");
-            let copy = Pool::open(&path, Options::new().layout("bank", 2)).unwrap();
+            let copy = Pool::<D>::open_as(&path, Options::new().layout("bank", 2)).unwrap();
             assert_eq!(copy.committed_id(), id);
             assert_eq!(copy.durable_id(), id);
             let now = copy.info();
@@ -296,7 +302,7 @@ fn backup_under_load_opens_at_its_transaction() {
             // It goes on, and its log is its own.
             assert!(bank.transfer(&copy, 5) > id);
             copy.abandon();
-            let copy = Pool::open(&path, Options::new().layout("bank", 2)).unwrap();
+            let copy = Pool::<D>::open_as(&path, Options::new().layout("bank", 2)).unwrap();
             let transfers = bank.check_pool(&copy) - transfers;
             assert!(transfers <= 1, "{transfers}");
         }
@@ -320,56 +326,64 @@ fn backup_keeps_existing_file() {
 }
 
 /// Backs up with a failing call. Returns the calls before and after the backup.
-fn backup_with_failing_call(nth: u64, sticky: bool) -> (u64, u64) {
+fn backup_with_failing_call<D: Design>(nth: u64, sticky: bool) -> (u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::nth(nth, Fault::Io, sticky);
     let system = System::kernel().failing(Arc::clone(&faults));
     let options = options(Medium::File).background(false);
     let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
-    let pool = Pool::create(&path, options.clone().system(system)).unwrap();
+    let pool = Pool::<D>::create_as(&path, options.clone().system(system)).unwrap();
     let count = pool.run(|tx| tx.alloc(7_u64)).unwrap().value;
     pool.flush().unwrap();
     let before = faults.calls();
     let backup = pool.backup(&copy);
     let after = faults.calls();
     let text = format!("call {nth}, sticky {sticky}: {:?}, {backup:?}", faults.failed());
-    let failed = pool.design().persist_step().is_err() || pool.flush().is_err();
+    let failed = pool.flush().is_err();
     if backup.is_err() && !sticky {
         assert!(!copy.exists() && !with_suffix(&copy, ".log").exists(), "a part is left: {text}");
     }
     if backup.is_ok() || copy.exists() {
-        let open = Pool::open(&copy, options.clone());
+        let open = Pool::<D>::open_as(&copy, options.clone());
         let open = open.unwrap_or_else(|error| panic!("{error}: {text}"));
         assert_eq!(open.run(|tx| tx.get(count)).unwrap().value, 7, "{text}");
     }
     // The pool itself is poisoned only by its own steps, and loses nothing.
     assert!(!failed || backup.is_err(), "{text}");
     pool.abandon();
-    let pool = Pool::open(&path, options).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let pool = Pool::<D>::open_as(&path, options).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!(pool.run(|tx| tx.get(count)).unwrap().value, 7, "{text}");
     (before, after)
 }
 
 #[test]
 fn failed_backup_leaves_no_file() {
+    every_durable!(failed_backups());
+}
+
+fn failed_backups<D: Design>() {
     for sticky in [false, true] {
-        let (before, after) = backup_with_failing_call(u64::MAX, sticky);
+        let (before, after) = backup_with_failing_call::<D>(u64::MAX, sticky);
         assert!(after - before > 20, "only {} calls", after - before);
         for nth in before..after {
-            backup_with_failing_call(nth, sticky);
+            backup_with_failing_call::<D>(nth, sticky);
         }
     }
 }
 
 #[test]
 fn full_disk_fails_backup_and_not_pool() {
+    every_durable!(backups_on_full_disk());
+}
+
+fn backups_on_full_disk<D: Design>() {
     let dir = tempfile::tempdir().unwrap();
     let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
     let create = |nth| {
         let faults = Faults::nth(nth, Fault::NoSpace, false);
         let system = System::kernel().failing(Arc::clone(&faults));
         let options = options(Medium::File).background(false).system(system);
-        (Pool::create(&path, options).unwrap(), faults)
+        (Pool::<D>::create_as(&path, options).unwrap(), faults)
     };
     let (pool, faults) = create(u64::MAX);
     let before = faults.calls();
@@ -387,7 +401,7 @@ fn full_disk_fails_backup_and_not_pool() {
         let count = pool.run(|tx| tx.alloc(7_u64)).unwrap().value;
         pool.flush().unwrap();
         pool.close().unwrap();
-        let pool = Pool::open(&path, options(Medium::File)).unwrap();
+        let pool = Pool::<D>::open_as(&path, options(Medium::File)).unwrap();
         assert_eq!(pool.run(|tx| tx.get(count)).unwrap().value, 7);
     }
     assert!(failed > 5, "{failed} of {} calls", after - before);
