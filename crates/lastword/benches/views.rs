@@ -1,9 +1,10 @@
 //! The cost of views and backups to a worker that writes.
 //!
-//! `views [MIB] [SECONDS] [ROUNDS]` measures one worker that sets four random words of an array in
-//! each transaction. It runs four phases in interleaved rounds: the worker alone, beside an open
-//! view, beside a view that is read repeatedly, and beside repeated backups. It prints the median,
-//! least and greatest of the rounds.
+//! `views [MIB] [SECONDS] [ROUNDS] [DESIGN] [cache]` measures one worker that sets four random
+//! words of an array in each transaction, on medium `file`, or `persistent-cache` with `cache`. It
+//! runs four phases in interleaved rounds: the worker alone, beside an open view, beside a view
+//! that is read repeatedly, and beside repeated backups. It prints the median, least and greatest
+//! of the rounds.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lastword::{Array, Objects, Options, Pool};
+use lastword::{Array, Decoupled, Design, Medium, Objects, Options, Pool, Redo, Snapshot, Undo};
 
 /// Words that one transaction sets.
 const WRITES: u64 = 4;
@@ -44,15 +45,28 @@ struct Phase {
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
-    let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is = |name: &str| arguments.iter().any(|argument| argument == name);
+    match () {
+        () if is("snapshot") => measure::<Snapshot>(&arguments, is("cache")),
+        () if is("redo") => measure::<Redo>(&arguments, is("cache")),
+        () if is("undo") => measure::<Undo>(&arguments, is("cache")),
+        () => measure::<Decoupled>(&arguments, is("cache")),
+    }
+}
+
+fn measure<D: Design>(arguments: &[String], in_cache: bool) -> Outcome<()> {
+    let mut numbers = arguments.iter().filter_map(|argument| argument.parse::<u64>().ok());
     let mut next = |default| numbers.next().unwrap_or(default);
     let (mib, seconds, rounds) = (next(256), next(5), next(5));
     let dir = tempfile::tempdir_in(".")?;
-    let pool = Pool::create(dir.path().join("pool"), Options::new().bytes(mib << 20))?;
+    let medium = if in_cache { Medium::PersistentCache } else { Medium::File };
+    let options = Options::new().bytes(mib << 20).medium(medium);
+    let pool = Pool::<D>::create_as(dir.path().join("pool"), options)?;
     // An array takes 272 bytes for each 256, and the allocator some more.
     let len = (mib << 20) / 8 / 10 * 9;
     let array = pool.run(|tx| Array::<u64>::reserve(tx, len))?.value;
-    while !pool.run(|tx| array.prepare(tx, 1000))?.value {}
+    while !pool.run(|tx| array.prepare(tx, 200))?.value {}
     pool.checkpoint()?;
     let mut phases = ALL.map(|_| Vec::new());
     for _ in 0..rounds {
@@ -61,7 +75,7 @@ fn main() -> Outcome<()> {
             pool.checkpoint()?;
         }
     }
-    println!("heap of {mib} MiB, {rounds} rounds of {seconds} s");
+    println!("{}, {medium:?}, heap of {mib} MiB, {rounds} rounds of {seconds} s", D::NAME);
     println!("| beside the worker | transactions/s | longest call, ms | each took, s |");
     println!("|---|---|---|---|");
     for ((_, name), phases) in ALL.iter().zip(phases) {
@@ -86,8 +100,8 @@ fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     }
 }
 
-fn phase(
-    pool: &Pool,
+fn phase<D: Design>(
+    pool: &Pool<D>,
     array: Array<u64>,
     dir: &Path,
     beside: Beside,
@@ -105,7 +119,7 @@ fn phase(
 }
 
 /// Writes random words for a time. Returns the rate, and the longest call.
-fn write(pool: &Pool, array: Array<u64>, time: Duration) -> Outcome<(f64, Duration)> {
+fn write<D: Design>(pool: &Pool<D>, array: Array<u64>, time: Duration) -> Outcome<(f64, Duration)> {
     let mut worker = pool.worker()?;
     let (begin, mut longest, mut done) = (Instant::now(), Duration::ZERO, 0_u64);
     let mut last = begin;
@@ -131,8 +145,8 @@ fn write(pool: &Pool, array: Array<u64>, time: Duration) -> Outcome<(f64, Durati
 }
 
 /// Runs beside the worker until it ends. Returns the mean time of a repetition.
-fn companion(
-    pool: &Pool,
+fn companion<D: Design>(
+    pool: &Pool<D>,
     array: Array<u64>,
     dir: &Path,
     beside: Beside,
@@ -154,7 +168,7 @@ fn companion(
                 let copy = dir.join("copy");
                 pool.backup(&copy)?;
                 std::fs::remove_file(&copy)?;
-                std::fs::remove_file(dir.join("copy.log"))?;
+                let _ = std::fs::remove_file(dir.join("copy.log")); // of medium `file`
             }
             _ => {
                 thread::sleep(Duration::from_millis(10));
