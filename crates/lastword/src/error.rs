@@ -425,8 +425,7 @@ pub enum Error {
         design: &'static str,
     },
 
-    /// The heap would be larger than [`Options::max_bytes`](crate::Options::max_bytes), or than any
-    /// file of a pool.
+    /// The heap would be larger than [`Options::max_bytes`](crate::Options::max_bytes) or any file.
     #[error(
         "cannot grow the heap to {wanted} bytes: its limit is {max_bytes}; an open pool takes a \
          larger `max_bytes`, at most 15 TiB"
