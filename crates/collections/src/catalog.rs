@@ -48,7 +48,7 @@ struct Record {
     types: Text,
 }
 
-/// The lengths of the keys and values of a collection. Of a fixed length one more; else 0.
+/// The lengths of the keys and values of a collection: a fixed length plus 1, or 0 if it varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Lengths {
@@ -71,8 +71,8 @@ impl Lengths {
 
 /// The types of a collection, to be compared when it is opened.
 ///
-/// They are shown as in Rust, without modules: `HashMap<str, User>`. Where keys or values have a
-/// fixed length, that is compared, too, because a struct may change under the same name.
+/// `Display` prints Rust's names without modules: `HashMap<str, User>`. Where keys or values have a
+/// fixed length, the length is compared, too, because a struct may change under the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Types {
     text: String,
@@ -217,8 +217,8 @@ pub fn find<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<Open
     }
 }
 
-/// Removes a name, and returns its collection. The collection keeps its content: free it, or its
-/// memory is lost. Returns `None` if the name is unknown, or has other types.
+/// Removes a name, and returns its collection. The collection keeps its content. Free it, else its
+/// memory leaks. Returns `None` if the name is unknown, or has other types.
 ///
 /// # Errors
 /// As [`open`].

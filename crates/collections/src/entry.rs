@@ -53,7 +53,6 @@ const INLINE_BYTES: usize = 64;
 const HANDLE: usize = size_of::<Bytes>();
 
 /// Returns the lengths of key and value, if nodes and buckets hold the pairs themselves.
-#[allow(dead_code, reason = "for the hash map")]
 pub(crate) const fn inline_pair<K, V>() -> Option<(usize, usize)>
 where
     K: Key + ?Sized,

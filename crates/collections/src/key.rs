@@ -2,7 +2,8 @@
 //!
 //! The maps keep and compare bytes only. The encoding of a key therefore keeps std's [`Ord`]: the
 //! bytes of two keys compare as the keys do. FoundationDB's tuple layer does the same with a type
-//! code before each element. Here the map's type says the type, so no code is stored.
+//! code before each element. Here the map's type determines each component's type, so no code is
+//! stored.
 //!
 //! ```text
 //!   u8 ... u128, char     big-endian; a char as its number
@@ -79,7 +80,7 @@ pub trait Key {
 }
 
 /// A value that stands for a key of type `K`, such as `&str` and `String` for `str`.
-#[diagnostic::on_unimplemented(message = "`{Self}` is no key of type `{K}`")]
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a key of type `{K}`")]
 pub trait AsKey<K: Key + ?Sized> {
     /// Appends the encoded key. `is_last` says that no component follows.
     fn encode(&self, out: &mut KeyBuf, is_last: bool);

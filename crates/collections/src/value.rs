@@ -63,7 +63,7 @@ pub trait Value {
 }
 
 /// A value that stands for one of type `V`, such as `&str` and `String` for `str`.
-#[diagnostic::on_unimplemented(message = "`{Self}` is no value of type `{V}`")]
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a value of type `{V}`")]
 pub trait AsValue<V: Value + ?Sized> {
     /// Returns the encoded value.
     ///

@@ -279,7 +279,7 @@ fn concurrent_pairs_on_strings_are_serializable() {
 }
 
 #[test]
-fn concurrent_pairs_on_keys_of_zeros_are_serializable() {
+fn concurrent_zero_key_operations_are_serializable() {
     pairs_are_serializable(
         |n| [vec![0; 10 + n as usize / 97 % 9], n.to_be_bytes().to_vec()].concat(),
         2400,

@@ -396,7 +396,7 @@ fn redo(mock: &mut Mock, changes: &[Change]) {
 }
 
 #[test]
-fn transactions_without_a_common_write_leave_a_sound_map() {
+fn concurrent_disjoint_writes_keep_map_sound() {
     let mut random = 88_172_645_463_325_252_u64;
     let mut below = |end: u64| {
         random ^= random << 13;
@@ -454,7 +454,7 @@ fn colliding(number: u64) -> [u8; 16] {
 }
 
 #[test]
-fn new_bucket_of_a_chain_conflicts_with_changes_of_the_next() {
+fn chain_growth_conflicts_with_next_bucket() {
     let mut mock = Mock::new(1 << 16);
     let map = mock.transact(|tx| HashMap::<[u8; 16], u64>::with_seed(tx, SEED)).unwrap();
     let length = Addr::new(mock.live()[0].0, 16);

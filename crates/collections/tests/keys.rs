@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn end_of_string_is_before_every_byte() {
+fn shorter_string_sorts_first() {
     let key = |string: &str| KeyBuf::of::<(String, u64)>((string, u64::MAX));
     let ascending = ["", "\0", "\0\0", "\x01", "\x02", "a", "a\0", "a\0b", "a\x01", "ab", "b"];
     for pair in ascending.windows(2) {

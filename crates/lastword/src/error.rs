@@ -453,7 +453,9 @@ pub enum Error {
 
     /// A pool with ideal reproduction, which is for experiments, writes no heap image. So it has no
     /// views and backups.
-    #[error("a pool of `{design}` with ideal reproduction has no heap image to view or back up")]
+    #[error(
+        "cannot view or back up a pool of `{design}` with ideal reproduction: it has no heap image"
+    )]
     NoView {
         /// The design.
         design: &'static str,

@@ -54,7 +54,7 @@ ranges! {
 /// A start of keys of type `K`: a string for keys that are strings, and a tuple of the first
 /// components for keys that are tuples.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no start of keys of type `{K}`",
+    message = "`{Self}` is not a prefix of keys of type `{K}`",
     note = "give a string for strings, and a tuple of the first components for tuples, as `(7,)`"
 )]
 pub trait AsPrefix<K: Key + ?Sized> {

@@ -267,7 +267,7 @@ proptest! {
 
 /// Compaction translates whole words that are pointers.
 #[test]
-fn value_of_whole_words_is_in_words_of_its_own() {
+fn pointers_in_values_are_whole_words() {
     let mut mock = Mock::new(1 << 16);
     for key in 0..=24 {
         let (key, value) = (vec![b'k'; key], [0x0123_4567_89ab_cdef_u64, 7]);

@@ -1,8 +1,8 @@
 //! Iteration in the order of the keys' hashes.
 //!
-//! A cursor is a hash: those below it were given. It stays valid whatever other transactions do,
-//! because neither a split nor a merge changes the hash of a key. Pairs of one hash are given
-//! together.
+//! A cursor is a hash: the scan has returned all pairs below it. It stays valid whatever other
+//! transactions do, because neither a split nor a merge changes the hash of a key. Pairs of one
+//! hash are given together.
 
 use std::vec::IntoIter;
 

@@ -62,9 +62,9 @@ impl Owned {
         entries
     }
 
-    /// Whether it frees a run. A transaction that meant to, such as a step of a reclaim, may have
-    /// found none. Then it has not locked the page object. It must not wait for others as a
-    /// transaction with that lock does: two of them would wait for each other.
+    /// Whether it frees a run. A step of a reclaim may find no run to free, and then has not locked
+    /// the page object. Such a transaction must not wait for older ones: only the lock ensures that
+    /// no two transactions wait for each other.
     pub(super) fn frees_runs(&self) -> bool {
         // The models' heaps have no page object.
         let is_page_object = |entry: &Entry| entry.object == PAGE_OBJECT;

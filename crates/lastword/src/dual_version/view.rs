@@ -13,20 +13,20 @@
 //! A worker holds its queue's lock from its timestamp on until the transaction is in the queue, and
 //! each write-back holds it, too. So between a and e no transaction ends, and none is written back:
 //! - Every transaction up to the clock of b is in the heap or in a queue, and no later one is.
-//! - No later one has stored the link of a new object. Such a link lies in memory that is free in
-//!   the view, and that an allocator may take for zeros.
+//! - No later transaction has stored the link of a new object. That link would lie in memory that
+//!   is free in the view, and an allocator may assume that free memory is zero.
 //! - A worker whose lock follows e sees the work of d: it copies a page before it stores there.
 //!
-//! Nothing is waited for but third stages that have begun: no body, no device, and no grace period.
-//! A queue holds transactions back for as long as an older one runs, so c finds their words.
+//! A view waits only for third stages that have begun. It waits for no body, no device and no grace
+//! period. A transaction stays in its queue while an older one runs, so step c finds its words.
 //!
 //! Transactions that run during d may store links of objects that they lock, also without a copy of
 //! the page. The frozen heap may have such links. They are void in every later generation: see
 //! `link`. Links of transactions in queues are left out with the words of those.
 //!
-//! *Groups.* The clock may be above the IDs of members whose group has not ended. So the view has
-//! the durable watermark of the moment as its ID. It has all transactions up to there, and may have
-//! later ones, of groups that ended before others with lower IDs.
+//! *Worker groups.* The clock may be above the IDs of transactions whose worker group has not
+//! ended. So the view's ID is the durable watermark. The view has all transactions up to it. It may
+//! have later ones, too: a worker group may end before another with lower IDs.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ use super::Versions;
 use crate::sync::{AtomicU64, Ordering, lock};
 
 impl<M: AsRef<[AtomicU64]>> Versions<M> {
-    /// Runs `work` while the heap is as of the returned transaction but for the words that `work`
-    /// gets, by their index.
+    /// Runs `work` while the heap is as of the returned transaction, except for the words that are
+    /// passed to `work`: index and value.
     pub(crate) fn freeze(&self, work: impl FnOnce(BTreeMap<usize, u64>)) -> u64 {
         // Of all workers: a worker without transactions so far could end its first one meanwhile.
         // In one order, for views that begin at the same time. No other thread holds two.

@@ -10,8 +10,8 @@ use thiserror::Error;
 pub enum NamedError {
     /// The name belongs to a collection of other types.
     #[error(
-        "`{name}` in {path} is a {stored}, not a {wanted}: open it with its types, or use another \
-         name"
+        "cannot open `{name}` in {path}: it is a {stored}, not a {wanted}; open it with its types, \
+         or use another name"
     )]
     OtherTypes {
         /// The pool's file.
@@ -26,8 +26,8 @@ pub enum NamedError {
 
     /// The root of the pool is an object of the program.
     #[error(
-        "{path} has no named collections, because its root is an object of the program: store the \
-         collection in that object, or use a pool of its own for named ones"
+        "cannot open a collection by name in {path}: the pool's root is an object of the program; \
+         store the collection in that object, or use another pool"
     )]
     OwnRoot {
         /// The pool's file.

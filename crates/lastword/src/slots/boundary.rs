@@ -13,18 +13,20 @@
 //!   e limit := none
 //! ```
 //!
-//! Running bodies are not waited for, so no program can hold up a boundary: c waits only for
-//! commits in flight, and these only for the device. A commit that waits at 3 has its ownership
-//! records and an ID above the boundary. No commit up to the boundary waits for it: an attempt that
-//! meets its records rolls back.
+//! Step c waits only for commits in flight, and these wait only for the device. It does not wait
+//! for running bodies, so no program can delay a boundary. A commit that waits at 3 has its
+//! ownership records and an ID above the boundary. No commit up to the boundary waits for it: an
+//! attempt that meets its records rolls back.
 //!
 //! Invariants:
-//! - *A commit above the boundary has not passed 3 before d ends.* Step 2 and b are additions to
-//!   one word, so its step 2 comes after b in the word's order. By the release sequence of b, step
-//!   3 sees the limit of a or a later one. If it sees e, it acquires the work of d. (With the clock
-//!   read before a, an ID in between would be above the boundary, and its commit could miss a.)
-//! - *A commit up to the boundary has ended before d.* Its step 2 comes before b, so c sees its 1
-//!   or a later value, and waits for 5; see `workers`.
+//! - *A commit above the boundary has not passed 3 before d ends.* Steps 2 and b add to
+//!   the same word, and the commit's step 2 comes after b. It reads from b's release sequence, so
+//!   step 3 loads the limit that step a stored, or a later one. If it loads the limit that step e
+//!   stored, it acquires the work of d. (If b read the clock before a, a commit could be assigned
+//!   an ID between them. That ID would be above the boundary, and the commit could miss the limit.)
+//! - *A commit up to the boundary has ended before d.* The commit's step 2 comes before b. Step c
+//!   therefore loads the value of the commit's step 1 or a later one, and waits for step 5; see
+//!   `workers`.
 //! - Step e follows in every case: a guard runs it, also after a failure of the pool in c or
 //!   a panic in d.
 //!
@@ -37,7 +39,7 @@ use crate::error::Error;
 use crate::poison::Poison;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, rest};
 
-/// Looks at the limit that use up the spins and yields of [`rest`], and some sleeps.
+/// The most polls that [`rest`] counts: by then it sleeps between them.
 const LOOKS_MAX: u32 = 100;
 
 /// No limit.
@@ -90,7 +92,7 @@ impl Boundary {
         // AcqRel: Release publishes the limit to commits with later IDs. Acquire shows the step 1
         // of all others.
         let last = early.unwrap_or_else(|| clock.fetch_add(0, Ordering::AcqRel));
-        // Relaxed: it lets commits go on that would have gone on without it.
+        // Relaxed: it only releases commits up to the boundary, which need nothing of this thread.
         self.limit.store(last, Ordering::Relaxed);
         (last, limited)
     }
@@ -107,7 +109,7 @@ impl Workers {
     /// Runs `work` at a boundary, which it gets as the ID of the last transaction up to there.
     ///
     /// # Errors
-    /// That of a pool that has failed. `work` has not run.
+    /// The pool's sticky error. `work` has not run then.
     pub(super) fn at_boundary<R>(
         &self,
         clock: &AtomicU64,

@@ -242,7 +242,7 @@ fn view_has_no_word_of_open_transaction() {
 }
 
 #[test]
-fn transactions_held_back_by_reader_are_in_view() {
+fn view_includes_queued_transactions() {
     for medium in MEDIA {
         let shared = Shared::<Snapshot>::new(options(medium));
         let mut worker = shared.pool.worker().unwrap();
@@ -268,7 +268,7 @@ fn transactions_held_back_by_reader_are_in_view() {
 }
 
 #[test]
-fn view_of_groups_has_all_up_to_its_id() {
+fn view_with_groups_misses_no_transaction() {
     for medium in MEDIA {
         let options = options(medium).group(4).background(false);
         let shared = Shared::<Snapshot>::new(options);

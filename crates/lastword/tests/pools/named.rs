@@ -82,7 +82,7 @@ fn is_found_again<D: Design>() {
     check(&pool);
     let scores = pool.btree_map::<u64, u64>("scores").unwrap();
     pool.run(|tx| scores.put(tx, 7, 49)).unwrap().ticket.wait().unwrap();
-    // As a crash leaves it.
+    // Leaves the files as a crash would.
     pool.abandon();
     let pool = Pool::<D>::open_as(&path, options()).unwrap();
     check(&pool);

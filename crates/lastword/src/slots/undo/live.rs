@@ -6,16 +6,18 @@
 //!
 //! Invariant: while a page has no copy, each of its words has its value of the boundary, or a live
 //! record has that value. For a word that a transaction stores:
-//! - The transaction ended up to the boundary: the word has its value of the boundary.
-//! - It stores after its worker sees that the page is watched: the page is copied first.
-//! - Otherwise its record has the value before it, and no other transaction has changed the word
-//!   since the boundary: that one would have copied the page. Before its record is voided
-//!   ([`keep`](Undo::keep)), the page is copied. By then its worker sees that the page is watched,
-//!   since it has an ID above the boundary and has passed its limit.
+//! - The transaction has an ID up to the boundary: it has ended, so the word has its value of the
+//!   boundary.
+//! - The worker stores after it sees the watch: it copies the page first.
+//! - Otherwise the transaction's record has the word's value of the boundary: any other transaction
+//!   that changed the word since then would have copied the page. The worker copies the page before
+//!   it voids the record ([`keep`](Undo::keep)). It sees the watch by then: its commit has an ID
+//!   above the boundary, so it waited until the limit was lifted.
 //!
 //! The thread that copies holds the lock of the page's group, so a transaction with words in the
-//! page does not void its records meanwhile. Records of others may be voided and overwritten while
-//! they are read: they have no word in the page, or were made after it was copied.
+//! page does not void its records meanwhile. Other transactions may void and overwrite
+//! their records while this thread reads them. Those records have no word in the page, or are later
+//! than its copy.
 
 use std::ops::Range;
 
@@ -67,7 +69,7 @@ impl Undo {
         }
     }
 
-    /// Does the same for the records of one slot.
+    /// Lays the live records of one slot over the pages.
     fn lay_over_slot(&self, number: usize, records: &[u64], span: &Range<usize>, out: &mut [u64]) {
         let (key, mut at, mut whole) = (self.store.key(number), 0, Vec::new());
         // A record that is not whole is being overwritten: see the module.
@@ -75,7 +77,7 @@ impl Undo {
             whole.push(record.batch);
             at += self.store.room(record.words());
         }
-        // Newest first: a granule's oldest record has the value from before the transaction.
+        // Newest first: a word's oldest record has its value from before the transaction.
         for piece in whole.into_iter().rev().flat_map(Pieces::new) {
             let Piece::Run(index, words) = piece else { continue };
             for (index, value) in (index as usize..).zip(words) {
