@@ -7,8 +7,9 @@
 //! ```
 //!
 //! The record has the names of the collection's types, and the lengths of its keys and values where
-//! they are fixed. So a program that opens a collection with other types gets an error, also after
-//! it has changed a struct.
+//! they are fixed. A program that opens a collection with another name or length gets an error. The
+//! fields of a struct are not compared, nor the types of a collection that is a value. A program
+//! that changes them without the length changes its layout version (`Options::layout`).
 //!
 //! Invariants:
 //! - A catalog takes the root only of a pool without one. The root of a program is never replaced.

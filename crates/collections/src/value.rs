@@ -16,7 +16,7 @@
 use std::any::type_name;
 use std::borrow::Cow;
 
-use words::{Persist, Stop};
+use words::{OBJECT_BYTES_MAX, Persist, Stop};
 
 /// A type that values of a map can have.
 ///
@@ -31,7 +31,7 @@ use words::{Persist, Stop};
 /// # Ok::<(), words::Stop>(())
 /// ```
 ///
-/// A struct needs zerocopy's derives, as [`Persist`] says. `String` and `Vec` own memory outside of
+/// A struct needs zerocopy's derives, as [`Persist`] says, and has at most 1024 bytes. `String` and `Vec` own memory outside of
 /// the pool and are no values:
 /// ```compile_fail,E0277
 /// # use collections::Value;
@@ -76,7 +76,11 @@ pub trait AsValue<V: Value + ?Sized> {
 #[diagnostic::do_not_recommend]
 impl<T: Persist> Value for T {
     type Owned = T;
-    const FIXED: Option<usize> = Some(size_of::<T>());
+    const FIXED: Option<usize> = {
+        // A longer one would be a byte string, in which compaction translates no pointers.
+        assert!(size_of::<T>() <= OBJECT_BYTES_MAX, "a value of a fixed size has up to 1024 bytes");
+        Some(size_of::<T>())
+    };
 
     fn name() -> String {
         short_name(type_name::<T>())

@@ -182,7 +182,7 @@ fn tpcc_survives_random_crashes() {
     for design in designs::names().filter(|name| name.starts_with("decoupled")) {
         for workload in ["tpcc-hash", "tpcc-btree"] {
             let case = format!("design={design} workload={workload} transactions=8 moves=24");
-            at_random(&case, &["file", "memory"], &["", "kills=2 garbage=1"], 24);
+            at_random(&case, &["file", "memory"], &["", "kills=2 garbage=1"], 10);
         }
     }
 }
@@ -203,7 +203,7 @@ fn groups_of_every_kind_are_atomic() {
     for workload in small() {
         for medium in ["file", "memory"] {
             let case = format!("workload={workload} transactions=12 moves=40");
-            at_random(&case, &[medium], &options, 12);
+            at_random(&case, &[medium], &options, 6);
         }
     }
 }
@@ -248,7 +248,7 @@ fn designs_recover_each_others_pools() {
                     "workload={workload} medium={medium} switch=1 transactions=10 moves=30 \
                      workers=2 all_moves=1 crashes=4 {options}"
                 );
-                go(&case, Tier::C { seed: 3 }, 60);
+                go(&case, Tier::C { seed: 3 }, 30);
             }
         }
     }
@@ -264,7 +264,7 @@ fn failed_calls_lose_nothing() {
                 ["faults=2", "faults=1 sticky=1", "faults=2 create=1", "faults=1 queue=0"]
             {
                 let case = format!("workload={workload} medium={medium} {everything} {options}");
-                let statistics = go(&case, Tier::C { seed: 7 }, 150);
+                let statistics = go(&case, Tier::C { seed: 7 }, 70);
                 assert!(statistics.faults > 20, "{case}: {} calls failed", statistics.faults);
             }
         }
@@ -280,7 +280,7 @@ fn refused_kinds_of_writes_lose_nothing() {
         for workload in ["cells", "bulk"] {
             for options in ["", "sync=1", "queue=0", "faults=1", "create=1"] {
                 let case = format!("workload={workload} {everything} {refused} {options}");
-                go(&case, Tier::C { seed: 11 }, 60);
+                go(&case, Tier::C { seed: 11 }, 30);
             }
         }
     }
@@ -293,7 +293,7 @@ fn partitioned_heap_image_survives_random_crashes() {
         for workload in ["churn", "bulk"] {
             let case =
                 format!("workload={workload} partitions={partitions} transactions=8 moves=24");
-            at_random(&case, MEDIA, &["", "sync=1 kills=1", "faults=2 kills=1"], 20);
+            at_random(&case, MEDIA, &["", "sync=1 kills=1", "faults=2 kills=1"], 10);
         }
     }
 }
@@ -305,7 +305,7 @@ fn pages_that_wait_survive_random_crashes() {
     let options = ["", "kills=1 garbage=1", "partitions=4", "cow=1", "faults=1", "group=3"];
     for workload in ["cells", "churn", "bulk", "append"] {
         let case = format!("workload={workload} paced=1 transactions=40 moves=120");
-        at_random(&case, &["file"], &options, 30);
+        at_random(&case, &["file"], &options, 15);
     }
 }
 
@@ -316,14 +316,14 @@ fn backups_survive_random_crashes() {
     let options = ["", "kills=1 garbage=1", "partitions=2", "faults=1", "group=3"];
     for workload in ["cells", "churn"] {
         let case = format!("workload={workload} backup=1 transactions=12 moves=40");
-        at_random(&case, MEDIA, &options, 20);
+        at_random(&case, MEDIA, &options, 5);
     }
-    at_random("workload=bulk backup=1 paced=1 transactions=20 moves=60", &["file"], &options, 20);
+    at_random("workload=bulk backup=1 paced=1 transactions=20 moves=60", &["file"], &options, 10);
     let options = ["", "kills=1 garbage=1", "faults=1", "page_checksums=1 all_moves=1"];
     for design in ["undo", "redo", "snapshot"] {
         for workload in ["cells", "churn"] {
             let case = format!("design={design} workload={workload} backup=1 transactions=12");
-            at_random(&format!("{case} moves=40"), MEDIA, &options, 10);
+            at_random(&format!("{case} moves=40"), MEDIA, &options, 5);
         }
     }
     at_random("design=snapshot workload=cells backup=1 group=3 moves=40", MEDIA, &[""], 10);
@@ -335,7 +335,7 @@ fn backups_survive_random_crashes() {
 fn growing_heaps_survive_random_crashes() {
     let options = ["", "kills=1 garbage=1", "partitions=2", "faults=1", "cow=1", "backup=1"];
     let case = "workload=reuse grow=1 transactions=20 moves=50";
-    at_random(case, MEDIA, &options, 10);
+    at_random(case, MEDIA, &options, 5);
     for design in ["undo", "redo", "snapshot", "decoupled-software"] {
         at_random(&format!("design={design} {case}"), MEDIA, &["", "kills=1 garbage=1"], 5);
     }

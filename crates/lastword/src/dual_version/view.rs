@@ -17,8 +17,10 @@
 //!   is free in the view, and an allocator may assume that free memory is zero.
 //! - A worker whose lock follows e sees the work of d: it copies a page before it stores there.
 //!
-//! A view waits only for third stages that have begun. It waits for no body, no device and no grace
-//! period. A transaction stays in its queue while an older one runs, so step c finds its words.
+//! A view waits only for third stages that have begun. It waits for no body. A third stage that
+//! writes back may wait for a copy to another view's file and, for a bounded number of polls, for a
+//! grace period. A transaction stays in its queue while an older one runs, so step c finds its
+//! words.
 //!
 //! Transactions that run during d may store links of objects that they lock, also without a copy of
 //! the page. The frozen heap may have such links. They are void in every later generation: see

@@ -60,7 +60,7 @@ impl Options {
     /// reading its heap.
     ///
     /// If false, transactions may read damaged values. Damage is then found when its page changes,
-    /// when a view or backup copies it, or by [`Pool::scrub`](crate::Pool::scrub).
+    /// when a backup copies it, or by [`Pool::scrub`](crate::Pool::scrub).
     pub fn verify_at_open(mut self, verify: bool) -> Options {
         self.page_checksums.verifies = Some(verify);
         self

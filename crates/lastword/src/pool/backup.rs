@@ -26,13 +26,15 @@ use crate::design::Design;
 use crate::storage::{Created, plan};
 use crate::superblock::{Superblock, Superblocks};
 use crate::sync::Arc;
-use crate::{Error, Medium, Options};
+use crate::{Error, Medium, Options, Scrub};
 
 impl<D: Design> Pool<D> {
     /// Copies the pool to a new pool at `to` while transactions go on. Returns the last transaction
     /// in the copy: the last one committed at the call, or a later one. The copy is durable on
     /// return and opens without recovery. It has the sizes, layout, medium and design of this pool.
-    /// Its transaction IDs continue after the returned one.
+    /// Its transaction IDs continue after the returned one. With
+    /// [groups](crate::Options::group) under [`Snapshot`](crate::Snapshot), the copy has all
+    /// transactions up to that ID, and may have later ones, whose IDs it then assigns again.
     ///
     /// Transactions wait as beside a [view](Pool::view): under [`Decoupled`](crate::Decoupled) only
     /// for reproduction, which waits while a slice of 32 MiB is copied, and copies each page that
@@ -59,6 +61,7 @@ impl<D: Design> Pool<D> {
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<TxId, Error> {
         let _call = self.call("backup")?;
         self.has_heap_image()?;
+        self.verify_source()?;
         // Ends: a heap grows a finite number of times.
         let (first, created, frozen) = loop {
             let first = self.plan_of_copy()?;
@@ -86,6 +89,19 @@ impl<D: Design> Pool<D> {
         Superblocks::create(&created.file, Superblock { reproduced: id.0, ..first })?;
         created.publish()?;
         Ok(id)
+    }
+
+    /// Compares the pages of a file from which the copied memory was loaded. Opening may not have
+    /// compared them, and a damaged page would get a valid checksum in the copy. `decoupled` copies
+    /// the heap image, and compares each page.
+    fn verify_source(&self) -> Result<(), Error> {
+        let is_file = self.shape.info().medium == Some(Medium::File);
+        if !is_file || self.design().pipeline().is_some() {
+            return Ok(());
+        }
+        let Scrub { path, damaged, .. } = self.compare_pages()?;
+        let Some(at) = damaged.first().copied() else { return Ok(()) };
+        Err(medium::Error::DamagedPages { path, at, pages: damaged.len() }.into())
     }
 
     /// Returns the superblock of a new pool with this pool's content.

@@ -37,6 +37,11 @@ impl<D: Design> Pool<D> {
     pub fn scrub(&self) -> Result<Scrub, Error> {
         let _call = self.call("scrub")?;
         self.has_heap_image()?;
+        self.compare_pages()
+    }
+
+    /// Compares all pages of the heap image, as [`scrub`](Pool::scrub) does.
+    pub(super) fn compare_pages(&self) -> Result<Scrub, Error> {
         let pages = (self.shape.heap_bytes() / PAGE_BYTES) as usize;
         let mut scrubbed = Scrubbed::default();
         self.design().scrub(0..pages, &mut scrubbed)?;

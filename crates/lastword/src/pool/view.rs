@@ -61,7 +61,7 @@ pub(super) struct Frozen<'p, D: Design> {
 
 impl<D: Design> Pool<D> {
     /// Returns a view of the pool as of one transaction: the last one committed now, or a later
-    /// one. Waits for no running body.
+    /// one. Waits for no running body, except with groups.
     ///
     /// - Under [`Decoupled`], waits until the transaction is durable and reproduction has taken it
     ///   in.
@@ -69,7 +69,8 @@ impl<D: Design> Pool<D> {
     ///   Later commits wait until these have ended and the view has begun.
     /// - Under [`Snapshot`](crate::Snapshot), commits wait some microseconds while the view begins.
     ///   With [groups](crate::Options::group), the view has all transactions up to its ID, and may
-    ///   have later ones.
+    ///   have later ones. It then waits as [`flush`](Pool::flush) does: for the body that runs in a
+    ///   group with a committed transaction.
     ///
     /// ```
     /// use lastword::{Objects, Options, Pool};

@@ -25,7 +25,7 @@ use medium::{FrozenImage, FrozenMemory, HeapMedium, Scrubbed, read_pages};
 
 use super::store::{Place, SlotStore};
 use crate::error::Error;
-use crate::sync::{Arc, Ordering, lock, rest};
+use crate::sync::{Arc, Ordering, lock, rest, thread};
 
 /// Pages that are copied or compared while commits wait for the heap image: 1 MiB.
 const TOGETHER: usize = 256;
@@ -40,9 +40,9 @@ impl SlotStore {
         match &self.place {
             Place::Mapped { heap, .. } => heap.freeze(image),
             Place::Files { memory: Some(memory), .. } => memory.freeze(image),
-            Place::Files { image: pages, .. } => {
-                lock(pages).freeze(image);
-            }
+            Place::Files { .. } => self.at_once(|pages| {
+                pages.freeze(image);
+            }),
         }
     }
 
@@ -71,7 +71,7 @@ impl SlotStore {
         match &self.place {
             Place::Mapped { heap, .. } => heap.thaw(image),
             Place::Files { memory: Some(memory), .. } => memory.thaw(image),
-            Place::Files { image: pages, .. } => lock(pages).thaw(image),
+            Place::Files { .. } => self.at_once(|pages| pages.thaw(image)),
         }
     }
 
@@ -91,11 +91,27 @@ impl SlotStore {
     pub(super) fn scrub(&self, pages: Range<usize>, scrubbed: &mut Scrubbed) -> Result<(), Error> {
         for pages in some_at_a_time(pages) {
             match &self.place {
-                Place::Mapped { heap, .. } => heap.scrub(pages, scrubbed),
+                Place::Mapped { heap, .. } => {
+                    heap.scrub(pages, scrubbed);
+                    // A first store may wait for the table of checksums.
+                    thread::yield_now();
+                }
                 Place::Files { .. } => self.with_image(|image| image.scrub(pages, scrubbed))?,
             }
         }
         Ok(())
+    }
+
+    /// Uses the heap image in a file for a moment. Announced as a commit is, so that
+    /// [`with_image`](SlotStore::with_image) lets it go first: commits wait while a view begins.
+    fn at_once(&self, work: impl FnOnce(&mut medium::Parts)) {
+        let Place::Files { image, waiting, .. } = &self.place else {
+            unreachable!("a mapped heap image has no lock");
+        };
+        // Relaxed: as in `with_image`.
+        waiting.fetch_add(1, Ordering::Relaxed);
+        work(&mut lock(image));
+        waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Uses the heap image in a file. Lets commits that wait for it go first, for a bounded time.

@@ -53,8 +53,8 @@ fn check<D: Design>(pool: &Pool<D>) {
     let groups: Groups = pool.named("groups").unwrap();
     let count: Counter = pool.named("count").unwrap();
     let found = pool.run(|tx| {
-        texts.check(tx)?;
-        groups.check(tx)?;
+        assert_eq!(texts.check(tx)?.damage, []);
+        assert_eq!(groups.check(tx)?.damage, []);
         let mut found = Model::new();
         texts.for_each(tx, |name, text| drop(found.insert(name, text)))?;
         assert_eq!(texts.len(tx)?, NAMES);

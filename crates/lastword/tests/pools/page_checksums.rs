@@ -447,3 +447,21 @@ fn changed_page_has_no_checksum_until_shutdown() {
     changes::<Redo>();
     changes::<Snapshot>();
 }
+
+/// The copied memory was loaded without a comparison: the copy must not make the damage valid.
+fn unverified_damage_fails_backup<D: Design>(shadow: Shadow) {
+    let values = Values::create::<D>(options(Medium::File), true);
+    values.damage(700);
+    let unverified = options(Medium::File).shadow(shadow).verify_at_open(false);
+    let pool = Pool::<D>::open_as(&values.path, unverified).unwrap();
+    let copy = values.path.with_extension("backup");
+    assert!(is_damaged_page(pool.backup(&copy), values.page(700), 1), "{}", D::NAME);
+    assert!(!copy.exists());
+}
+
+#[test]
+fn backup_of_unverified_pool_finds_damage() {
+    every_durable!(unverified_damage_fails_backup(Shadow::Full));
+    unverified_damage_fails_backup::<Redo>(Shadow::CopyOnWrite);
+    unverified_damage_fails_backup::<Snapshot>(Shadow::CopyOnWrite);
+}
