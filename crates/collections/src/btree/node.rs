@@ -422,6 +422,12 @@ impl Node {
         Ok(())
     }
 
+    /// Protects the node: a concurrent transaction that writes it conflicts in every design.
+    #[inline]
+    pub(super) fn protect<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {
+        tx.protect(Addr::new(self.object, 0))
+    }
+
     /// Frees the node. It is written first, so that a concurrent transaction that changes it
     /// conflicts in every design.
     pub(super) fn discard<W: Words>(&self, tx: &mut W) -> Result<(), Stop> {

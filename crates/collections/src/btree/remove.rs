@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use words::{Allocate, Stop, Words};
 
-use super::descend::{Path, borrowed};
+use super::descend::{Limits, Path, borrowed};
 use super::insert::{Spot, child_at};
 use super::node::{Item, Node};
 use super::separator::{Separator, child, skip_most, with_skip};
@@ -149,6 +149,9 @@ impl Tree {
         let (before, left_items) = changed(tx, &left)?;
         let (before_right, mut right_items) = changed(tx, &right)?;
         let before = if keeps_left { before } else { before_right };
+        // The separator goes away, and it is not only a bound of the node that is kept.
+        let is_emptied = level > 0 && other.count() == 0;
+        let bound = is_emptied.then(|| separator.bytes.clone());
         if level > 0 && left.count() > 0 && right.count() > 0 {
             right_items[0] = separator.item(tx, form, skip, child(form, &right_items[0]))?;
         } else {
@@ -165,7 +168,53 @@ impl Tree {
         }
         parent.take(right_at, right_at + 1);
         parent.store(tx)?;
-        other.discard(tx)
+        other.discard(tx)?;
+        match bound {
+            Some(bound) => self.widen(tx, kept, keeps_left, &bound, limits),
+            None => Ok(()),
+        }
+    }
+
+    /// Adapts the nodes on one edge below an inner node. `separator` was their bound on that side,
+    /// and the node's; now it is that of `limits`, the node's new bounds.
+    ///
+    /// Each node of the edge is written or protected, down to the leaf: a concurrent transaction
+    /// may split one of them and rely on the old bound.
+    fn widen<W: Allocate>(
+        self,
+        tx: &mut W,
+        mut node: Node,
+        is_last: bool,
+        separator: &[u8],
+        mut limits: Limits,
+    ) -> Result<(), Stop> {
+        let form = self.form;
+        if form.is_exact() {
+            return Ok(()); // without skips, so nothing depends on bounds
+        }
+        while node.level() > 0 {
+            let last = node.count().checked_sub(1).ok_or(Stop::BadValue)?;
+            if last > 0 {
+                // The child's bound on the other side. All these nodes had the old separator as a
+                // bound, so it begins with the bytes that they skip.
+                let item = node.item(tx, if is_last { last } else { 1 })?;
+                let other = Separator::of(tx, form, &item, (node.skip(), separator))?;
+                let bound = if is_last { &mut limits.0 } else { &mut limits.1 };
+                *bound = Some(other.bytes);
+            }
+            let level = node.level() - 1;
+            let item = node.item(tx, if is_last { last } else { 0 })?;
+            node = Node::open(tx, form, child(form, &item), level)?;
+            let (from, to) = (node.skip(), skip_most(form, borrowed(&limits)));
+            if from <= to {
+                node.protect(tx)?;
+                continue;
+            }
+            let before = node.items(tx)?;
+            let now = with_skip(tx, form, level, &before, (from, to, separator))?;
+            self.merge(tx, &mut node, (&before, &now), (&[], 0), to)?;
+        }
+        Ok(())
     }
 
     /// Writes the changed items of a node, and those that move into it from a position on.
