@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap as Model, VecDeque};
 
 use collections::BTreeMap;
-use words::mock::Mock;
 use words::Transact;
+use words::mock::Mock;
 
 /// A map, and a model of it.
 struct Pair {

@@ -32,7 +32,12 @@ impl Tree {
                 root = 0;
             }
         }
-        Ok(tx.read(self.header_at(ROOT))? == 0)
+        let is_empty = tx.read(self.header_at(ROOT))? == 0;
+        if is_empty {
+            // Nothing was written if it was empty before.
+            tx.protect(self.header_at(ROOT))?;
+        }
+        Ok(is_empty)
     }
 
     /// Frees up to `most` entries, and the header if there were no more. Returns whether it did.

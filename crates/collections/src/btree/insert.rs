@@ -8,7 +8,7 @@ use super::descend::{Found, Path, borrowed};
 use super::form::VALUE_WORDS;
 use super::node::{Item, LEVELS, Node, SLOTS_LEAST, head_at};
 use super::separator::{Separator, child, first_item, key_of, raised, with_skip};
-use super::{Tree, spread};
+use super::{ROOT, Tree, spread};
 use crate::entry::Entry;
 use zerocopy::IntoBytes;
 
@@ -59,9 +59,30 @@ impl Tree {
         }
     }
 
+    /// Protects the spot of a key that a change leaves as it is. A concurrent change of the key then
+    /// conflicts under snapshot isolation, too.
+    pub(crate) fn protect<W: Words>(self, tx: &mut W, spot: &Spot) -> Result<(), Stop> {
+        match &spot.leaf {
+            None => tx.protect(self.header_at(ROOT)),
+            Some(leaf) if spot.is_there() && self.form.value().is_none() => {
+                let entry = leaf.pointer_seen(tx, spot.found.position)?;
+                tx.protect(Addr::new(entry, 0))
+            }
+            Some(leaf) => leaf.protect(tx),
+        }
+    }
+
+    /// Protects an empty tree from concurrent insertions, as [`protect`](Tree::protect) does.
+    pub(crate) fn protect_empty<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
+        match self.root(tx)? {
+            None => tx.protect(self.header_at(ROOT)),
+            Some(root) => root.protect(tx),
+        }
+    }
+
     /// Stores a value at the spot of its key, in place of the old value if there is one.
     ///
-    /// An update writes the value. A new entry writes its object, one slot, and 2 to 8 words of a
+    /// An update writes the value, or protects what has no value to write. A new entry writes its object, one slot, and 2 to 8 words of a
     /// node that is not full.
     #[inline]
     pub(crate) fn put<W: Allocate>(
@@ -93,7 +114,7 @@ impl Tree {
         let at = leaf.rest_at(found.position)?;
         if self.form.value().is_some() {
             return match self.form.width(0) {
-                0 => Ok(()),
+                0 => leaf.protect(tx),
                 width => tx.write_words(at, &rest_of(value)?[..width]),
             };
         }

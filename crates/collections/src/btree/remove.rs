@@ -25,8 +25,9 @@ impl Tree {
     ) -> Result<Option<R>, Stop> {
         let spot = self.spot(tx, key)?;
         let value = self.value_at(tx, &spot, with)?;
-        if value.is_some() {
-            self.remove_at(tx, spot, key)?;
+        match value {
+            Some(_) => self.remove_at(tx, spot, key)?,
+            None => self.protect(tx, &spot)?,
         }
         Ok(value)
     }

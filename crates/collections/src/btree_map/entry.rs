@@ -57,7 +57,10 @@ impl<'t, W: Allocate, K: Key + ?Sized, V: Value + ?Sized> Entry<'t, W, K, V> {
         change: impl FnOnce(V::Owned) -> N,
     ) -> Result<Self, Stop> {
         match self.get()? {
-            None => Ok(self),
+            None => {
+                self.map.tree().protect(self.tx, &self.spot)?;
+                Ok(self)
+            }
             Some(old) => {
                 let new = change(old);
                 let Entry { map, tx, key, spot } = self;
@@ -86,6 +89,7 @@ impl<'t, W: Allocate, K: Key + ?Sized, V: Value + ?Sized> Entry<'t, W, K, V> {
         value: impl FnOnce() -> N,
     ) -> Result<V::Owned, Stop> {
         if let Some(there) = self.get()? {
+            self.map.tree().protect(self.tx, &self.spot)?;
             return Ok(there);
         }
         let value = value();
@@ -121,8 +125,9 @@ impl<'t, W: Allocate, K: Key + ?Sized, V: Value + ?Sized> Entry<'t, W, K, V> {
     /// As [`BTreeMap::remove`].
     pub fn remove(mut self) -> Result<Option<V::Owned>, Stop> {
         let old = self.get()?;
-        if old.is_some() {
-            self.map.tree().remove_at(self.tx, self.spot, self.key.as_bytes())?;
+        match old {
+            Some(_) => self.map.tree().remove_at(self.tx, self.spot, self.key.as_bytes())?,
+            None => self.map.tree().protect(self.tx, &self.spot)?,
         }
         Ok(old)
     }

@@ -178,6 +178,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
         let key = KeyBuf::of(key);
         let spot = self.tree().spot(tx, key.as_bytes())?;
         let Some(old) = self.tree().value_at(tx, &spot, V::decode)? else {
+            self.tree().protect(tx, &spot)?;
             return Ok(None);
         };
         let new = change(old);
@@ -233,8 +234,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
     fn delete_encoded<W: Allocate>(self, tx: &mut W, key: &[u8]) -> Result<bool, Stop> {
         let spot = self.tree().spot(tx, key)?;
         let is_there = spot.is_there();
-        if is_there {
-            self.tree().remove_at(tx, spot, key)?;
+        match is_there {
+            true => self.tree().remove_at(tx, spot, key)?,
+            false => self.tree().protect(tx, &spot)?,
         }
         Ok(is_there)
     }
@@ -278,6 +280,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
             Ok(ControlFlow::Break(()))
         })?;
         let Some(key) = first else {
+            self.tree().protect_empty(tx)?;
             return Ok(None);
         };
         let value = self.tree().remove(tx, &key, V::decode)?.ok_or(Stop::BadValue)?;
