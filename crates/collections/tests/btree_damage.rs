@@ -8,7 +8,7 @@ use collections::btree_map::Damage;
 use collections::{AsKey, AsValue, BTreeMap, Key, Value};
 use words::mock::{Mock, Refused};
 use words::{Addr, Stop, Transact, Words};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 fn random_below(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut random = 88_172_645_463_325_252_u64 ^ seed << 7;
@@ -47,6 +47,30 @@ where
         Ok(map)
     })
     .unwrap()
+}
+
+#[test]
+fn iterator_gives_the_entries_before_an_error() {
+    for wrong in [0, 10, 63, 64, 70, 99] {
+        let mut mock = Mock::new(1 << 20);
+        let bytes: BTreeMap<u64, [u8]> = mock.transact(BTreeMap::create).unwrap();
+        for n in 0..100_u64 {
+            let value: &[u8] = if n == wrong { b"\xff" } else { b"text" };
+            mock.transact(|tx| bytes.put(tx, n, value)).unwrap();
+        }
+        let texts = BTreeMap::<u64, str>::read_from_bytes(bytes.as_bytes()).unwrap();
+        mock.transact(|tx| {
+            let mut pairs = texts.iter(tx);
+            for n in 0..wrong {
+                assert_eq!(pairs.next(), Some(Ok((n, "text".to_owned()))));
+            }
+            assert_eq!(pairs.next(), Some(Err(Stop::BadValue)));
+            assert_eq!(pairs.next(), None);
+            assert_eq!(pairs.next(), None);
+            Ok(())
+        })
+        .unwrap();
+    }
 }
 
 /// The results of operations.

@@ -159,7 +159,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Range<K, V> {
         Range { is_reverse: !self.is_reverse, ..self }
     }
 
-    /// Returns an iterator over the entries, which reads them in pages. It ends after a [`Stop`].
+    /// Returns an iterator over the entries, which reads them in pages. It gives all entries before
+    /// a [`Stop`], then the [`Stop`], and ends.
     ///
     /// ```
     /// # use collections::BTreeMap;
@@ -175,7 +176,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Range<K, V> {
     /// # Ok::<(), words::mock::Refused>(())
     /// ```
     pub fn iter<W: Words>(self, tx: &mut W) -> Iter<'_, W, K, V> {
-        Iter { tx, page: Vec::new().into_iter(), rest: Some(self) }
+        Iter { tx, page: Vec::new().into_iter(), rest: Ok(Some(self)) }
     }
 
     /// Calls `visit` with each key and value.
@@ -378,7 +379,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Range<K, V> {
 pub struct Iter<'t, W, K: Key + ?Sized, V: Value + ?Sized> {
     tx: &'t mut W,
     page: std::vec::IntoIter<Pair<K, V>>,
-    rest: Option<Range<K, V>>,
+    /// What follows the page: the rest of the range, or the error that ended the reading.
+    rest: Result<Option<Range<K, V>>, Stop>,
 }
 
 impl<W: Words, K: Key + ?Sized, V: Value + ?Sized> Iterator for Iter<'_, W, K, V> {
@@ -389,10 +391,17 @@ impl<W: Words, K: Key + ?Sized, V: Value + ?Sized> Iterator for Iter<'_, W, K, V
             if let Some(pair) = self.page.next() {
                 return Some(Ok(pair));
             }
-            match self.rest.take()?.page(self.tx, PAGE) {
-                Ok((page, rest)) => (self.page, self.rest) = (page.into_iter(), rest),
+            let range = match std::mem::replace(&mut self.rest, Ok(None)) {
+                Ok(range) => range?,
                 Err(stop) => return Some(Err(stop)),
-            }
+            };
+            // As `Range::page`, which would lose the pairs before an error.
+            let mut page = Vec::new();
+            self.rest = range.read_encoded(self.tx, PAGE, |key, value| {
+                page.push((K::from_bytes(&key)?, V::decode(value)?));
+                Ok(())
+            });
+            self.page = page.into_iter();
         }
     }
 }
