@@ -191,6 +191,56 @@ fn separator_objects_are_freed_with_their_nodes() {
 }
 
 #[test]
+fn tree_that_is_being_freed_is_checked() {
+    let mut mock = Mock::new(1 << 24);
+    let tree = create(&mut mock, STRINGS);
+    for n in 0..3000_u64 {
+        put(&mut mock, tree, format!("user:{n:08}").as_bytes(), b"");
+    }
+    assert!(!mock.transact(|tx| tree.clear(tx, 1)).unwrap());
+    let mut pending = 2999;
+    while pending > 0 {
+        let checked = mock.transact(|tx| tree.check_whole(tx, &|_, _| true)).unwrap();
+        assert_eq!((checked.entries, checked.pending), (0, pending));
+        assert_eq!(checked.damage, []);
+        pending = pending.saturating_sub(7);
+        assert_eq!(mock.transact(|tx| tree.clear(tx, 7)).unwrap(), pending == 0);
+    }
+    check(&mut mock, tree);
+}
+
+#[test]
+fn damage_in_a_tree_that_is_being_freed_is_found() {
+    let mut mock = Mock::new(1 << 24);
+    let tree = create(&mut mock, STRINGS);
+    for n in 0..3000_u64 {
+        put(&mut mock, tree, format!("user:{n:08}").as_bytes(), b"");
+    }
+    assert!(!mock.transact(|tx| tree.clear(tx, 100)).unwrap());
+    put(&mut mock, tree, b"another", b"");
+    check(&mut mock, tree);
+    let checked = mock.transact(|tx| {
+        let mut object = tx.read(tree.header_at(CLEARED))?;
+        let mut node = Node::open_root(tx, STRINGS, object)?;
+        while node.level() > 0 {
+            object = child(STRINGS, &node.item(tx, 1.min(node.count() - 1))?);
+            node = Node::open(tx, STRINGS, object, node.level() - 1)?;
+        }
+        // The head of an entry.
+        let entry = node.item(tx, 3)?.rest[0];
+        tx.write(Addr::new(entry, 0), 7)?;
+        let checked = tree.check_whole(tx, &|_, _| true)?;
+        let root = tx.read(tree.header_at(CLEARED))?;
+        tx.write(Addr::new(root, 0), 0)?;
+        let of_root = tree.check_whole(tx, &|_, _| true)?;
+        assert_eq!(of_root.damage, [Damage::Node { node: root, level: 0 }]);
+        assert_eq!(checked.damage, [Damage::Entry { node: object, position: 3 }]);
+        Ok(checked)
+    });
+    assert_eq!(checked.unwrap().entries, 1);
+}
+
+#[test]
 fn operations_write_few_words() {
     let mut mock = Mock::new(1 << 26);
     let (numbers, strings) = (create(&mut mock, NUMBERS), create(&mut mock, STRINGS));

@@ -422,7 +422,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
         self.tree().free(tx, most)
     }
 
-    /// Checks the whole map in one transaction: its structure, keys, values and length.
+    /// Checks the whole map in one transaction: its structure, keys, values and length, and what
+    /// [`clear_step`](BTreeMap::clear_step) still has to free.
     ///
     /// # Errors
     /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].
@@ -431,8 +432,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
     }
 
     /// Checks up to `most_leaves` leaves from that of an encoded key on, and the nodes above them.
-    /// Pass the result's `next` to continue, in the same transaction or a later one. The length is
-    /// not checked.
+    /// Pass the result's `next` to continue, in the same transaction or a later one. The length and
+    /// entries that are still to be freed are not checked.
     ///
     /// # Errors
     /// As [`check`](BTreeMap::check).
