@@ -242,6 +242,55 @@ where
     Ok(result.map(V::number))
 }
 
+/// Fills a map with every second key, and returns its model: so many entries that the length has
+/// stripes, in full nodes. The last entry may be alone in its leaf, and the leaf in an inner node.
+fn refilled<K: Key + ?Sized, V: Number>(
+    mock: &mut Mock,
+    map: BTreeMap<K, V>,
+    key: fn(u64) -> K::Owned,
+    keys: u64,
+) -> Model<K::Owned, V>
+where
+    K::Owned: AsKey<K> + Ord,
+{
+    mock.transact(|tx| map.clear(tx)).unwrap();
+    let mut model = Model::new();
+    for n in (1..keys).step_by(2) {
+        mock.transact(|tx| map.put(tx, key(n), V::of(n))).unwrap();
+        model.insert(key(n), V::of(n));
+    }
+    model
+}
+
+/// Returns an operation on one of two keys that are there, or on the key after it.
+fn meeting_operation(mut below: impl FnMut(u64) -> u64, keys: [u64; 2]) -> Operation {
+    let n = keys[below(2) as usize];
+    match below(8) {
+        0..=2 => Operation::Insert(n, below(1000)),
+        3..=5 => Operation::Remove(n + below(2)),
+        6 => Operation::OrInsert(n + below(2), below(1000)),
+        _ => Operation::Update(n + below(2), below(1000)),
+    }
+}
+
+/// Returns an operation on a key, on the nearest one that is there, or on an end of the map.
+fn random_operation(
+    mut below: impl FnMut(u64) -> u64,
+    n: u64,
+    nearest: u64,
+    grows: bool,
+) -> Operation {
+    match below(if grows { 12 } else { 16 }) {
+        0 => Operation::Update(nearest, below(1000)),
+        1 => Operation::PopFirst,
+        2 => Operation::PopLast,
+        3 if below(100) == 0 => Operation::Clear,
+        3..=10 if grows => Operation::Insert(n, below(1000)),
+        4 => Operation::Insert(n, below(1000)),
+        _ => Operation::Remove(nearest),
+    }
+}
+
 /// Runs two transactions of one or two operations on one state, as under snapshot isolation, and
 /// commits both if they write no object in common. The result must be that of one after the other,
 /// in one order or the other.
@@ -260,14 +309,7 @@ fn pairs_are_serializable<K: Key + ?Sized, V: Number>(
     let (mut conflicts, mut both, mut structural) = (0, 0, 0);
     for trial in 0..trials {
         if trial % 300 == 0 {
-            // So many entries that the length has stripes, in full nodes. The last entry may be
-            // alone in its leaf, and the leaf in an inner node.
-            mock.transact(|tx| map.clear(tx)).unwrap();
-            model.clear();
-            for n in (1..keys).step_by(2) {
-                mock.transact(|tx| map.put(tx, key(n), V::of(n))).unwrap();
-                model.insert(key(n), V::of(n));
-            }
+            model = refilled(&mut mock, map, key, keys);
         }
         let grows = trial / 450 % 2 == 0;
         // Mostly near each other, so that they meet in neighboring leaves, and often at the end.
@@ -280,24 +322,9 @@ fn pairs_are_serializable<K: Key + ?Sized, V: Number>(
                 let there = (n..keys).find(|&n| model.contains_key(&key(n)));
                 there.unwrap_or(n)
             };
-            if meets {
-                // On two keys, of which either may be there, in different leaves.
-                let n = nearest(meeting[below(2) as usize]);
-                return match below(8) {
-                    0..=2 => Operation::Insert(n, below(1000)),
-                    3..=5 => Operation::Remove(n + below(2)),
-                    6 => Operation::OrInsert(n + below(2), below(1000)),
-                    _ => Operation::Update(n + below(2), below(1000)),
-                };
-            }
-            match below(if grows { 12 } else { 16 }) {
-                0 => Operation::Update(nearest(n), below(1000)),
-                1 => Operation::PopFirst,
-                2 => Operation::PopLast,
-                3 if below(100) == 0 => Operation::Clear,
-                3..=10 if grows => Operation::Insert(n, below(1000)),
-                4 => Operation::Insert(n, below(1000)),
-                _ => Operation::Remove(nearest(n)),
+            match meets {
+                true => meeting_operation(&mut below, meeting.map(nearest)),
+                false => random_operation(&mut below, n, nearest(n), grows),
             }
         };
         let count = if meets { 2 } else { 1 + trial % 3 / 2 };
@@ -415,8 +442,7 @@ where
         assert!(conflict(&mut mock, |tx| map.update(tx, key(101), |old| old), insert));
         assert!(conflict(&mut mock, |tx| map.entry(tx, key(101))?.remove(), insert));
         let modify = |tx: &mut Recorder<'_>| {
-            map.entry(tx, key(101))?.and_modify(|old| old)?;
-            Ok(())
+            map.entry(tx, key(101))?.and_modify(|old| old).map(|entry| entry.is_occupied())
         };
         assert!(conflict(&mut mock, modify, insert));
         if entries.unwrap_or(0) == 0 {
