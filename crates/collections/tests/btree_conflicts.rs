@@ -262,6 +262,11 @@ where
     model
 }
 
+fn are_same<Q: Ord, V: Number>(a: &Model<Q, V>, b: &Model<Q, V>) -> bool {
+    let number = |&value: &V| value.number();
+    a.keys().eq(b.keys()) && a.values().map(number).eq(b.values().map(number))
+}
+
 /// Returns an operation on one of two keys that are there, or on the key after it.
 fn meeting_operation(mut below: impl FnMut(u64) -> u64, keys: [u64; 2]) -> Operation {
     let n = keys[below(2) as usize];
@@ -354,13 +359,8 @@ fn pairs_are_serializable<K: Key + ?Sized, V: Number>(
             std::mem::swap(&mut results_b.0, &mut results_b.1);
             let all = mock.transact(|tx| map.range(..).collect(tx)).unwrap();
             let all = Model::from_iter(all);
-            let same = |state: &Model<K::Owned, V>| {
-                let numbers = |&value: &V| value.number();
-                state.keys().eq(all.keys())
-                    && state.values().map(numbers).eq(all.values().map(numbers))
-            };
-            let is_a = (&of_a, &of_b) == (&results_a.0, &results_a.1) && same(&a_first);
-            let is_b = (&of_a, &of_b) == (&results_b.0, &results_b.1) && same(&b_first);
+            let is_a = (&of_a, &of_b) == (&results_a.0, &results_a.1) && are_same(&a_first, &all);
+            let is_b = (&of_a, &of_b) == (&results_b.0, &results_b.1) && are_same(&b_first, &all);
             assert!(is_a || is_b, "trial {trial}: {a:?} and {b:?}");
             model = all;
         } else {

@@ -164,6 +164,8 @@ impl Tree {
             (&right_items, &left_items, 0)
         };
         self.merge(tx, &mut kept, (&before, now), (moved, from), skip)?;
+        // Its bounds change, even if nothing moves into it.
+        kept.protect(tx)?;
         if !keeps_left {
             tx.write(child_at(self, parent, at)?, kept.object)?;
         }
