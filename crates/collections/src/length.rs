@@ -4,7 +4,7 @@
 //!   the collection's header      from 64 on            from 512 on
 //!   | count   |                  stripe:               slots:
 //!   | pointer |  ------------->  | MARK | count |  or  | MARK | stripe x 64 |  ---> stripes
-//!                                                      8 neighbors share a stripe that
+//!                                | changes      |      8 neighbors share a stripe that
 //!                                                      counts less than 2048
 //! ```
 //!
@@ -13,6 +13,9 @@
 //! header. From 512 on each change goes to one of 8 stripes, and in a large collection to one of
 //! 64. The caller's `spread`, most often a hash, selects the stripe. Two stripes never share a
 //! lock: most designs lock 512 bytes, and `snapshot` locks objects.
+//!
+//! A [`Counter`](crate::Counter) may change often and stay small. Its shared stripes count their
+//! changes, and are replaced by 8 after 1024.
 //!
 //! Invariants:
 //! - The length is the sum of the header's count, which is constant once there are stripes, and of
@@ -45,6 +48,9 @@ const SINGLE_MAX: u64 = 512 - HEADER_MAX;
 /// The count at which a stripe is replaced by 8: the collection then has about 16 thousand entries,
 /// and 64 stripes take 33 KiB.
 const SPLIT_AT: u64 = 2048;
+
+/// The number of a counter's changes in one stripe at which it is replaced by 8.
+const CHANGES_MAX: u64 = 1024;
 
 /// Slots for stripes.
 const SLOTS: usize = 64;
@@ -110,7 +116,7 @@ impl Length {
                 if is_large(count, SINGLE_MAX) { self.stripe(tx) } else { Ok(()) }
             }
             Form::Slots(slots) => {
-                let slot = (spread >> (u64::BITS - SLOTS.ilog2())) as usize;
+                let slot = slot_of(spread);
                 tx.after_last_read();
                 let stripe = tx.read(slot_at(slots, slot))?;
                 tx.after_last_read();
@@ -124,6 +130,58 @@ impl Length {
                 Ok(())
             }
         }
+    }
+
+    /// Subtracts one, which was added with the same `spread`. It allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    pub(crate) fn subtract<W: Words>(self, tx: &mut W, spread: u64) -> Result<(), Stop> {
+        let (count, form) = self.open(tx)?;
+        let (at, count) = match form {
+            Form::Header => (self.at, count),
+            Form::Stripe(stripe, count) => (Addr::new(stripe, 8), count),
+            Form::Slots(slots) => {
+                tx.after_last_read();
+                let stripe = tx.read(slot_at(slots, slot_of(spread)))?;
+                tx.after_last_read();
+                (Addr::new(stripe, 8), count_of(tx, stripe)?)
+            }
+        };
+        tx.write(at, count.wrapping_sub(1))
+    }
+
+    /// Adds to the sum of a counter that has slots. Stripes split by their number of changes.
+    ///
+    /// # Errors
+    /// As [`add`](Length::add).
+    pub(crate) fn add_often<W: Allocate>(
+        self,
+        tx: &mut W,
+        spread: u64,
+        by: i64,
+    ) -> Result<(), Stop> {
+        let (_, Form::Slots(slots)) = self.open(tx)? else {
+            return self.add(tx, spread, by);
+        };
+        let slot = slot_of(spread);
+        let first = slot - slot % GROUP;
+        let mut group = [0; GROUP];
+        tx.after_last_read();
+        tx.read_words(slot_at(slots, first), &mut group)?;
+        let stripe = group[slot % GROUP];
+        let mut words = [0; 3];
+        tx.after_last_read();
+        tx.read_words(Addr::new(stripe, 0), &mut words)?;
+        let [MARK, count, changes] = words else {
+            return Err(Stop::BadValue);
+        };
+        let count = count.wrapping_add_signed(by);
+        if group != [stripe; GROUP] {
+            return tx.write(Addr::new(stripe, 8), count);
+        }
+        tx.write_words(Addr::new(stripe, 8), &[count, changes.wrapping_add(1)])?;
+        if changes >= CHANGES_MAX { split(tx, slots, first, stripe) } else { Ok(()) }
     }
 
     /// Returns the sum, which only a [`Counter`](crate::Counter) allows to be negative.
@@ -250,7 +308,7 @@ const fn is_large(count: u64, limit: u64) -> bool {
 
 fn new_stripe<W: Allocate>(tx: &mut W) -> Result<u64, Stop> {
     let stripe = tx.allocate(STRIPE_BYTES)?;
-    tx.write_words(Addr::new(stripe, 0), &[MARK, 0])?;
+    tx.write_words(Addr::new(stripe, 0), &[MARK, 0, 0])?;
     Ok(stripe)
 }
 
@@ -258,6 +316,11 @@ fn count_of<W: Words>(tx: &mut W, stripe: u64) -> Result<u64, Stop> {
     let mut words = [0; 2];
     tx.read_words(Addr::new(stripe, 0), &mut words)?;
     if words[0] == MARK { Ok(words[1]) } else { Err(Stop::BadValue) }
+}
+
+/// Returns the slot that a spread selects.
+const fn slot_of(spread: u64) -> usize {
+    (spread >> (u64::BITS - SLOTS.ilog2())) as usize
 }
 
 const fn slot_at(slots: u64, slot: usize) -> Addr {
