@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   header               directory: 2, 4, ... or 64 slots
-//!   | seed          |    | head | slot 0 | slot 1 | ... | slot 63 |
-//!   | root          | ->            |        |             |
-//!   | length: 2     |               +---+----+             v
-//!   |   words       |                   v              directory for the next 6 bits ...
-//!                                     bucket
+//!   | seed          |    | head | last hash | slot 0 | slot 1 | ... | slot 63 |
+//!   | root          | ->                        |        |             |
+//!   | cleared       |                           +---+----+             v
+//!   | length: 2     |                               v              directory for the next 6 bits
+//!   |   words       |                             bucket
 //!
 //!   bucket     | head | tag x 8 | payload x 8 |        see `hash_map/bucket.rs`
 //!   length     count, pointer                          see `length.rs`
@@ -23,19 +23,25 @@
 //! on one key does work in proportion to the size, and no word is written by all of them.
 //!
 //! Invariants:
-//! - A directory has its number of directories above in its head, so that a damaged trie has no
-//!   cycles. It has at least two buckets, and one of them has a single slot. Directories are only
-//!   in single slots of directories with 64.
+//! - A directory has its number of directories above in its head, and the greatest hash that leads
+//!   there. So a damaged trie has no cycles, and a scan visits each directory once.
+//! - A directory has at least two buckets, and never two neighbors that could be one. So it has
+//!   pairs: see `hash_map/shrink.rs`. Directories are only in single slots of directories with 64.
+//! - The header's `cleared` leads to a trie whose pairs are removed and not yet freed: see
+//!   `hash_map/clear.rs`.
 //! - All slots of a bucket's group have its pointer, and no other slots do. A bucket of depth `d`
 //!   begins at a slot whose number is a multiple of `slots >> d`.
 //! - A pair is in the bucket for its key's hash, and no key is there twice.
 //! - Only pairs of one hash are in a chain, and all buckets of a chain but the first are full.
 //! - Each pointer is a word of its own.
-//! - Write skew: see `hash_map/grow.rs`, `hash_map/shrink.rs` and `Trie::replace`. No operation
-//!   relies on a word that it neither writes nor reaches through an object that it writes.
+//! - Write skew: see `hash_map/grow.rs`, `hash_map/shrink.rs`, `hash_map/clear.rs` and
+//!   `Trie::replace`. No operation relies on a word that it neither writes nor reaches through an
+//!   object that it writes. A change that writes nothing protects its bucket: see
+//!   `Search::protect`.
 
 mod bucket;
 mod check;
+mod clear;
 mod entry;
 mod grow;
 mod hash;
@@ -67,7 +73,7 @@ type Kind<K, V> = PhantomData<fn(&K, &V)>;
 
 /// A map from keys to values that grows and shrinks: a value of one word that objects can hold.
 ///
-/// Keys are of any type with [`Key`], values of any with [`Value`]. An empty map takes 32 bytes. A
+/// Keys are of any type with [`Key`], values of any with [`Value`]. An empty map takes 40 bytes. A
 /// pair of integers takes 28 bytes on average. A longer pair takes 55 bytes beside key and value,
 /// with the allocator's headers.
 ///
@@ -128,12 +134,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
         self.trie().length().get(tx)
     }
 
-    /// Returns whether the map has no pairs.
+    /// Returns whether the map has no pairs. Reads two words, which changes of a large map do not
+    /// write.
     ///
     /// # Errors
     /// As [`Words::read`].
     pub fn is_empty<W: Words>(self, tx: &mut W) -> Result<bool, Stop> {
-        Ok(self.len(tx)? == 0)
+        self.trie().is_empty(tx)
     }
 
     /// Returns the value of a key.
@@ -236,7 +243,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
         change: impl FnOnce(V::Owned) -> R,
     ) -> Result<Option<R>, Stop> {
         let trie = self.trie();
-        let Some(found) = trie.search(tx, &KeyBuf::of(key))?.found else {
+        let mut search = trie.search(tx, &KeyBuf::of(key))?;
+        let Some(found) = search.found.take() else {
+            search.protect(tx, trie)?;
             return Ok(None);
         };
         let new = change(trie.value(tx, &found, V::decode)?);
@@ -248,19 +257,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     ///
     /// # Errors
     /// As [`Words::write`].
-    pub fn remove<W: Allocate>(
+    pub fn remove<W: Words>(
         self,
         tx: &mut W,
         key: impl AsKey<K>,
     ) -> Result<Option<V::Owned>, Stop> {
-        self.entry(tx, key)?.remove()
+        let trie = self.trie();
+        let search = trie.search(tx, &KeyBuf::of(key))?;
+        let found = search.found.as_ref();
+        let old = found.map(|found| trie.value(tx, found, V::decode)).transpose()?;
+        trie.remove(tx, search)?;
+        Ok(old)
     }
 
     /// Removes a key without reading its value. Returns whether it was in the map.
     ///
     /// # Errors
     /// As [`Words::write`].
-    pub fn delete<W: Allocate>(self, tx: &mut W, key: impl AsKey<K>) -> Result<bool, Stop> {
+    pub fn delete<W: Words>(self, tx: &mut W, key: impl AsKey<K>) -> Result<bool, Stop> {
         self.delete_encoded(tx, &KeyBuf::of(key))
     }
 
@@ -313,7 +327,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     }
 
     /// Calls `visit` with about `most` pairs from a cursor on, and returns the cursor behind them;
-    /// `None` after the last pair. Pairs of one hash, which are rare, are not divided.
+    /// `None` after the last pair. Pairs of one hash, which are rare, are not divided. The part may
+    /// have no pairs: buckets without pairs count as one.
     ///
     /// # Errors
     /// As [`get`](HashMap::get).
@@ -328,6 +343,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
         let mut next = Some(from.hash);
         while let Some(from) = next {
             let batch = self.trie().batch(tx, from)?;
+            next = batch.next;
+            if batch.items.len() == 0 {
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    return Ok(next.map(|hash| Cursor { hash }));
+                }
+            }
             for item in batch.items {
                 if left == 0 && last != Some(item.hash) {
                     return Ok(Some(Cursor { hash: item.hash }));
@@ -336,7 +358,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
                 visit(key, value);
                 (left, last) = (left.saturating_sub(1), Some(item.hash));
             }
-            next = batch.next;
         }
         Ok(None)
     }
@@ -346,7 +367,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     /// # Errors
     /// As [`remove`](HashMap::remove); [`Stop::TooLarge`] when these are too many for one
     /// transaction. Use [`retain_step`](HashMap::retain_step) then.
-    pub fn retain<W: Allocate>(
+    pub fn retain<W: Words>(
         self,
         tx: &mut W,
         mut keep: impl FnMut(K::Owned, V::Owned) -> bool,
@@ -363,7 +384,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     ///
     /// # Errors
     /// As [`remove`](HashMap::remove).
-    pub fn retain_step<W: Allocate>(
+    pub fn retain_step<W: Words>(
         self,
         tx: &mut W,
         from: Cursor,
@@ -374,6 +395,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
         let mut next = Some(from.hash);
         while let Some(from) = next {
             let batch = self.trie().batch(tx, from)?;
+            left = left.saturating_sub(u64::from(batch.items.len() == 0));
             for item in batch.items {
                 let key = self.trie().key(tx, &item.pair)?;
                 let (owned, value) = decode::<W, K, V>(tx, Self::FORM, &item.pair)?;
@@ -394,18 +416,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     ///
     /// # Errors
     /// [`Stop::TooLarge`] when they are too many. Use [`clear_step`](HashMap::clear_step) then.
-    pub fn clear<W: Allocate>(self, tx: &mut W) -> Result<(), Stop> {
+    pub fn clear<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         while !self.clear_step(tx, u64::MAX)? {}
         Ok(())
     }
 
-    /// Removes up to `most` pairs and frees their memory. Returns whether the map is empty.
+    /// Frees up to `most` pairs. Returns whether the map is empty and all is freed.
     ///
-    /// Between the steps the map has the other pairs, and the steps may continue after a crash.
+    /// The first step makes the map empty for all transactions after it. The progress is part of
+    /// the pool: after a crash the next call continues. Pairs that are inserted between the steps
+    /// are removed, too.
+    ///
+    /// Give a step a transaction of its own under snapshot isolation: it does not conflict with
+    /// concurrent updates of pairs that later steps free.
     ///
     /// # Errors
     /// As [`remove`](HashMap::remove).
-    pub fn clear_step<W: Allocate>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
+    pub fn clear_step<W: Words>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
         self.trie().clear(tx, most)
     }
 
@@ -413,26 +440,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     ///
     /// # Errors
     /// [`Stop::TooLarge`] when it is too large. Use [`drop_step`](HashMap::drop_step) then.
-    pub fn free<W: Allocate>(self, tx: &mut W) -> Result<(), Stop> {
+    pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         while !self.drop_step(tx, u64::MAX)? {}
         Ok(())
     }
 
-    /// Frees the map, up to `most` pairs of it. Returns whether all is freed; then every copy of
-    /// this value dangles. Remove the map from its place in the transaction that returns true.
+    /// Does a step as [`clear_step`](HashMap::clear_step), and frees the map itself when it is
+    /// empty. Returns whether it did; every copy of this value dangles then. Remove the map from
+    /// its place in the transaction that returns true.
     ///
     /// # Errors
     /// As [`remove`](HashMap::remove).
-    pub fn drop_step<W: Allocate>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
-        let is_empty = self.clear_step(tx, most)?;
-        if is_empty {
-            self.trie().free_header(tx)?;
-        }
-        Ok(is_empty)
+    pub fn drop_step<W: Words>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
+        self.trie().free(tx, most)
     }
 
     /// Checks the whole map: every pair is found under its key and can be decoded, no key is stored
-    /// twice, and the length is right.
+    /// twice, and the length is right. So are the pairs that [`clear_step`](HashMap::clear_step)
+    /// has yet to free. The check ends after 100 findings.
     ///
     /// # Errors
     /// As [`Words::read`], and [`Stop::BadValue`] when the pointers of damaged memory lead to a
@@ -441,7 +466,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
         self.trie().check_all::<W, K, V>(tx)
     }
 
-    /// Checks about `most` pairs from a cursor on, without the length. A check of a large map
+    /// Checks about `most` pairs from a cursor on, without the length and the pairs that are yet to
+    /// be freed. A check of a large map
     /// therefore needs no large transaction.
     ///
     /// # Errors
@@ -455,7 +481,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
         self.trie().check::<W, K, V>(tx, from, most)
     }
 
-    fn delete_encoded<W: Allocate>(self, tx: &mut W, key: &KeyBuf) -> Result<bool, Stop> {
+    fn delete_encoded<W: Words>(self, tx: &mut W, key: &KeyBuf) -> Result<bool, Stop> {
         let search = self.trie().search(tx, key)?;
         let is_there = search.found.is_some();
         self.trie().remove(tx, search)?;

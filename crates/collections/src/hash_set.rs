@@ -84,7 +84,7 @@ impl<K: Key + ?Sized> HashSet<K> {
     ///
     /// # Errors
     /// As [`Words::write`].
-    pub fn remove<W: Allocate>(self, tx: &mut W, key: impl AsKey<K>) -> Result<bool, Stop> {
+    pub fn remove<W: Words>(self, tx: &mut W, key: impl AsKey<K>) -> Result<bool, Stop> {
         self.map.delete(tx, key)
     }
 
@@ -139,7 +139,7 @@ impl<K: Key + ?Sized> HashSet<K> {
     ///
     /// # Errors
     /// As [`HashMap::retain`].
-    pub fn retain<W: Allocate>(
+    pub fn retain<W: Words>(
         self,
         tx: &mut W,
         mut keep: impl FnMut(K::Owned) -> bool,
@@ -152,7 +152,7 @@ impl<K: Key + ?Sized> HashSet<K> {
     ///
     /// # Errors
     /// As [`HashMap::retain_step`].
-    pub fn retain_step<W: Allocate>(
+    pub fn retain_step<W: Words>(
         self,
         tx: &mut W,
         from: Cursor,
@@ -166,15 +166,16 @@ impl<K: Key + ?Sized> HashSet<K> {
     ///
     /// # Errors
     /// As [`HashMap::clear`].
-    pub fn clear<W: Allocate>(self, tx: &mut W) -> Result<(), Stop> {
+    pub fn clear<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         self.map.clear(tx)
     }
 
-    /// Removes up to `most` keys and frees their memory. Returns whether the set is empty.
+    /// Frees up to `most` keys. Returns whether the set is empty and all is freed. The first step
+    /// makes it empty: see [`HashMap::clear_step`].
     ///
     /// # Errors
     /// As [`HashMap::clear_step`].
-    pub fn clear_step<W: Allocate>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
+    pub fn clear_step<W: Words>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
         self.map.clear_step(tx, most)
     }
 
@@ -182,16 +183,16 @@ impl<K: Key + ?Sized> HashSet<K> {
     ///
     /// # Errors
     /// As [`HashMap::free`].
-    pub fn free<W: Allocate>(self, tx: &mut W) -> Result<(), Stop> {
+    pub fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         self.map.free(tx)
     }
 
-    /// Frees the set, up to `most` keys of it. Returns whether all is freed: see
-    /// [`HashMap::drop_step`].
+    /// Frees up to `most` keys, and the set itself when it is empty. Returns whether all is freed:
+    /// see [`HashMap::drop_step`].
     ///
     /// # Errors
     /// As [`HashMap::drop_step`].
-    pub fn drop_step<W: Allocate>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
+    pub fn drop_step<W: Words>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
         self.map.drop_step(tx, most)
     }
 

@@ -4,8 +4,11 @@
 use collections::hash_map::{Cursor, Damage};
 use collections::{AsKey, AsValue, Counter, HashMap, Key, Value};
 use words::mock::Mock;
-use words::{Addr, Stop, Transact, Words};
+use words::{Addr, Allocate, Stop, Transact, Words};
 use zerocopy::IntoBytes;
+
+/// Words of a directory in front of its slots.
+const HEAD_WORDS: u64 = 2;
 
 /// Returns a generator of random numbers below an end (xorshift).
 fn random_below() -> impl FnMut(u64) -> u64 {
@@ -83,7 +86,7 @@ fn every_kind_of_hash_map_damage_is_found() {
     // A slot whose neighbor has the same bucket, so that its group has another one.
     let slots = directories.iter().flat_map(|&at| {
         let slots = 1 << (read(&mut mock, at, 0) >> 8 & 7);
-        (1..slots).map(move |slot| (at, slot)).collect::<Vec<_>>()
+        (HEAD_WORDS..HEAD_WORDS + slots - 1).map(move |slot| (at, slot)).collect::<Vec<_>>()
     });
     let slots: Vec<_> = slots.collect();
     let mut is_shared =
@@ -102,7 +105,7 @@ fn every_kind_of_hash_map_damage_is_found() {
         (first, 0, entry_head ^ 1, |d| matches!(d, Damage::Hash { .. })),
         (first, 1, key ^ 0x80, |d| matches!(d, Damage::Pair { .. })),
         (first, 1, key ^ 1, |d| matches!(d, Damage::Hash { .. })),
-        (header_of(map), 2, 65, |d| matches!(d, Damage::Length { found: 301, .. })),
+        (header_of(map), 3, 65, |d| matches!(d, Damage::Length { found: 301, .. })),
         (directory, slot, bucket, |d| matches!(d, Damage::Slot { .. })),
     ];
     for (object, word, value, is) in plants {
@@ -127,10 +130,12 @@ fn nodes_in_wrong_places_are_refused() {
     let bucket_head = read(&mut mock, buckets[0], 0);
     let whole = |mock: &mut Mock| mock.transact(|tx| map.check(tx)).unwrap_err().stop;
     for (object, word, value, stop) in [
-        (root, 1, root, Stop::BadValue),  // a cycle
-        (child, 1, root, Stop::BadValue), // a larger cycle
-        (child, 1, child, Stop::BadValue),
-        (root, 1, header_of(map), Stop::BadValue),
+        (root, HEAD_WORDS, root, Stop::BadValue),  // a cycle
+        (child, HEAD_WORDS, root, Stop::BadValue), // a larger cycle
+        (child, HEAD_WORDS, child, Stop::BadValue),
+        (root, HEAD_WORDS, header_of(map), Stop::BadValue),
+        (child, 1, 0, Stop::BadValue), // hashes of another place
+        (root, 0, root_head + (1 << 16), Stop::BadValue), // a freed slot in the live trie
         (root, 0, root_head + 1, Stop::BadValue),
         (root, 0, root_head + (1 << 8), Stop::BadValue), // 128 slots
         (child, 0, child_head & !(7 << 8), Stop::BadValue),
@@ -139,7 +144,9 @@ fn nodes_in_wrong_places_are_refused() {
         (buckets[0], 0, bucket_head ^ 0xf000, Stop::BadValue),
         (header_of(map), 1, buckets[0], Stop::BadValue),
         (header_of(map), 1, 12345, Stop::BadPointer),
-        (header_of(map), 3, buckets[0], Stop::BadValue),
+        (header_of(map), 2, buckets[0], Stop::BadValue), // cleared and not
+        (header_of(map), 2, 12345, Stop::BadPointer),
+        (header_of(map), 4, buckets[0], Stop::BadValue),
     ] {
         let old = poke(&mut mock, object, word, value);
         assert_eq!(whole(&mut mock), stop, "word {word} = {value:#x}");
@@ -283,4 +290,122 @@ fn full_heap_is_refused_and_rolled_back() {
     assert!(pairs > 100);
     let checked = mock.transact(|tx| map.check(tx)).unwrap();
     assert_eq!((checked.entries, checked.damage), (pairs, vec![]));
+}
+
+/// Returns the words of a directory of 64 slots in front of these slots.
+fn directory_head(level: u64, last: u64) -> [u64; HEAD_WORDS as usize] {
+    [u64::from(u32::from_be_bytes(*b"dirs")) << 32 | 6 << 8 | level, last]
+}
+
+/// Replaces a map's root by ten levels of so many directories. All slots of a directory lead to the
+/// directories of the next level in turn, and at last to the buckets of a map in turn.
+fn weave(mock: &mut Mock, pairs: u64, width: usize) -> HashMap<u64, u64> {
+    let map = integers(mock, pairs);
+    let mut next = objects(mock, b"buck");
+    for &bucket in &next {
+        let head = read(mock, bucket, 0);
+        poke(mock, bucket, 0, head & !0xff | 6);
+    }
+    for level in (0..10).rev() {
+        let width = if level == 0 { 1 } else { width };
+        next = (0..width as u64)
+            .map(|n| {
+                // The first places of this level, so that most other places are wrong.
+                let free = u64::MAX.checked_shr(6 * level as u32).unwrap_or(0);
+                let shift = 64 - 6 * level as u32;
+                let last = if level == 0 { free } else { n << shift | free };
+                let slots = (0..64).map(|slot| next[slot % next.len()]);
+                let words: Vec<u64> =
+                    directory_head(level, last).into_iter().chain(slots).collect();
+                mock.transact(|tx| {
+                    let object = tx.allocate(8 * words.len())?;
+                    tx.write_words(Addr::new(object, 0), &words)?;
+                    Ok(object)
+                })
+                .unwrap()
+            })
+            .collect();
+    }
+    poke(mock, header_of(map), 1, next[0]);
+    map
+}
+
+#[test]
+fn woven_directories_end() {
+    for (pairs, width) in [(3, 1), (100, 1), (100, 2), (3000, 64)] {
+        let mut mock = Mock::forgiving(1 << 22);
+        let map = weave(&mut mock, pairs, width);
+        let refused = mock.transact(|tx| map.check(tx));
+        assert!(!refused.is_ok_and(|checked| checked.damage.is_empty()), "{pairs}, {width}");
+        assert!(mock.transact(|tx| map.scan(tx, Cursor::START, u64::MAX, |_, _| ())).is_err());
+        assert!(mock.transact(|tx| map.retain(tx, |_, _| true)).is_err());
+        let errors = mock.transact(|tx| Ok(map.iter(tx).filter(Result::is_err).count()));
+        assert_eq!(errors.unwrap(), 1);
+        let mut steps = 0;
+        while mock.transact(|tx| map.drop_step(tx, 100)).is_ok_and(|is_done| !is_done) {
+            steps += 1;
+            assert!(steps < 10_000);
+        }
+    }
+}
+
+#[test]
+fn check_stops_at_its_limit_of_findings() {
+    let mut mock = Mock::forgiving(1 << 22);
+    let map = strings(&mut mock, 3000);
+    for bucket in objects(&mut mock, b"buck") {
+        let hash = read(&mut mock, bucket, 1);
+        poke(&mut mock, bucket, 1, hash ^ 1);
+    }
+    let checked = mock.transact(|tx| map.check(tx)).unwrap();
+    assert_eq!(checked.damage.len(), 100);
+    assert!(checked.entries < 1500 && checked.next.is_some(), "{}", checked.entries);
+}
+
+#[test]
+fn iteration_ends_after_a_stop() {
+    let mut mock = Mock::forgiving(1 << 20);
+    let map = strings(&mut mock, 300);
+    let bucket = objects(&mut mock, b"buck")[7];
+    let entry = read(&mut mock, bucket, 9);
+    poke(&mut mock, entry, 0, 0);
+    mock.transact(|tx| {
+        let mut pairs = map.iter(tx);
+        assert!(pairs.any(|pair| pair.is_err()));
+        assert!(pairs.next().is_none() && pairs.next().is_none());
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn damage_of_a_detached_map_is_found() {
+    let mut mock = Mock::forgiving(1 << 20);
+    let map = strings(&mut mock, 300);
+    assert!(!mock.transact(|tx| map.clear_step(tx, 100)).unwrap());
+    let checked = mock.transact(|tx| map.check(tx)).unwrap();
+    assert_eq!((checked.entries, checked.pending, checked.damage), (0, 200, vec![]));
+    let root = read(&mut mock, header_of(map), 2);
+    let (head, slot) = (read(&mut mock, root, 0), read(&mut mock, root, HEAD_WORDS));
+    assert!(head >> 16 & 0xff > 0, "slots at the end are freed");
+    let bucket = *objects(&mut mock, b"buck")
+        .iter()
+        .find(|&&at| read(&mut mock, at, 0) >> 8 & 0xf > 4)
+        .unwrap();
+    let (hash, entry) = (read(&mut mock, bucket, 1), read(&mut mock, bucket, 9));
+    for (object, word, value) in [(bucket, 1, hash ^ 1), (bucket, 1, !hash), (entry, 0, 0)] {
+        let old = poke(&mut mock, object, word, value);
+        assert!((1..=2).contains(&damage(&mut mock, map).len()), "word {word}");
+        poke(&mut mock, object, word, old);
+    }
+    for (object, word, value) in
+        [(root, HEAD_WORDS, root), (root, 1, 0), (root, 0, head | 0xff << 16)]
+    {
+        let old = poke(&mut mock, object, word, value);
+        assert!(mock.transact(|tx| map.check(tx)).is_err());
+        poke(&mut mock, object, word, old);
+    }
+    assert_eq!(read(&mut mock, root, HEAD_WORDS), slot);
+    while !mock.transact(|tx| map.drop_step(tx, 9)).unwrap() {}
+    assert_eq!(mock.objects(), 0);
 }

@@ -276,6 +276,28 @@ impl Bucket {
         Entry::open(tx, object)
     }
 
+    /// Protects the bucket's head. Every change of the pairs, but one of a value, writes the bucket.
+    ///
+    /// # Errors
+    /// As [`Words::protect`].
+    pub(super) fn protect<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
+        tx.protect(Addr::new(self.object, 0))
+    }
+
+    /// Protects the head of a pair's entry.
+    ///
+    /// # Errors
+    /// As [`Words::protect`].
+    pub(super) fn protect_entry<W: Words>(
+        self,
+        tx: &mut W,
+        form: Form,
+        index: usize,
+    ) -> Result<(), Stop> {
+        let object = tx.read_seen(self.seen, form.payload_at(self.head, index))?;
+        tx.protect(Addr::new(object, 0))
+    }
+
     /// Returns the pairs from `from` on.
     ///
     /// # Errors

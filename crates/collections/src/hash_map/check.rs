@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use words::{Stop, Words};
+use words::{Addr, Stop, Words};
 
 use super::bucket::{Bucket, Pair};
 use super::hash::hash;
@@ -21,7 +21,10 @@ const DAMAGE_MAX: usize = 100;
 pub struct Checked {
     /// Pairs seen.
     pub entries: u64,
-    /// Start of the next part. `None` after the last part.
+    /// Pairs that [`clear_step`](super::HashMap::clear_step) removed and has yet to free.
+    pub pending: u64,
+    /// Start of the next part. `None` after the last part. A check also stops, at this cursor, when
+    /// it has 100 findings.
     pub next: Option<Cursor>,
     /// Violated invariants; empty in a sound map, at most 100 findings.
     pub damage: Vec<Damage>,
@@ -145,6 +148,10 @@ impl Checked {
             self.damage.push(damage);
         }
     }
+
+    fn is_full(&self) -> bool {
+        self.damage.len() >= DAMAGE_MAX
+    }
 }
 
 impl Trie {
@@ -158,17 +165,30 @@ impl Trie {
         from: Cursor,
         most: u64,
     ) -> Result<Checked, Stop> {
+        self.check_trie::<W, K, V>(tx, self.root(), from, most)
+    }
+
+    /// Checks the live or the detached trie, whose root is in a word of the header.
+    fn check_trie<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+        self,
+        tx: &mut W,
+        start: Addr,
+        from: Cursor,
+        most: u64,
+    ) -> Result<Checked, Stop> {
         let mut checked = Checked::default();
-        let (seed, root) = self.open(tx)?;
-        let mut next = Some(from.hash);
+        let (seed, _) = self.open(tx)?;
+        let root = tx.read(start)?;
+        let (mut next, mut empty) = (Some(from.hash), 0);
         while let Some(at) = next {
-            let Some(spot) = self.descend(tx, root, at)? else {
+            let Some(spot) = self.visit(tx, start, root, at)? else {
                 break;
             };
             check_slots(tx, &spot, &mut checked)?;
             self.check_bucket::<W, K, V>(tx, seed, &spot, spot.range(at), &mut checked)?;
             next = spot.range(at).1.checked_add(1);
-            if checked.entries >= most {
+            empty += u64::from(spot.bucket.head.count == 0);
+            if checked.entries + empty >= most || checked.is_full() {
                 checked.next = next.map(|hash| Cursor { hash });
                 break;
             }
@@ -185,6 +205,12 @@ impl Trie {
         tx: &mut W,
     ) -> Result<Checked, Stop> {
         let mut checked = self.check::<W, K, V>(tx, Cursor::START, u64::MAX)?;
+        if checked.is_full() {
+            return Ok(checked);
+        }
+        let cleared = self.check_trie::<W, K, V>(tx, self.cleared(), Cursor::START, u64::MAX)?;
+        checked.pending = cleared.entries;
+        cleared.damage.into_iter().for_each(|damage| checked.found(damage));
         let (expected, found) = (checked.entries, self.length().check(tx)?);
         if i64::try_from(expected) != Ok(found) {
             checked.found(Damage::Length { expected, found });
@@ -218,7 +244,7 @@ impl Trie {
     ) -> Result<(), Stop> {
         let Bucket { object: bucket, head, .. } = spot.bucket;
         let (mut keys, mut chain, mut next) = (HashSet::new(), None, Some(spot.bucket));
-        while let Some(part) = next {
+        while let Some(part) = next.filter(|_| !checked.is_full()) {
             for pair in part.pairs(tx, self.form, 0)? {
                 checked.entries += 1;
                 let found = self.form.hash_of(seed, &pair);

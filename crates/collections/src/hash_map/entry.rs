@@ -58,6 +58,8 @@ impl<'t, W: Allocate, K: Key + ?Sized, V: Value + ?Sized> Entry<'t, W, K, V> {
             let old = trie.value(self.tx, &found, V::decode)?;
             trie.replace(self.tx, found, &change(old).encode()?)?;
             self.search = trie.search(self.tx, &self.key)?;
+        } else {
+            self.search.protect(self.tx, self.map.trie())?;
         }
         Ok(self)
     }
@@ -79,6 +81,7 @@ impl<'t, W: Allocate, K: Key + ?Sized, V: Value + ?Sized> Entry<'t, W, K, V> {
         value: impl FnOnce() -> R,
     ) -> Result<V::Owned, Stop> {
         if let Some(old) = self.get()? {
+            self.search.protect(self.tx, self.map.trie())?;
             return Ok(old);
         }
         let value = value();

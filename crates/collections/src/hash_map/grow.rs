@@ -22,7 +22,7 @@ use words::{Addr, Allocate, Stop, work};
 use super::bucket::{
     BITS, Bucket, CAPACITY, CAPACITY_FIRST, Head, Pair, discard, write, write_next,
 };
-use super::trie::{Directory, SLOTS, Search, Spot, Trie};
+use super::trie::{DIRECTORY_WORDS, Directory, SLOTS, Search, Spot, Trie};
 use crate::entry::Entry;
 use crate::key::KeyBuf;
 
@@ -56,7 +56,7 @@ impl Trie {
             if self.add_to(tx, seed, hash, full, pair)? {
                 return Ok(());
             }
-            self.split(tx, seed, full)?;
+            self.split(tx, seed, hash, full)?;
             let (_, root) = self.open(tx)?;
             spot = self.descend(tx, root, hash)?;
         }
@@ -115,7 +115,7 @@ impl Trie {
     }
 
     /// Splits a bucket by the next bit of its hashes.
-    fn split<W: Allocate>(self, tx: &mut W, seed: u64, spot: Spot) -> Result<(), Stop> {
+    fn split<W: Allocate>(self, tx: &mut W, seed: u64, hash: u64, spot: Spot) -> Result<(), Stop> {
         let Bucket { object, head, .. } = spot.bucket;
         if spot.bits() == u64::BITS {
             // Pairs of different hashes, which agree in all bits: they are in the wrong bucket.
@@ -138,14 +138,14 @@ impl Trie {
             (object, self.new_bucket(tx, Head::empty(CAPACITY, depth), &upper)?)
         };
         let Some(directory) = within else {
-            let new = Directory { object: 0, level: spot.level(), bits: 1 };
-            let object = new_directory(tx, new, &[low, high])?;
+            let new = Directory { object: 0, level: spot.level(), bits: 1, freed: 0 };
+            let object = new_directory(tx, new, hash, &[low, high])?;
             let place = spot.directory.map_or(spot.above, |directory| directory.at(spot.slot));
             return tx.write(place, object);
         };
         let (first, slots) = spot.group(directory);
         if slots == 1 {
-            return Trie::double(tx, directory, spot, [low, high]);
+            return Trie::double(tx, directory, hash, spot, [low, high]);
         }
         let half = slots / 2;
         let (from, bucket) = if low == object { (first + half, high) } else { (first, low) };
@@ -156,6 +156,7 @@ impl Trie {
     fn double<W: Allocate>(
         tx: &mut W,
         directory: Directory,
+        hash: u64,
         spot: Spot,
         halves: [u64; 2],
     ) -> Result<(), Stop> {
@@ -167,22 +168,24 @@ impl Trie {
         }
         new[2 * spot.slot..][..2].copy_from_slice(&halves);
         let larger = Directory { bits: directory.bits + 1, ..directory };
-        let object = new_directory(tx, larger, &new[..larger.slots()])?;
+        let object = new_directory(tx, larger, hash, &new[..larger.slots()])?;
         tx.write(spot.above, object)?;
         // The slots were read, and the head is written: a concurrent change of a slot conflicts.
         discard(tx, directory.object, directory.bytes())
     }
 }
 
-/// Allocates a directory with these slots.
-pub(super) fn new_directory<W: Allocate>(
+/// Allocates a directory with these slots, at the place for a hash.
+fn new_directory<W: Allocate>(
     tx: &mut W,
     directory: Directory,
+    hash: u64,
     slots: &[u64],
 ) -> Result<u64, Stop> {
     let object = tx.allocate(directory.bytes())?;
-    let mut words = [directory.head(); 1 + SLOTS];
-    words[1..=slots.len()].copy_from_slice(slots);
-    tx.write_words(Addr::new(object, 0), &words[..=slots.len()])?;
+    let mut words = [0; DIRECTORY_WORDS + SLOTS];
+    words[..DIRECTORY_WORDS].copy_from_slice(&[directory.head(), directory.last(hash)]);
+    words[DIRECTORY_WORDS..][..slots.len()].copy_from_slice(slots);
+    tx.write_words(Addr::new(object, 0), &words[..DIRECTORY_WORDS + slots.len()])?;
     Ok(object)
 }

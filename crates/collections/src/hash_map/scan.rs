@@ -67,15 +67,19 @@ impl Trie {
     /// As [`Words::read`], and [`Stop::BadValue`] for damage.
     pub(super) fn batch<W: Words>(self, tx: &mut W, from: u64) -> Result<Batch, Stop> {
         let (seed, root) = self.open(tx)?;
-        let Some(spot) = self.descend(tx, root, from)? else {
+        let Some(spot) = self.visit(tx, self.root(), root, from)? else {
             return Ok(Batch::default());
         };
-        let (_, greatest) = spot.range(from);
+        let (least, greatest) = spot.range(from);
         let (mut items, mut bucket) = (Vec::with_capacity(spot.bucket.head.count), spot.bucket);
         loop {
             for pair in bucket.pairs(tx, self.form, 0)? {
                 let hash = self.form.hash_of(seed, &pair);
-                if (from..=greatest).contains(&hash) {
+                // Two ranges never lead to one bucket with pairs: a scan ends.
+                if !(least..=greatest).contains(&hash) {
+                    return Err(Stop::BadValue);
+                }
+                if hash >= from {
                     items.push(Item { hash, pair });
                 }
             }
@@ -115,7 +119,8 @@ pub(super) fn decode<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
 
 /// The pairs of a map, in no order that a program can predict.
 ///
-/// It borrows the transaction, which therefore writes nothing meanwhile.
+/// It borrows the transaction, which therefore writes nothing meanwhile. It ends after the first
+/// [`Stop`].
 /// [`HashMap::scan`](super::HashMap::scan) and cursors divide an iteration among transactions.
 #[derive(Debug)]
 pub struct Iter<'t, W, K: ?Sized, V: ?Sized> {
@@ -138,12 +143,15 @@ impl<W: Words, K: Key + ?Sized, V: Value + ?Sized> Iterator for Iter<'_, W, K, V
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(item) = self.batch.items.next() {
-                return Some(decode::<W, K, V>(self.tx, self.trie.form, &item.pair));
+                let pair = decode::<W, K, V>(self.tx, self.trie.form, &item.pair);
+                if pair.is_err() {
+                    self.batch = Batch::default();
+                }
+                return Some(pair);
             }
             let from = self.batch.next.take()?;
             match self.trie.batch(self.tx, from) {
                 Ok(batch) => self.batch = batch,
-                // The transaction cannot commit, and the iteration ends.
                 Err(stop) => return Some(Err(stop)),
             }
         }

@@ -19,18 +19,25 @@ const MARK: u64 = 0x6469_7273;
 pub(super) const SLOTS: usize = 1 << BITS;
 
 /// Most directories above a bucket: together they consume a hash.
-const LEVELS_MAX: u32 = u64::BITS.div_ceil(BITS);
+pub(super) const LEVELS_MAX: u32 = u64::BITS.div_ceil(BITS);
 
 /// Offsets in the header.
 const SEED: u64 = 0;
 const ROOT: u64 = 8;
-const LENGTH: u64 = 16;
+const CLEARED: u64 = 16;
+const LENGTH: u64 = 24;
 
 /// Words of the header.
-const HEADER_WORDS: usize = 2 + Length::WORDS;
+const HEADER_WORDS: usize = 3 + Length::WORDS;
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 8 * HEADER_WORDS;
+
+/// Offset of a directory's greatest hash.
+const LAST: u64 = 8;
+
+/// Words in front of a directory's slots.
+pub(super) const DIRECTORY_WORDS: usize = 2;
 
 /// The head of a bucket in a directory.
 const FULL: Head = Head::empty(CAPACITY, 1);
@@ -42,7 +49,12 @@ pub(super) struct Trie {
     pub(super) form: Form,
 }
 
-/// A directory: one word as its head, and a slot for each value of the next `bits` hash bits.
+/// A directory: two words as its head, and a slot for each value of the next `bits` hash bits.
+///
+/// ```text
+///    63      32        23   16 15   8 7     0
+///   |   MARK   |      | freed | bits | level |    then the greatest hash
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     pub(super) object: u64,
@@ -50,6 +62,8 @@ pub(super) struct Directory {
     pub(super) level: u32,
     /// 1 to 6.
     pub(super) bits: u32,
+    /// Slots at the end whose buckets are freed. Only a detached directory has them.
+    pub(super) freed: usize,
 }
 
 /// The place of a bucket in the trie.
@@ -88,7 +102,7 @@ impl Trie {
     pub(super) fn create<W: Allocate>(tx: &mut W, seed: u64) -> Result<u64, Stop> {
         let header = tx.allocate(HEADER_BYTES)?;
         let [count, slots] = Length::ZERO;
-        let words: [u64; HEADER_WORDS] = [seed, 0, count, slots];
+        let words: [u64; HEADER_WORDS] = [seed, 0, 0, count, slots];
         tx.write_words(Addr::new(header, 0), &words)?;
         Ok(header)
     }
@@ -101,6 +115,11 @@ impl Trie {
     /// Returns the word with the pointer to the root: a bucket or directory, or 0.
     pub(super) const fn root(self) -> Addr {
         Addr::new(self.header, ROOT)
+    }
+
+    /// Returns the word with the pointer to the detached trie, which has yet to be freed, or 0.
+    pub(super) const fn cleared(self) -> Addr {
+        Addr::new(self.header, CLEARED)
     }
 
     /// Returns the object of the header.
@@ -119,6 +138,24 @@ impl Trie {
         Ok((words[0], words[1]))
     }
 
+    /// Returns whether there are no pairs. A directory is never empty.
+    ///
+    /// # Errors
+    /// As [`Words::read`], and [`Stop::BadValue`] when the root is no node.
+    pub(super) fn is_empty<W: Words>(self, tx: &mut W) -> Result<bool, Stop> {
+        let root = tx.read(self.root())?;
+        if root == 0 {
+            return Ok(true);
+        }
+        tx.after_last_read();
+        let word = tx.read(Addr::new(root, 0))?;
+        if is_directory(word) {
+            return Ok(false);
+        }
+        let head = Head::from_word(word).ok_or(Stop::BadValue)?;
+        Ok(head.count == 0)
+    }
+
     /// Returns the place of the bucket for a hash; `None` when there is no bucket.
     ///
     /// # Errors
@@ -130,7 +167,37 @@ impl Trie {
         root: u64,
         hash: u64,
     ) -> Result<Option<Spot>, Stop> {
-        let (mut link, mut above) = (self.root(), self.root());
+        self.descend_from::<W, false>(tx, self.root(), root, hash)
+    }
+
+    /// Returns the place of the bucket for a hash, as a scan needs it: every directory on the way
+    /// has the range of hashes that leads there. So a scan of a damaged trie visits no directory
+    /// twice.
+    ///
+    /// The trie is that of `root`, the word at `start`. In a detached one, `None` is also the place
+    /// of a bucket that is freed, behind which all are freed.
+    ///
+    /// # Errors
+    /// As [`descend`](Trie::descend).
+    pub(super) fn visit<W: Words>(
+        self,
+        tx: &mut W,
+        start: Addr,
+        root: u64,
+        hash: u64,
+    ) -> Result<Option<Spot>, Stop> {
+        self.descend_from::<W, true>(tx, start, root, hash)
+    }
+
+    #[inline]
+    fn descend_from<W: Words, const VERIFY: bool>(
+        self,
+        tx: &mut W,
+        start: Addr,
+        root: u64,
+        hash: u64,
+    ) -> Result<Option<Spot>, Stop> {
+        let (mut link, mut above) = (start, start);
         let (mut directory, mut slot, mut object) = (None, 0, root);
         if object == 0 {
             return Ok(None);
@@ -147,7 +214,18 @@ impl Trie {
                 let spot = Spot { bucket: Bucket::new(seen, head), directory, slot, above };
                 return if spot.is_sound() { Ok(Some(spot)) } else { Err(Stop::BadValue) };
             };
+            if VERIFY && tx.read_seen(seen, LAST)? != next.last(hash) {
+                return Err(Stop::BadValue);
+            }
             (directory, slot, above) = (Some(next), next.slot_of(hash), link);
+            if next.freed > 0 {
+                if start != self.cleared() {
+                    return Err(Stop::BadValue);
+                }
+                if slot >= next.slots() - next.freed {
+                    return Ok(None);
+                }
+            }
             link = next.at(slot);
             object = tx.read_seen(seen, link.offset)?;
         }
@@ -237,7 +315,8 @@ impl Trie {
     /// Replaces the value of a pair that was found.
     ///
     /// An inline value is in the bucket, which every split, merge and removal of its pairs writes.
-    /// An entry is written itself, or its pointer in the bucket is. So no word needs protection.
+    /// An entry is written itself, or its pointer in the bucket is. Only an inline value without
+    /// bytes needs protection: it writes nothing.
     ///
     /// # Errors
     /// As [`Entry::replace`](crate::entry::Entry::replace).
@@ -249,6 +328,9 @@ impl Trie {
     ) -> Result<(), Stop> {
         let Found { bucket, index, entry } = found;
         let Some(entry) = entry else {
+            if value.is_empty() {
+                return bucket.protect(tx);
+            }
             return write_payload(tx, self.form, bucket, index, value);
         };
         match entry.replace(tx, value)? {
@@ -258,18 +340,51 @@ impl Trie {
     }
 }
 
+impl Search {
+    /// Protects the result, for a change that writes nothing because of it: an absent key stays
+    /// absent, and a pair stays as it is, until the transaction commits.
+    ///
+    /// An insertion of an absent key writes its first bucket, or without a bucket the root. An
+    /// entry is freed, or its value replaced, by a write of it. The pieces of a long value's string
+    /// are not protected.
+    ///
+    /// # Errors
+    /// As [`Words::protect`].
+    pub(super) fn protect<W: Words>(&self, tx: &mut W, trie: Trie) -> Result<(), Stop> {
+        if let Some(Found { bucket, index, entry }) = &self.found {
+            bucket.protect(tx)?;
+            return match entry {
+                Some(_) => bucket.protect_entry(tx, trie.form, *index),
+                None => Ok(()),
+            };
+        }
+        match &self.spot {
+            Some(spot) => spot.bucket.protect(tx),
+            None => tx.protect(trie.root()),
+        }
+    }
+}
+
 impl Directory {
     /// Decodes the head of a directory with so many directories above it.
     #[inline]
-    fn from_word(object: u64, level: u32, word: u64) -> Option<Directory> {
-        let bits = word as u32 >> 8;
-        let directory = Directory { object, level, bits };
-        (word == directory.head() && (1..=BITS).contains(&bits)).then_some(directory)
+    pub(super) fn from_word(object: u64, level: u32, word: u64) -> Option<Directory> {
+        let (bits, freed) = (word as u32 >> 8 & 0xff, (word >> 16 & 0xff) as usize);
+        let directory = Directory { object, level, bits, freed };
+        let is_sound =
+            word == directory.head() && (1..=BITS).contains(&bits) && freed < directory.slots();
+        is_sound.then_some(directory)
     }
 
     /// Returns the first word.
     pub(super) fn head(self) -> u64 {
-        MARK << 32 | u64::from(self.bits) << 8 | u64::from(self.level)
+        MARK << 32 | (self.freed as u64) << 16 | u64::from(self.bits) << 8 | u64::from(self.level)
+    }
+
+    /// Returns the greatest hash of this directory, which `hash` is one of. It is odd and no
+    /// pointer.
+    pub(super) fn last(self, hash: u64) -> u64 {
+        hash | u64::MAX.checked_shr(BITS * self.level).unwrap_or(0)
     }
 
     /// Returns the number of slots.
@@ -279,12 +394,12 @@ impl Directory {
 
     /// Returns the size of the object.
     pub(super) const fn bytes(self) -> usize {
-        8 * (1 + self.slots())
+        8 * (DIRECTORY_WORDS + self.slots())
     }
 
     /// Returns the place of a slot.
     pub(super) const fn at(self, slot: usize) -> Addr {
-        Addr::new(self.object, 8 * (1 + slot) as u64)
+        Addr::new(self.object, 8 * (DIRECTORY_WORDS + slot) as u64)
     }
 
     /// Returns the slot of a hash.
@@ -330,7 +445,7 @@ impl Spot {
     }
 
     /// Returns whether the bucket's depth fits its place.
-    fn is_sound(&self) -> bool {
+    pub(super) fn is_sound(&self) -> bool {
         let Head { depth, capacity, .. } = self.bucket.head;
         match self.directory {
             None => depth == 0,
