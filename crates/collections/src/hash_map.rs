@@ -25,8 +25,8 @@
 //! Invariants:
 //! - A directory has its number of directories above in its head, and the greatest hash that leads
 //!   there. So a damaged trie has no cycles, and a scan visits each directory once.
-//! - A directory has at least two buckets, and never two neighbors that could be one. So it has
-//!   pairs: see `hash_map/shrink.rs`. Directories are only in single slots of directories with 64.
+//! - A directory has at least two buckets. Two buddies without pairs merge, so it also has pairs:
+//!   see `hash_map/shrink.rs`. Directories are only in single slots of directories with 64.
 //! - The header's `cleared` leads to a trie whose pairs are removed and not yet freed: see
 //!   `hash_map/clear.rs`.
 //! - All slots of a bucket's group have its pointer, and no other slots do. A bucket of depth `d`

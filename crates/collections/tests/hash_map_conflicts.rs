@@ -438,6 +438,23 @@ fn redo(mock: &mut Mock, changes: &[Change]) {
     .unwrap();
 }
 
+/// Returns the operations of a transaction, on some of these keys.
+fn steps(below: &mut impl FnMut(u64) -> u64, keys: &[u64; 3]) -> Vec<Step> {
+    if below(12) == 0 {
+        return vec![Step::Clear(1 + below(8))];
+    }
+    let mut one = || {
+        let key = keys[below(3) as usize];
+        match below(5) {
+            0 => Step::Insert(key, below(500)),
+            1 => Step::OrInsert(key, below(500)),
+            2 => Step::Update(key, below(500)),
+            _ => Step::Remove(key),
+        }
+    };
+    vec![one(), one()]
+}
+
 /// Runs two transactions on one state, as under snapshot isolation, and commits both if they write
 /// no object in common. Results and state must be those of one after the other, in one order or the
 /// other.
@@ -471,22 +488,7 @@ where
         }
         // Few keys, so that each transaction often relies on what the other one changes.
         let chosen = [below(2 * keys), below(keys), below(keys)];
-        let mut steps = || {
-            if below(12) == 0 {
-                return vec![Step::Clear(1 + below(8))];
-            }
-            let mut one = || {
-                let key = chosen[below(3) as usize];
-                match below(5) {
-                    0 => Step::Insert(key, below(500)),
-                    1 => Step::OrInsert(key, below(500)),
-                    2 => Step::Update(key, below(500)),
-                    _ => Step::Remove(key),
-                }
-            };
-            (0..2).map(|_| one()).collect()
-        };
-        let (one, other) = (steps(), steps());
+        let (one, other) = (steps(&mut below, &chosen), steps(&mut below, &chosen));
         let all = |tx: &mut Recorder<'_>, steps: &[Step]| {
             steps.iter().map(|&step| run(tx, map, step, value)).collect::<Result<Vec<_>, _>>()
         };
