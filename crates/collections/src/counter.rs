@@ -4,8 +4,8 @@
 //!   | count | pointer | changes |        count and pointer: see `length`
 //! ```
 //!
-//! Each of the first 65 changes writes the counter's own object. Afterwards threads change 8 stripes
-//! and, once these change often, 64. So up to 64 threads do not conflict with each other.
+//! Each of the first 65 changes writes the counter's own object. Afterwards threads change 8
+//! stripes and, once these change often, 64. So up to 64 threads do not conflict with each other.
 //!
 //! Invariant: `changes` is constant once there are stripes.
 

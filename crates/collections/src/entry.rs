@@ -21,10 +21,10 @@
 //!   value if the object has no room for it beside the key. A key never changes.
 //! - A head that breaks these rules, or has no [`MARK`], is [`Stop::BadValue`]. No length in a head
 //!   leads out of 1024 bytes, and a wild handle ends in a refused access.
-//! - Write skew: a change writes the object or protects it, or each piece of its value's string. [`free`] writes
-//!   the object and retires the strings, which locks their pieces. Two changes, or a change and a
-//!   free, therefore conflict under snapshot isolation too. So an operation that changes an entry
-//!   need not protect the words that led it there.
+//! - Write skew: a change writes the object or protects it, or each piece of its value's string.
+//!   [`free`] writes the object and retires the strings, which locks their pieces. Two changes, or
+//!   a change and a free, therefore conflict under snapshot isolation too. So an operation that
+//!   changes an entry need not protect the words that led it there.
 //!
 //! [`free`]: Entry::free
 

@@ -31,8 +31,8 @@ use words::{OBJECT_BYTES_MAX, Persist, Stop};
 /// # Ok::<(), words::Stop>(())
 /// ```
 ///
-/// A struct needs zerocopy's derives, as [`Persist`] says, and has at most 1024 bytes. `String` and `Vec` own memory outside of
-/// the pool and are no values:
+/// A struct needs zerocopy's derives, as [`Persist`] says, and has at most 1024 bytes. `String` and
+/// `Vec` own memory outside of the pool and are no values:
 /// ```compile_fail,E0277
 /// # use collections::Value;
 /// let name = <String as Value>::name();

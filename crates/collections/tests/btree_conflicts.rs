@@ -278,7 +278,7 @@ fn meeting_operation(mut below: impl FnMut(u64) -> u64, keys: [u64; 2]) -> Opera
     }
 }
 
-/// Returns an operation on a key, on the nearest one that is there, or on an end of the map.
+/// Returns an operation on a key, on the nearest present key, or on an end of the map.
 fn random_operation(
     mut below: impl FnMut(u64) -> u64,
     n: u64,
@@ -417,7 +417,7 @@ fn conflict<R, S>(
     !a.writes.is_disjoint(&b.writes)
 }
 
-/// Tests that each change that finds nothing to do conflicts with the one that would give it
+/// Tests that each change that finds nothing to do conflicts with a change that would give it
 /// something to do.
 fn changes_without_effect_conflict<K: Key + ?Sized, V: Number>(key: fn(u64) -> K::Owned)
 where

@@ -315,11 +315,8 @@ fn workers_of_a_counter_do_not_conflict() {
         let footprints: Vec<_> = (0..8)
             .map(|worker| footprint(&mut mock, unit, |tx| counter.add_at(tx, worker, 1)))
             .collect();
-        for (n, one) in footprints.iter().enumerate() {
-            for other in &footprints[n + 1..] {
-                assert!(!one.conflicts(other), "{name}");
-            }
-        }
+        let clashes = |n: usize| footprints[..n].iter().any(|one| one.conflicts(&footprints[n]));
+        assert!(!(0..footprints.len()).any(clashes), "{name}");
     }
 }
 
@@ -333,7 +330,7 @@ enum Step {
     Clear(u64),
 }
 
-/// Returns the result of an operation on a map: the old value, or the one that is there now.
+/// Returns the result of an operation on a map: the old value, or the present value.
 fn run<W, V>(
     tx: &mut W,
     map: HashMap<u64, V>,
@@ -486,7 +483,7 @@ where
             mock.transact(|tx| map.delete(tx, key)).unwrap();
             model.remove(&key);
         }
-        // Few keys, so that each transaction often relies on what the other one changes.
+        // Few keys, so that each transaction often relies on keys that the other one changes.
         let chosen = [below(2 * keys), below(keys), below(keys)];
         let (one, other) = (steps(&mut below, &chosen), steps(&mut below, &chosen));
         let all = |tx: &mut Recorder<'_>, steps: &[Step]| {
@@ -578,24 +575,16 @@ fn no_op_changes_prevent_write_skew() {
     for pairs in [0, 2, 2000] {
         let mut mock = Mock::new(1 << 20);
         let new_set = |mock: &mut Mock| {
-            mock.transact(|tx| {
-                let set = HashMap::<u64, ()>::with_seed(tx, SEED)?;
-                set.extend(tx, (0..pairs).map(|n| (n, ())))?;
-                Ok(set)
-            })
-            .unwrap()
+            let set = mock.transact(|tx| HashMap::<u64, ()>::with_seed(tx, SEED)).unwrap();
+            mock.transact(|tx| set.extend(tx, (0..pairs).map(|n| (n, ())))).unwrap();
+            set
         };
         let sets = [new_set(&mut mock), new_set(&mut mock)];
         // Keys that are there, and keys that are not.
         let (there, absent) = (0, pairs + 1);
-        let mut cases: Vec<(Step, Step, u64)> =
-            vec![(remove, insert, absent), (update, insert, absent)];
+        let mut cases = vec![(remove, insert, absent), (update, insert, absent)];
         if pairs > 0 {
-            cases.extend([
-                (insert, remove, there),
-                (entry, remove, there),
-                (update, remove, there),
-            ]);
+            cases.extend([insert, entry, update].map(|relies| (relies, remove, there)));
         }
         for (n, (relies, changes, key)) in cases.into_iter().enumerate() {
             let mut of = |one: usize| {

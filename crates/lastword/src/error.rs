@@ -453,9 +453,7 @@ pub enum Error {
 
     /// A pool with ideal reproduction, which is for experiments, writes no heap image. So it has no
     /// views and backups.
-    #[error(
-        "cannot view or back up a pool of `{design}` with ideal reproduction: it has no heap image"
-    )]
+    #[error("cannot view or back up a pool of `{design}`: ideal reproduction has no heap image")]
     NoView {
         /// The design.
         design: &'static str,

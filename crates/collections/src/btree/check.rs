@@ -139,7 +139,8 @@ impl fmt::Display for Damage {
 /// A check in progress.
 struct Check<'a> {
     tree: Tree,
-    /// The word of the header that has the root: that of the tree, or of one that is being freed.
+    /// The word of the header that has the root: that of the tree, or of a tree that is being
+    /// freed.
     root: u64,
     /// Whether bytes are a key and a value of the map's types.
     is_pair: &'a dyn Fn(&[u8], &[u8]) -> bool,

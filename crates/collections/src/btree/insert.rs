@@ -59,8 +59,8 @@ impl Tree {
         }
     }
 
-    /// Protects the spot of a key that a change leaves as it is. A concurrent change of the key then
-    /// conflicts under snapshot isolation, too.
+    /// Protects the spot of a key that a change leaves as it is. A concurrent change of the key
+    /// then conflicts under snapshot isolation, too.
     pub(crate) fn protect<W: Words>(self, tx: &mut W, spot: &Spot) -> Result<(), Stop> {
         match &spot.leaf {
             None => tx.protect(self.header_at(ROOT)),
@@ -82,8 +82,8 @@ impl Tree {
 
     /// Stores a value at the spot of its key, in place of the old value if there is one.
     ///
-    /// An update writes the value, or protects what has no value to write. A new entry writes its object, one slot, and 2 to 8 words of a
-    /// node that is not full.
+    /// An update writes the value, or protects what has no value to write. A new entry writes its
+    /// object, one slot, and 2 to 8 words of a node that is not full.
     #[inline]
     pub(crate) fn put<W: Allocate>(
         self,

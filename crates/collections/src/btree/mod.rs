@@ -35,13 +35,13 @@
 //! - A separator goes away only when two leaves are joined, or when an emptied inner node is joined
 //!   with a neighbor. It was then also a bound of the nodes on an edge below the neighbor. These
 //!   get new heads if they skip more bytes than their new bounds share.
-//! - Write skew: a change of a key writes the key's leaf or its entry. A change that finds nothing to
-//!   do protects the entry, else the leaf, else the header. A change of a node's
-//!   bounds writes or protects the node: a split writes the node, a join writes both nodes, and one
-//!   of them is marked as dead before it is freed. So the path that led to a leaf needs no
-//!   protection, and neither do the bounds that a split reads in the nodes above. The header is
-//!   read by all, and written only when the root changes: then the old root is written or freed
-//!   too, or the length is.
+//! - Write skew: a change of a key writes the key's leaf or its entry. A change that finds nothing
+//!   to do protects the entry, else the leaf, else the header. A change of a node's bounds writes
+//!   or protects the node: a split writes the node, a join writes both nodes, and one of them is
+//!   marked as dead before it is freed. So the path that led to a leaf needs no protection, and
+//!   neither do the bounds that a split reads in the nodes above. The header is read by all, and
+//!   written only when the root changes: then the old root is written or freed too, or the length
+//!   is.
 
 mod check;
 mod clear;

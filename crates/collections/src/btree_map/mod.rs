@@ -422,8 +422,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
         self.tree().free(tx, most)
     }
 
-    /// Checks the whole map in one transaction: its structure, keys, values and length, and what
-    /// [`clear_step`](BTreeMap::clear_step) still has to free.
+    /// Checks the whole map in one transaction: its structure, keys, values and length, and the
+    /// entries that [`clear_step`](BTreeMap::clear_step) has still to free.
     ///
     /// # Errors
     /// As [`Words::read`]. A wild pointer is not reported as damage but [`Stop::BadPointer`].

@@ -379,7 +379,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Range<K, V> {
 pub struct Iter<'t, W, K: Key + ?Sized, V: Value + ?Sized> {
     tx: &'t mut W,
     page: std::vec::IntoIter<Pair<K, V>>,
-    /// What follows the page: the rest of the range, or the error that ended the reading.
+    /// The end of the page: the rest of the range, or the error that ended the reading.
     rest: Result<Option<Range<K, V>>, Stop>,
 }
 

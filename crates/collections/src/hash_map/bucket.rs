@@ -276,7 +276,8 @@ impl Bucket {
         Entry::open(tx, object)
     }
 
-    /// Protects the bucket's head. Every change of the pairs, but one of a value, writes the bucket.
+    /// Protects the bucket's head. Every change of the pairs, but one of a value, writes the
+    /// bucket.
     ///
     /// # Errors
     /// As [`Words::protect`].
