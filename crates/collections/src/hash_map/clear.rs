@@ -45,7 +45,12 @@ impl Trie {
                 root = 0;
             }
         }
-        Ok(tx.read(self.root())? == 0)
+        let is_empty = tx.read(self.root())? == 0;
+        if is_empty {
+            // Nothing was written if it was empty before.
+            tx.protect(self.root())?;
+        }
+        Ok(is_empty)
     }
 
     /// Frees up to `most` pairs, and the header if there were no more. Returns whether it did.

@@ -182,7 +182,7 @@ fn tpcc_survives_random_crashes() {
     for design in designs::names().filter(|name| name.starts_with("decoupled")) {
         for workload in ["tpcc-hash", "tpcc-btree"] {
             let case = format!("design={design} workload={workload} transactions=8 moves=24");
-            at_random(&case, &["file", "memory"], &["", "kills=2 garbage=1"], 10);
+            at_random(&case, &["file", "memory"], &["", "kills=2 garbage=1"], 24);
         }
     }
 }

@@ -459,6 +459,27 @@ fn unverified_damage_fails_backup<D: Design>(shadow: Shadow) {
     assert!(!copy.exists());
 }
 
+/// A page that changes after its damage has no checksum: the copy must not give it one.
+fn changed_damaged_page_fails_backup<D: Design>() {
+    let values = Values::create::<D>(options(EMULATED), true);
+    values.damage(700);
+    let unverified = options(EMULATED).verify_at_open(false);
+    let pool = Pool::<D>::open_as(&values.path, unverified).unwrap();
+    let is_beside = |other: &u64| values.place(*other) / 4096 * 4096 == values.page(700);
+    let intact = [699, 701].into_iter().find(is_beside).unwrap();
+    pool.run(|tx| tx.set(values.values[intact as usize], [0; 40])).unwrap().ticket.wait().unwrap();
+    let copy = values.path.with_extension("backup");
+    assert!(is_damaged_page(pool.backup(&copy), values.page(700), 1), "{}", D::NAME);
+    assert_eq!(pool.scrub().unwrap().damaged, [values.page(700)], "{}", D::NAME);
+}
+
+#[test]
+fn backup_finds_damage_of_changed_page() {
+    changed_damaged_page_fails_backup::<Undo>();
+    changed_damaged_page_fails_backup::<Redo>();
+    changed_damaged_page_fails_backup::<Snapshot>();
+}
+
 #[test]
 fn backup_of_unverified_pool_finds_damage() {
     every_durable!(unverified_damage_fails_backup(Shadow::Full));

@@ -11,7 +11,7 @@ use crate::page_checksums::{
     differs, encode, line_of, page_sum, zero_sum,
 };
 use crate::pool_file::PoolFile;
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::traits::Scrubbed;
 use system::mutants::{Mutant, injected};
 
@@ -35,6 +35,8 @@ pub struct MappedChecksums {
     known: Box<[AtomicU64]>,
     /// Pages with a place in the table.
     pages: usize,
+    /// Whether some page was found damaged before it changed. It has no checksum since then.
+    has_damage: AtomicBool,
 }
 
 impl MappedChecksums {
@@ -56,7 +58,15 @@ impl MappedChecksums {
         let pages = area.pages(room);
         let bits = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let lines = Mutex::new(());
-        let sums = MappedChecksums { path, heap_offset, table, lines, known: bits, pages };
+        let sums = MappedChecksums {
+            path,
+            heap_offset,
+            table,
+            lines,
+            known: bits,
+            pages,
+            has_damage: AtomicBool::new(false),
+        };
         let zeros = area.pages(heap_bytes);
         if known.is_none() {
             let lines = zeros.div_ceil(LINE_SUMS);
@@ -148,6 +158,10 @@ impl MappedChecksums {
             // An error is that of a simulated machine without power. It loses every later store.
             let _ = self.table.barrier(written);
         }
+        if !damaged.is_empty() {
+            // Relaxed: published by the bits.
+            self.has_damage.store(true, Ordering::Relaxed);
+        }
         for page in known.into_iter().chain(lost) {
             // Release: see the invariants.
             self.known[page / 64].fetch_and(!(1 << (page % 64)), Ordering::Release);
@@ -155,18 +169,23 @@ impl MappedChecksums {
         damaged
     }
 
-    /// Checks neighboring pages, which no thread changes meanwhile.
+    /// Checks neighboring pages, which no thread changes meanwhile. A page that was damaged before
+    /// it changed stays damaged.
     ///
     /// # Errors
     /// [`Error::DamagedPages`].
     pub(crate) fn check(&self, first: usize, words: &[u64]) -> Result<(), Error> {
         for (page, words) in (first..).zip(words.chunks_exact(PAGE_WORDS)) {
-            if !self.is_known(page) || self.differs(page, words) == Some(false) {
+            let is_intact = match self.is_known(page) {
+                true => self.differs(page, words) == Some(false),
+                false => !self.may_be_marked(page),
+            };
+            if is_intact {
                 continue;
             }
             // The line may be half written: it has checksums of pages that change meanwhile, too.
             let _lines = lock(&self.lines);
-            if self.is_known(page) && self.differs(page, words) == Some(true) {
+            if self.differs(page, words) == Some(true) {
                 return Err(self.damage(page, 1));
             }
         }
@@ -231,7 +250,7 @@ impl MappedChecksums {
     ) {
         let _lines = lock(&self.lines);
         let mut words = [0; PAGE_WORDS];
-        for page in pages.filter(|page| self.is_known(*page)) {
+        for page in pages.filter(|page| self.is_known(*page) || self.may_be_marked(*page)) {
             read(page, &mut words);
             let Some(differs) = self.differs(page, &words) else { continue };
             scrubbed.compared += 1;
@@ -246,6 +265,11 @@ impl MappedChecksums {
                 }
             }
         }
+    }
+
+    /// Whether a page without a checksum may be marked as damaged in the table.
+    fn may_be_marked(&self, page: usize) -> bool {
+        self.has_damage.load(Ordering::Relaxed) && page < self.pages
     }
 
     fn differs(&self, page: usize, words: &[u64]) -> Option<bool> {
