@@ -24,6 +24,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::btree_map::BTreeMap;
 use crate::btree_set::BTreeSet;
 use crate::counter::Counter;
+use crate::encoded::{EncodedMap, EncodedTypes};
 use crate::hash_map::HashMap;
 use crate::hash_set::HashSet;
 use crate::key::Key;
@@ -97,6 +98,13 @@ impl Types {
     }
 }
 
+impl From<&EncodedTypes> for Types {
+    fn from(types: &EncodedTypes) -> Types {
+        let (key, value) = types.lengths();
+        Types { text: types.name(), lengths: Lengths::of(key, value) }
+    }
+}
+
 impl fmt::Display for Types {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
@@ -161,6 +169,18 @@ pub enum Opened<C> {
     OwnRoot,
 }
 
+impl<C> Opened<C> {
+    /// Replaces a collection that was found or created.
+    fn map<T>(self, with: impl FnOnce(C) -> T) -> Opened<T> {
+        match self {
+            Opened::Found(found) => Opened::Found(with(found)),
+            Opened::Created(created) => Opened::Created(with(created)),
+            Opened::Other(types) => Opened::Other(types),
+            Opened::OwnRoot => Opened::OwnRoot,
+        }
+    }
+}
+
 /// Opens the collection of this name, or creates it.
 ///
 /// ```
@@ -180,6 +200,53 @@ pub enum Opened<C> {
 /// # Errors
 /// As [`Allocate::allocate`]. [`Stop::BadPointer`] if the pool's root leads to no object.
 pub fn open<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Opened<C>, Stop> {
+    let create = |tx: &mut W| word_of(&C::create_empty(tx)?);
+    of_word(open_word(tx, name, &C::types(), create)?)
+}
+
+/// Opens the map of this name whose types are known at run time, or creates it. See
+/// [`encoded`](crate::encoded).
+///
+/// # Errors
+/// As [`open`].
+pub fn open_encoded<W: Allocate>(
+    tx: &mut W,
+    name: &str,
+    types: &EncodedTypes,
+) -> Result<Opened<EncodedMap>, Stop> {
+    let create = |tx: &mut W| Ok(types.create(tx)?.header());
+    let opened = open_word(tx, name, &types.into(), create)?;
+    Ok(opened.map(|header| types.map_at(header)))
+}
+
+/// Opens the collection of this name, if there is one. Writes nothing, so a view can do it.
+///
+/// # Errors
+/// As [`open`].
+pub fn find<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<Opened<C>>, Stop> {
+    find_word(tx, name, &C::types())?.map(of_word).transpose()
+}
+
+/// Opens the map of this name whose types are known at run time, if there is one. Writes nothing.
+///
+/// # Errors
+/// As [`open`].
+pub fn find_encoded<W: Allocate>(
+    tx: &mut W,
+    name: &str,
+    types: &EncodedTypes,
+) -> Result<Option<Opened<EncodedMap>>, Stop> {
+    let found = find_word(tx, name, &types.into())?;
+    Ok(found.map(|opened| opened.map(|header| types.map_at(header))))
+}
+
+/// Opens the collection of this name and returns its word, or creates it.
+fn open_word<W: Allocate>(
+    tx: &mut W,
+    name: &str,
+    types: &Types,
+    create: impl FnOnce(&mut W) -> Result<u64, Stop>,
+) -> Result<Opened<u64>, Stop> {
     let names = match names(tx)? {
         Place::Catalog(names) => names,
         Place::OwnRoot => return Ok(Opened::OwnRoot),
@@ -191,31 +258,35 @@ pub fn open<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Opened<C>, 
         }
     };
     if let Some(record) = names.get(tx, name)? {
-        return record.opened(tx);
+        return record.opened(tx, types);
     }
-    let (collection, types) = (C::create_empty(tx)?, C::types());
-    let record = Record {
-        collection: word_of(&collection)?,
-        lengths: types.lengths,
-        types: Text::new(tx, &types.text)?,
-    };
-    names.put(tx, name, record)?;
+    let collection = create(tx)?;
+    let (lengths, types) = (types.lengths, Text::new(tx, &types.text)?);
+    names.put(tx, name, Record { collection, lengths, types })?;
     Ok(Opened::Created(collection))
 }
 
-/// Opens the collection of this name, if there is one. Writes nothing, so a view can do it.
-///
-/// # Errors
-/// As [`open`].
-pub fn find<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<Opened<C>>, Stop> {
+fn find_word<W: Allocate>(
+    tx: &mut W,
+    name: &str,
+    types: &Types,
+) -> Result<Option<Opened<u64>>, Stop> {
     match names(tx)? {
         Place::Free => Ok(None),
         Place::OwnRoot => Ok(Some(Opened::OwnRoot)),
         Place::Catalog(names) => match names.get(tx, name)? {
-            Some(record) => record.opened(tx).map(Some),
+            Some(record) => record.opened(tx, types).map(Some),
             None => Ok(None),
         },
     }
+}
+
+/// Returns whether the pool's root leads to a catalog.
+///
+/// # Errors
+/// As [`open`].
+pub fn has_root<W: Allocate>(tx: &mut W) -> Result<bool, Stop> {
+    Ok(matches!(names(tx)?, Place::Catalog(_)))
 }
 
 /// Removes a name, and returns its collection. The collection keeps its content. Free it, else its
@@ -226,7 +297,8 @@ pub fn find<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<Open
 pub fn remove<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<C>, Stop> {
     let Place::Catalog(names) = names(tx)? else { return Ok(None) };
     let Some(record) = names.get(tx, name)? else { return Ok(None) };
-    let Opened::Found(collection) = record.opened(tx)? else { return Ok(None) };
+    let opened = of_word(record.opened(tx, &C::types())?)?;
+    let Opened::Found(collection) = opened else { return Ok(None) };
     names.delete(tx, name)?;
     record.types.free(tx)?;
     Ok(Some(collection))
@@ -264,18 +336,29 @@ fn names<W: Allocate>(tx: &mut W) -> Result<Place, Stop> {
 }
 
 impl Record {
-    fn opened<C: Named, W: Words>(self, tx: &mut W) -> Result<Opened<C>, Stop> {
-        let types = self.types(tx)?;
-        if types != C::types() {
-            return Ok(Opened::Other(types));
+    /// Returns the collection's word, if it has these types.
+    fn opened<W: Words>(self, tx: &mut W, types: &Types) -> Result<Opened<u64>, Stop> {
+        let stored = self.types(tx)?;
+        if stored != *types {
+            return Ok(Opened::Other(stored));
         }
-        let collection = C::try_read_from_bytes(self.collection.as_bytes());
-        collection.map(Opened::Found).map_err(|_| Stop::BadValue)
+        Ok(Opened::Found(self.collection))
     }
 
     fn types<W: Words>(self, tx: &mut W) -> Result<Types, Stop> {
         Ok(Types { text: self.types.read(tx)?, lengths: self.lengths })
     }
+}
+
+/// Returns the collection of a word.
+fn of_word<C: Named>(opened: Opened<u64>) -> Result<Opened<C>, Stop> {
+    let of = |word: u64| C::try_read_from_bytes(word.as_bytes()).map_err(|_| Stop::BadValue);
+    Ok(match opened {
+        Opened::Found(word) => Opened::Found(of(word)?),
+        Opened::Created(word) => Opened::Created(of(word)?),
+        Opened::Other(types) => Opened::Other(types),
+        Opened::OwnRoot => Opened::OwnRoot,
+    })
 }
 
 fn word_of<C: Named>(collection: &C) -> Result<u64, Stop> {
@@ -303,6 +386,7 @@ mod tests {
         let Opened::Created(names) = opened::<BTreeSet<(u32, String)>>(&mut mock, "") else {
             panic!("it is new");
         };
+        assert!(mock.transact(has_root).unwrap());
         assert_eq!(opened(&mut mock, "users"), Opened::Found(users));
         assert_eq!(opened(&mut mock, ""), Opened::Found(names));
         assert_eq!(mock.transact(|tx| users.get(tx, "ann")).unwrap(), Some(7));
@@ -351,6 +435,7 @@ mod tests {
             .unwrap();
         assert_eq!(opened::<Counter>(&mut mock, "visits"), Opened::OwnRoot);
         assert_eq!(mock.transact(|tx| tx.root()).unwrap(), object);
+        assert!(!mock.transact(has_root).unwrap());
     }
 
     #[test]

@@ -34,9 +34,6 @@ use std::cmp::Ordering;
 use words::{Addr, Allocate, Bytes, Field, OBJECT_BYTES_MAX, Objects, Seen, Stop, Words, work};
 use zerocopy::IntoBytes;
 
-use crate::key::Key;
-use crate::value::Value;
-
 /// The upper half of a head: "entr". It is no pointer's upper half and no small number's.
 const MARK: u64 = 0x656e_7472;
 
@@ -52,13 +49,13 @@ const INLINE_BYTES: usize = 64;
 /// Bytes of a string's handle.
 const HANDLE: usize = size_of::<Bytes>();
 
-/// Returns the lengths of key and value, if nodes and buckets hold the pairs themselves.
-pub(crate) const fn inline_pair<K, V>() -> Option<(usize, usize)>
-where
-    K: Key + ?Sized,
-    V: Value + ?Sized,
-{
-    match (K::FIXED, V::FIXED) {
+/// Returns the lengths of key and value, given those that are fixed, if nodes and buckets hold the
+/// pairs themselves.
+pub(crate) const fn inline_pair(
+    key: Option<usize>,
+    value: Option<usize>,
+) -> Option<(usize, usize)> {
+    match (key, value) {
         (Some(key), Some(value)) if key + value <= INLINE_BYTES => Some((key, value)),
         _ => None,
     }
@@ -159,7 +156,7 @@ impl Entry {
         self.read(tx, self.head.key, with)
     }
 
-    /// Calls `with` on the encoded value. [`Value::decode`] is such a function.
+    /// Calls `with` on the encoded value, as with [`Value::decode`](crate::Value::decode).
     ///
     /// # Errors
     /// As [`Words::read`], and those of `with`.

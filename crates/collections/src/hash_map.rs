@@ -42,6 +42,7 @@
 mod bucket;
 mod check;
 mod clear;
+mod encoded;
 mod entry;
 mod grow;
 mod hash;
@@ -59,6 +60,7 @@ use words::{Allocate, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use self::check::{Checked, Damage};
+pub(crate) use self::encoded::EncodedTrie;
 pub use self::entry::Entry;
 pub use self::scan::{Cursor, Iter};
 
@@ -111,7 +113,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     /// # Errors
     /// As [`Allocate::allocate`].
     pub fn create<W: Allocate>(tx: &mut W) -> Result<HashMap<K, V>, Stop> {
-        HashMap::with_seed(tx, RandomState::new().build_hasher().finish())
+        HashMap::with_seed(tx, random_seed())
     }
 
     /// Creates an empty map with this seed. Two maps with one seed and the same history have the
@@ -506,6 +508,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     const fn trie(self) -> Trie {
         Trie::new(self.header, Self::FORM)
     }
+}
+
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl<K: ?Sized, V: ?Sized> Clone for HashMap<K, V> {

@@ -6,6 +6,7 @@
 //! | [`BTreeMap`], [`BTreeSet`] | any keys and values, in order |
 //! | [`Counter`] | an integer that many threads change at once |
 //! | [`catalog`] | collections by name |
+//! | [`encoded`] | maps whose types are known at run time, for other languages |
 //! | [`raw`] | maps from `u64` to `u64` and a queue: the structures of the papers' workloads |
 //!
 //! A [`Key`] is an ordered byte string to a map, and a [`Value`] is a byte string.
@@ -15,6 +16,7 @@ pub mod btree_map;
 pub mod btree_set;
 pub mod catalog;
 mod counter;
+pub mod encoded;
 mod entry;
 pub mod hash_map;
 pub mod hash_set;

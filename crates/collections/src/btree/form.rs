@@ -41,7 +41,8 @@ impl Form {
         Form::of_lengths(K::FIXED, V::FIXED)
     }
 
-    const fn of_lengths(key: Option<usize>, value: Option<usize>) -> Form {
+    /// Returns the form for keys and values of these lengths, or of any.
+    pub(crate) const fn of_lengths(key: Option<usize>, value: Option<usize>) -> Form {
         let key = match key {
             Some(len) if len <= HEAD_BYTES => Some(len),
             _ => None,

@@ -6,6 +6,8 @@ use words::Transact;
 use words::mock::Mock;
 
 use super::*;
+use crate::key::Key;
+use crate::value::Value;
 
 /// Lengths at which the form of a key or value, or the number of its words, changes.
 const LENGTHS: [usize; 23] = [
@@ -145,11 +147,14 @@ fn freed_entry_is_written() {
 
 #[test]
 fn short_pairs_of_one_length_need_no_entry() {
-    assert_eq!(inline_pair::<u64, [u8; 56]>(), Some((8, 56)));
-    assert_eq!(inline_pair::<(u32, u64), ()>(), Some((12, 0)));
-    assert_eq!(inline_pair::<u64, [u8; 57]>(), None);
-    assert_eq!(inline_pair::<str, u64>(), None);
-    assert_eq!(inline_pair::<u64, [u8]>(), None);
+    fn of<K: Key + ?Sized, V: Value + ?Sized>() -> Option<(usize, usize)> {
+        inline_pair(K::FIXED, V::FIXED)
+    }
+    assert_eq!(of::<u64, [u8; 56]>(), Some((8, 56)));
+    assert_eq!(of::<(u32, u64), ()>(), Some((12, 0)));
+    assert_eq!(of::<u64, [u8; 57]>(), None);
+    assert_eq!(of::<str, u64>(), None);
+    assert_eq!(of::<u64, [u8]>(), None);
 }
 
 #[test]

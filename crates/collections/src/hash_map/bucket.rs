@@ -99,7 +99,12 @@ pub(super) struct Found {
 impl Form {
     /// Returns the form of the buckets of a `HashMap<K, V>`.
     pub(super) const fn of<K: Key + ?Sized, V: Value + ?Sized>() -> Form {
-        match inline_pair::<K, V>() {
+        Form::of_lengths(K::FIXED, V::FIXED)
+    }
+
+    /// Returns the form for keys and values of these lengths, or of any.
+    pub(super) const fn of_lengths(key: Option<usize>, value: Option<usize>) -> Form {
+        match inline_pair(key, value) {
             Some((key, value)) => {
                 let (tag, payload) = (key.div_ceil(8), value.div_ceil(8));
                 assert!(tag <= PART_WORDS && payload <= PART_WORDS);
