@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use collections::catalog::{self, Types};
+use collections::encoded::{EncodedMap, EncodedTypes};
 use lw_alloc::Usage;
 use medium::{LogReader, PoolFile};
 use words::{ADDRESS_BITS, Stop, TxId};
 
+use crate::error::NamedError;
 use crate::in_use::{self, Interrupted};
 use crate::inspect::{self, CheckOptions, Image};
 use crate::recover::decide::Action;
@@ -160,6 +163,24 @@ impl PoolReader {
         let mut tx = ViewTx::of_memory(words, &self.damaged, heap, base);
         let done = body(&mut tx);
         tx.conclude(done)
+    }
+
+    /// Opens the map of this name, if there is one, for types that are known at run time; see
+    /// [`collections::encoded`]. A map of types that are known at compile time is found by
+    /// [`catalog::find`] in [`read`](PoolReader::read).
+    ///
+    /// # Errors
+    /// [`Error::Named`], and as [`read`](PoolReader::read).
+    pub fn encoded_map(
+        &self,
+        name: &str,
+        types: &EncodedTypes,
+    ) -> Result<Option<EncodedMap>, Error> {
+        let Some(opened) = self.read(|tx| catalog::find_encoded(tx, name, types))? else {
+            return Ok(None);
+        };
+        let wanted = || Types::from(types).to_string();
+        Ok(Some(NamedError::of(opened, &self.info.path, name, wanted)?))
     }
 
     /// Checks that live and free objects cover the whole heap, as [`check`](crate::check) does, and

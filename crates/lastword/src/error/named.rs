@@ -1,7 +1,8 @@
 //! The errors of a collection that is opened by its name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use collections::catalog::Opened;
 use thiserror::Error;
 
 /// The reason why a collection cannot be opened by its name. Nothing was changed.
@@ -33,4 +34,23 @@ pub enum NamedError {
         /// The pool's file.
         path: PathBuf,
     },
+}
+
+impl NamedError {
+    /// Returns the collection that the catalog of a pool has under a name.
+    pub(crate) fn of<C>(
+        opened: Opened<C>,
+        path: &Path,
+        name: &str,
+        wanted: impl FnOnce() -> String,
+    ) -> Result<C, NamedError> {
+        match opened {
+            Opened::Found(collection) | Opened::Created(collection) => Ok(collection),
+            Opened::OwnRoot => Err(NamedError::OwnRoot { path: path.into() }),
+            Opened::Other(stored) => {
+                let (stored, wanted) = (stored.to_string().into(), wanted().into());
+                Err(NamedError::OtherTypes { path: path.into(), name: name.into(), stored, wanted })
+            }
+        }
+    }
 }

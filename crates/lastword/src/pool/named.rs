@@ -1,11 +1,13 @@
 //! Collections that are opened by name.
 
-use collections::catalog::{self, Named, Opened};
+use collections::catalog::{self, Named, Opened, Types};
+use collections::encoded::{EncodedMap, EncodedTypes};
 use collections::{BTreeMap, HashMap, Key, Value};
 
 use super::Pool;
 use crate::design::Design;
 use crate::error::{Error, NamedError};
+use crate::worker::Committed;
 
 impl<D: Design> Pool<D> {
     /// Opens the collection of this name, or creates it. A new collection is durable on return.
@@ -37,18 +39,32 @@ impl<D: Design> Pool<D> {
     /// object of the program. As [`run`](Pool::run).
     pub fn named<C: Named>(&self, name: &str) -> Result<C, Error> {
         let done = self.run(|tx| catalog::open::<C, _>(tx, name))?;
-        let path = || self.info().path.clone();
-        match done.value {
-            Opened::Found(collection) => Ok(collection),
-            Opened::Created(collection) if !D::DURABLE => Ok(collection),
-            Opened::Created(collection) => done.ticket.wait().map(|()| collection),
-            Opened::OwnRoot => Err(NamedError::OwnRoot { path: path() }.into()),
-            Opened::Other(stored) => {
-                let (stored, wanted) = (stored.to_string().into(), C::types().to_string().into());
-                let (path, name) = (path(), name.into());
-                Err(NamedError::OtherTypes { path, name, stored, wanted }.into())
-            }
+        self.durable(done, name, || C::types().to_string())
+    }
+
+    /// Opens the map of this name, or creates it: as [`named`](Pool::named), for types that are
+    /// known at run time. For bindings of other languages; see [`collections::encoded`].
+    ///
+    /// # Errors
+    /// As [`named`](Pool::named).
+    pub fn encoded_map(&self, name: &str, types: &EncodedTypes) -> Result<EncodedMap, Error> {
+        let done = self.run(|tx| catalog::open_encoded(tx, name, types))?;
+        self.durable(done, name, || Types::from(types).to_string())
+    }
+
+    /// Returns the collection that a transaction has opened. A new one is durable.
+    fn durable<C>(
+        &self,
+        done: Committed<'_, Opened<C>, D>,
+        name: &str,
+        wanted: impl FnOnce() -> String,
+    ) -> Result<C, Error> {
+        let is_new = matches!(done.value, Opened::Created(_));
+        let collection = NamedError::of(done.value, &self.info().path, name, wanted)?;
+        if is_new && D::DURABLE {
+            done.ticket.wait()?;
         }
+        Ok(collection)
     }
 
     /// Opens the hash map of this name, or creates it: as [`named`](Pool::named).

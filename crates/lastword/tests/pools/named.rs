@@ -4,9 +4,11 @@
 use std::collections::BTreeMap as Model;
 
 use lastword::collections::catalog::{self, Opened};
+use lastword::collections::encoded::{EncodedTypes, Encoding, MapKind};
 use lastword::collections::{BTreeMap, BTreeSet, Counter, HashMap};
 use lastword::{
-    CopyOptions, Decoupled, Design, Error, NamedError, Objects, Options, Pool, Ptr, Snapshot,
+    CopyOptions, Decoupled, Design, Error, NamedError, Objects, Options, Pool, PoolReader, Ptr,
+    Snapshot,
 };
 
 use crate::names::EMULATED;
@@ -136,6 +138,35 @@ fn view_finds_a_collection_without_writing() {
     });
     assert_eq!(seen.unwrap(), NAMES);
     assert!(pool.run(|tx| texts.is_empty(tx)).unwrap().value);
+}
+
+#[test]
+fn encoded_map_is_the_typed_map_of_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("named.pool");
+    let pool = Pool::create(&path, options()).unwrap();
+    let ages = pool.btree_map::<str, u32>("ages").unwrap();
+    let _ = pool.run(|tx| ages.put(tx, "ann", 40)).unwrap();
+    let types = |value: &str, bytes| {
+        let (key, value) = (Encoding::new("str", None), Encoding::new(value, Some(bytes)));
+        EncodedTypes::new(MapKind::Ordered, key.unwrap(), value.unwrap()).unwrap()
+    };
+    let encoded = pool.encoded_map("ages", &types("u32", 4)).unwrap();
+    let _ = pool.run(|tx| encoded.put(tx, b"bob", &50_u32.to_ne_bytes())).unwrap();
+    assert_eq!(pool.run(|tx| ages.get(tx, "bob")).unwrap().value, Some(50));
+    let other = pool.encoded_map("ages", &types("u64", 8)).unwrap_err();
+    assert!(other.to_string().contains("is a BTreeMap<str, u32> (values of 4 bytes), not a"));
+    let made = pool.encoded_map("weights", &types("f64", 8)).unwrap();
+    pool.close().unwrap();
+
+    let reader = PoolReader::open(&path, options()).unwrap();
+    let found = reader.encoded_map("ages", &types("u32", 4)).unwrap().unwrap();
+    let age = reader.read(|tx| found.get_with(tx, b"bob", <[u8]>::to_vec));
+    assert_eq!(age.unwrap(), Some(50_u32.to_ne_bytes().to_vec()));
+    assert_eq!(reader.encoded_map("weights", &types("f64", 8)).unwrap(), Some(made));
+    assert_eq!(reader.encoded_map("heights", &types("f64", 8)).unwrap(), None);
+    let other = reader.encoded_map("ages", &types("u64", 8)).unwrap_err();
+    assert!(matches!(other, Error::Named(NamedError::OtherTypes { .. })));
 }
 
 #[test]
