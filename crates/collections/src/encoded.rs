@@ -211,6 +211,32 @@ impl EncodedMap {
         }
     }
 
+    /// Inserts a key unless it is there. Returns whether it did. A key that is there stays there
+    /// until the transaction commits, also under snapshot isolation.
+    ///
+    /// # Errors
+    /// As [`put`](EncodedMap::put).
+    pub fn insert_new<W: Allocate>(
+        self,
+        tx: &mut W,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, Stop> {
+        if !self.value.accepts(value) {
+            return Err(Stop::BadValue);
+        }
+        match self.inner(key)? {
+            Inner::Hash(trie) => trie.insert_new(tx, key, value),
+            Inner::Ordered(tree) => {
+                let spot = tree.spot(tx, key)?;
+                if spot.is_there() {
+                    return tree.protect(tx, &spot).map(|()| false);
+                }
+                tree.put(tx, spot, key, value).map(|()| true)
+            }
+        }
+    }
+
     /// Removes a key. Returns whether it was there.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ const PAGE_BYTES: usize = 64 << 10;
 /// assert_eq!(cursor.pair(), Some((&b"two"[..], &b"2"[..])));
 /// # Ok::<(), words::mock::Refused>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cursor {
     map: EncodedMap,
     place: Place,
@@ -74,7 +74,7 @@ enum Direction {
 }
 
 /// Pairs that were read ahead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Page {
     direction: Direction,
     bytes: Vec<u8>,

@@ -35,6 +35,7 @@ fn encoding(name: &str, length: usize) -> Encoding {
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Put(u8, usize),
+    Insert(u8),
     Delete(u8),
     Seek(u8),
     Next,
@@ -49,6 +50,7 @@ enum Act {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => (any::<u8>(), 0..9_usize).prop_map(|(key, length)| Act::Put(key, length * length)),
+        2 => any::<u8>().prop_map(Act::Insert),
         3 => any::<u8>().prop_map(Act::Delete),
         2 => any::<u8>().prop_map(Act::Seek),
         16 => Just(Act::Next),
@@ -78,6 +80,12 @@ impl Model {
                 let (key, value) = (key(number), vec![number; length]);
                 let is_new = mock.transact(|tx| map.put(tx, &key, &value)).unwrap();
                 assert_eq!(is_new, self.expected.insert(key, value).is_none());
+            }
+            Act::Insert(number) => {
+                let (key, value) = (key(number), vec![!number]);
+                let is_new = mock.transact(|tx| map.insert_new(tx, &key, &value)).unwrap();
+                assert_eq!(is_new, !self.expected.contains_key(&key));
+                self.expected.entry(key).or_insert(value);
             }
             Act::Delete(number) => {
                 let key = key(number);
@@ -209,6 +217,9 @@ fn shares_with_typed_map<C: Named>(
         let found = mock.transact(|tx| encoded.get_with(tx, &key, <[u8]>::to_vec)).unwrap();
         assert_eq!(found, Some(value.clone()));
         assert!(!mock.transact(|tx| encoded.put(tx, &key, &value)).unwrap());
+        assert!(!mock.transact(|tx| encoded.insert_new(tx, &key, &value)).unwrap());
+        assert!(mock.transact(|tx| encoded.delete(tx, &key)).unwrap());
+        assert!(mock.transact(|tx| encoded.insert_new(tx, &key, &value)).unwrap());
         assert!(mock.transact(|tx| encoded.delete(tx, &key)).unwrap());
         assert!(mock.transact(|tx| put(map, tx, number)).unwrap(), "it was removed");
     }

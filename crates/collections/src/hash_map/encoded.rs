@@ -58,6 +58,22 @@ impl EncodedTrie {
         }
     }
 
+    /// Inserts a key unless it is there. Returns whether it did. The key stays there until the
+    /// transaction commits, as by [`Search::protect`](super::trie::Search::protect).
+    pub(crate) fn insert_new<W: Allocate>(
+        self,
+        tx: &mut W,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, Stop> {
+        let key = encoded(key);
+        let search = self.0.search(tx, &key)?;
+        if search.found.is_some() {
+            return search.protect(tx, self.0).map(|()| false);
+        }
+        self.0.add(tx, search, &key, value).map(|()| true)
+    }
+
     /// Removes a key. Returns whether it was there.
     pub(crate) fn delete<W: Words>(self, tx: &mut W, key: &[u8]) -> Result<bool, Stop> {
         let search = self.0.search(tx, &encoded(key))?;
