@@ -22,7 +22,7 @@
  * that does not change while the object lives, so programs store it in other objects. It is
  * valid in its pool only, and 0 is no object. Functions take an address and an offset in bytes.
  * Larger data go into an array of blocks (lw_array_reserve). An object takes 16 bytes beside its
- * own, rounded up to a size class. Free memory: lw_pool_heap_usage.
+ * own, rounded up to a size class. Care of pools: lastword_admin.h.
  *
  * Status. Functions return LW_OK (0) or one of the negative numbers below. Outputs come last
  * and are set only with LW_OK. An output pointer may be NULL where "or NULL" stands. The library
@@ -83,7 +83,7 @@ extern "C" {
 #define LW_ENOENT -15        /* the file or its directory does not exist */
 #define LW_EIO -16           /* the system refused a call, now or earlier: close, reopen */
 #define LW_EDAMAGED -17      /* not a pool, or damaged: data may be lost; restore a backup */
-#define LW_EMISMATCH -18     /* another layout, format, medium or root than requested */
+#define LW_EMISMATCH -18     /* another layout, format, medium, root or type than requested */
 #define LW_ENOTDURABLE -19   /* the design is not durable */
 #define LW_EUNKNOWN -20      /* an ID that the pool has not assigned */
 #define LW_EPANIC -21        /* a bug in Lastword; the handle is unusable */
@@ -107,12 +107,10 @@ extern "C" {
 #define LW_PERSISTENT_CACHE 3 /* persistent memory with persistent caches */
 #define LW_EMULATED 4         /* memory with the delays of a device, for measurements */
 
-/* When a commit returns. */
-#define LW_ASYNC 0 /* when it is visible */
-#define LW_SYNC 1  /* when it is durable */
+#define LW_ASYNC 0 /* a commit returns when it is visible */
+#define LW_SYNC 1  /* a commit returns when it is durable */
 
-/* Flags of lw_begin and lw_run. */
-#define LW_READ_ONLY 1u /* reads one snapshot, and a write is LW_EREADONLY */
+#define LW_READ_ONLY 1u /* flag of lw_begin and lw_run: one snapshot; a write is LW_EREADONLY */
 
 /* Bytes of a block of an array, distance between blocks, and most bytes of an object. */
 #define LW_BLOCK_BYTES 256u
@@ -122,8 +120,7 @@ extern "C" {
 typedef struct lw_pool lw_pool;
 typedef struct lw_worker lw_worker;
 
-/* Call lw_options_default first, so that later versions can add fields. Each comment names
-   the field's default. The default log_bytes is 0: assign a size, since twice 0 is still 0. */
+/* Set by lw_options_default, as later versions add fields. The comments name the defaults. */
 typedef struct lw_options {
     uint64_t size;           /* of this struct, as compiled into the program */
     uint32_t design;         /* LW_DECOUPLED */
@@ -141,6 +138,7 @@ typedef struct lw_options {
     uint64_t without_log;    /* 1: make a new log for a cleanly closed pool that lost its own; 0 */
     uint64_t ownership_records; /* locks of the transactional memory; 0: by heap and cores */
     uint64_t max_bytes;      /* a full heap grows to this while the pool is open; 0: never */
+    uint64_t grow_step;      /* by so much at a time; 0: an eighth of the heap, at least 1 MiB */
 } lw_options;
 
 /* Use of a heap. Runs serve any request that is not longer, free slots their size class only. */
@@ -149,10 +147,12 @@ typedef struct lw_heap_usage {
     uint64_t free_bytes, largest_free_bytes, free_slot_bytes; /* runs, longest run, slots */
 } lw_heap_usage;
 
-/* Returns (major << 16 | minor << 8 | patch) of the library. */
-uint32_t lw_version(void);
+uint32_t lw_version(void); /* of the library: major << 16 | minor << 8 | patch */
 /* Returns the meaning of a status and the remedy. Never NULL, always valid. */
 const char *lw_strerror(int status);
+/* Returns the text of this thread's last failed call, with paths and numbers, if it returned
+   `status`; else lw_strerror(status). Valid until the thread's next failed call. */
+const char *lw_message(int status);
 /* Sets the defaults. `size` is sizeof(lw_options). LW_EINVAL. */
 int lw_options_default(lw_options *options, uint64_t size);
 

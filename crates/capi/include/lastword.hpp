@@ -49,13 +49,14 @@
 #include <variant>
 
 #include "lastword.h"
+#include "lastword_admin.h"
 
 namespace lw {
 
 // A status of the library. Every function here may throw it, unless its comment says otherwise.
 class error : public std::runtime_error {
 public:
-    explicit error(int status) : error(status, lw_strerror(status)) {}
+    explicit error(int status) : error(status, lw_message(status)) {}
     error(int status, const std::string& text) : std::runtime_error(text), status_(status) {}
     int status() const noexcept { return status_; } // a negative number of lastword.h
 
@@ -300,6 +301,15 @@ public:
     static pool open(const std::string& path, const options& how = options()) {
         return make(lw_pool_open, path, how);
     }
+    // Opens a pool for worker.read, also while another process has it open, with `salvage` also a
+    // damaged one. As lw_pool_open_read_only.
+    static pool open_read_only(const std::string& path, const options& how = options(),
+                               bool salvage = false) {
+        const auto call = [salvage](const char* at, const lw_options* given, lw_pool** out) {
+            return lw_pool_open_read_only(at, given, salvage ? LW_SALVAGE : 0, out);
+        };
+        return make(call, path, how);
+    }
     // Makes all transactions durable, and closes the remaining workers and the pool. The pool stays
     // open after LW_EBUSY (a transaction is open). The destructor does the same and ignores errors.
     void close() {
@@ -345,6 +355,21 @@ public:
         return id;
     }
 
+    // Grows the heap to at least `bytes` bytes, up to options.max_bytes, and returns its size.
+    std::uint64_t grow(std::uint64_t bytes) {
+        std::uint64_t heap_bytes = 0;
+        detail::check(lw_pool_grow(handle_.get(), bytes, &heap_bytes));
+        return heap_bytes;
+    }
+    // Verifies every page of the heap image, as lw_pool_scrub. Does not throw for damaged pages.
+    lw_scrub_result scrub() {
+        lw_scrub_result found{};
+        found.size = sizeof found;
+        const int status = lw_pool_scrub(handle_.get(), &found);
+        if (found.damaged == 0) detail::check(status);
+        return found;
+    }
+
     // Calls `notify` once, with true if `id` is durable, and with false if it failed to become so.
     // The call comes at once, or later in any thread, which may be this one. `notify` must be
     // short, throw nothing (that would end the program) and call no function of this library. It is
@@ -365,7 +390,8 @@ public:
 private:
     explicit pool(lw_pool* handle) noexcept : handle_(handle) {}
 
-    static pool make(decltype(&lw_pool_open) call, const std::string& path, options how) {
+    template <class F>
+    static pool make(F call, const std::string& path, options how) {
         char text[1024] = "";
         how.message = text;
         how.message_bytes = sizeof text;

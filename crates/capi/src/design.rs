@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use lastword::{Design, DesignInfo, Error, Options, Pool, for_each_design};
+use lastword::{Design, DesignInfo, Error, Options, Pool, PoolReader, for_each_design};
 
-/// A type that exists for each design.
+/// A type that exists for each design, and for pools that are only read.
 pub(crate) trait Each {
     /// The type for design `D`.
     type Of<D: Design>;
+    /// The type for pools that are only read.
+    type Reader;
 }
 
 /// Selects [`Pool`]. A type cannot be passed without its parameter, so this marker stands for it.
@@ -15,6 +17,7 @@ pub(crate) struct Pools;
 
 impl Each for Pools {
     type Of<D: Design> = Pool<D>;
+    type Reader = PoolReader;
 }
 
 macro_rules! any {
@@ -27,9 +30,10 @@ macro_rules! any {
         any!($($durable)* $($volatile)*);
     };
     ($($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
-        /// A value for one of the designs that have a number in C.
+        /// A value for one of the designs that have a number in C, or for a reader.
         pub(crate) enum Any<E: Each> {
             $($variant(E::Of<$design>),)*
+            Reader(E::Reader),
         }
 
         /// Creates or opens a pool of the design with this number; `None` when no design has it.
@@ -62,38 +66,50 @@ pub fn constants() -> Vec<(String, u32)> {
 /// The arms of [`on!`] and [`map!`].
 macro_rules! arms {
     (
-        [$how:ident $any:expr, $it:ident => $work:expr]
+        [$how:ident $any:expr, $it:ident => $work:expr; $reader:ident => $read:expr]
         volatile { $($volatile:tt)* }
         durable { $($durable:tt)* }
         research { $($research:tt)* }
     ) => {
-        $crate::design::arms!($how $any, $it => $work; $($durable)* $($volatile)*)
+        $crate::design::arms!(
+            $how $any, $it => $work; $reader => $read; $($durable)* $($volatile)*
+        )
     };
-    (on $any:expr, $it:ident => $work:expr;
+    (on $any:expr, $it:ident => $work:expr; $reader:ident => $read:expr;
      $($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
         match $any {
             $($crate::design::Any::$variant($it) => $work,)*
+            $crate::design::Any::Reader($reader) => $read,
         }
     };
-    (map $any:expr, $it:ident => $work:expr;
+    (map $any:expr, $it:ident => $work:expr; $reader:ident => $read:expr;
      $($variant:ident = $number:literal: $design:ty { $($fact:tt)* } [$($types:tt)*])*) => {
         match $any {
             $($crate::design::Any::$variant($it) => $crate::design::Any::$variant($work),)*
+            $crate::design::Any::Reader($reader) => $crate::design::Any::Reader($read),
         }
     };
 }
 
-/// Evaluates an expression with the value of any design.
+/// Evaluates an expression with the value of any design, and the same or another one with a
+/// reader's.
 macro_rules! on {
     ($any:expr, $it:ident => $work:expr) => {
-        lastword::for_each_design!([$crate::design::arms] on $any, $it => $work)
+        $crate::design::on!($any, $it => $work; $it => $work)
+    };
+    ($any:expr, $it:ident => $work:expr; $reader:ident => $read:expr) => {
+        lastword::for_each_design!(
+            [$crate::design::arms] on $any, $it => $work; $reader => $read
+        )
     };
 }
 
-/// Converts a value into another one of the same design.
+/// Converts a value into another one of the same design, or a reader's into another reader's.
 macro_rules! map {
-    ($any:expr, $it:ident => $work:expr) => {
-        lastword::for_each_design!([$crate::design::arms] map $any, $it => $work)
+    ($any:expr, $it:ident => $work:expr; $reader:ident => $read:expr) => {
+        lastword::for_each_design!(
+            [$crate::design::arms] map $any, $it => $work; $reader => $read
+        )
     };
 }
 

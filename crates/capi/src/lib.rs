@@ -1,30 +1,39 @@
-//! The C ABI, which implements `include/lastword.h` over [`lastword`].
+//! The C ABI, which implements the headers in `include` over [`lastword`].
 //!
 //! | file | content |
 //! |---|---|
 //! | `status` | status codes of calls, and their texts |
+//! | `message` | the text of a thread's last failed call |
 //! | `options` | the struct of options, in every version |
-//! | `usage` | the struct of the heap's use, in every version |
+//! | `sized` | other structs, in every version |
+//! | `usage` | the use of the heap |
 //! | `handle` | handles that detect their use after closing |
 //! | `design` | dispatch over the registry of designs, by one `match` |
 //! | `bytes` | byte access to objects, which consist of words |
 //! | `thread` | thread identity, and the end of threads that have workers |
-//! | `pool`, `worker` | the functions |
+//! | `reader` | pools that are only read, and their workers |
+//! | `pool`, `worker`, `objects` | the functions of `lastword.h` |
+//! | `admin` | those of `lastword_admin.h` |
 //!
 //! A function checks its arguments, dispatches to the design by one `match`, and converts the
 //! result into a status. Nothing unwinds into C, since [`status::PANIC`] reports a caught panic.
 //!
-//! The header is written by hand and is the documentation of the functions. `tests/header.rs`
-//! compares it with this crate, and writes the designs' constants into it from the registry. The
-//! guide is docs/guide/c.md.
+//! The headers are written by hand and are the documentation of the functions. `tests/header.rs`
+//! compares them with this crate, and writes the designs' constants into `lastword.h` from the
+//! registry. The guide is docs/guide/c.md.
 #![allow(clippy::missing_safety_doc, reason = "the header has each function's requirements")]
 #![allow(clippy::missing_errors_doc, reason = "the header has each function's statuses")]
 
+pub mod admin;
 mod bytes;
 pub mod design;
 mod handle;
+pub mod message;
+pub mod objects;
 pub mod options;
 pub mod pool;
+mod reader;
+mod sized;
 pub mod status;
 mod thread;
 pub mod usage;
@@ -61,7 +70,13 @@ fn guard(work: impl FnOnce() -> Result<(), Status>) -> c_int {
     // An access that panics marks its transaction as failed, so no later call uses it.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => status::OK,
-        Ok(Err(status)) => status,
-        Err(_) => status::PANIC,
+        Ok(Err(status)) => {
+            message::settle();
+            status
+        }
+        Err(_) => {
+            message::settle();
+            status::PANIC
+        }
     }
 }

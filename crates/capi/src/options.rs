@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lastword::{Durability, Medium, Options};
 
-use crate::{Status, guard, status};
+use crate::{Status, guard, message, status};
 
 /// `LW_MEDIUM_DEFAULT` to `LW_EMULATED`.
 pub const MEDIA: [(&str, u32); 5] = [
@@ -53,10 +53,11 @@ pub struct lw_options {
     pub without_log: u64,
     pub ownership_records: u64,
     pub max_bytes: u64,
+    pub grow_step: u64,
 }
 
 /// The offset of each field, which the header must have, too.
-pub const FIELDS: [(&str, usize); 16] = [
+pub const FIELDS: [(&str, usize); 17] = [
     ("size", offset_of!(lw_options, size)),
     ("design", offset_of!(lw_options, design)),
     ("medium", offset_of!(lw_options, medium)),
@@ -73,6 +74,7 @@ pub const FIELDS: [(&str, usize); 16] = [
     ("without_log", offset_of!(lw_options, without_log)),
     ("ownership_records", offset_of!(lw_options, ownership_records)),
     ("max_bytes", offset_of!(lw_options, max_bytes)),
+    ("grow_step", offset_of!(lw_options, grow_step)),
 ];
 
 impl lw_options {
@@ -93,6 +95,7 @@ impl lw_options {
         without_log: 0,
         ownership_records: 0,
         max_bytes: 0,
+        grow_step: 0,
     };
 
     /// Returns the options of a program, with defaults for fields that it does not have.
@@ -128,6 +131,7 @@ impl lw_options {
             .without_log(self.without_log != 0)
             .ownership_records(self.ownership_records)
             .max_bytes(self.max_bytes)
+            .grow_step(self.grow_step)
             .background(self.threads > 0)
             .reproduce_threads(self.threads.max(1) as usize);
         let options = match self.log_bytes {
@@ -139,13 +143,9 @@ impl lw_options {
             1 => options.durability(Durability::Sync),
             _ => return Err("options.durability must be LW_ASYNC or LW_SYNC"),
         };
-        let options = match self.medium {
-            0 => options,
-            1 => options.medium(Medium::File),
-            2 => options.medium(Medium::Dax),
-            3 => options.medium(Medium::PersistentCache),
-            4 => options.medium(EMULATED),
-            _ => return Err("options.medium is not one of the media of lastword.h"),
+        let options = match medium_of(self.medium)? {
+            None => options,
+            Some(medium) => options.medium(medium),
         };
         if self.layout.is_null() {
             return Ok(options);
@@ -156,13 +156,17 @@ impl lw_options {
         Ok(options.layout(layout, self.layout_version))
     }
 
-    /// Copies a text into the program's message buffer, cut to its size.
+    /// Copies a text into the program's message buffer, cut to its size. The text of an error is
+    /// also the thread's message. Returns the status.
     ///
     /// # Safety
     /// `message` is NULL or has `message_bytes` bytes.
-    pub(crate) unsafe fn report(&self, text: &str) {
+    pub(crate) unsafe fn report(&self, status: Status, text: &str) -> Status {
+        if status != status::OK {
+            message::set(status, text);
+        }
         if self.message.is_null() || self.message_bytes == 0 {
-            return;
+            return status;
         }
         // Cut between characters, so that the message stays valid UTF-8.
         let mut end = text.len().min(self.message_bytes as usize - 1);
@@ -174,7 +178,20 @@ impl lw_options {
             ptr::copy_nonoverlapping(text.as_ptr(), self.message.cast(), end);
             self.message.add(end).write(0);
         }
+        status
     }
+}
+
+/// Returns the medium of a number; `None` for the default.
+pub(crate) fn medium_of(number: u32) -> Result<Option<Medium>, &'static str> {
+    Ok(Some(match number {
+        0 => return Ok(None),
+        1 => Medium::File,
+        2 => Medium::Dax,
+        3 => Medium::PersistentCache,
+        4 => EMULATED,
+        _ => return Err("options.medium is not one of the media of lastword.h"),
+    }))
 }
 
 /// Returns the number of bytes of a struct of this size that this version knows. No version of the

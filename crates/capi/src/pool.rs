@@ -3,16 +3,20 @@
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-use lastword::{Addr, Allocate, CheckOptions, Error, OBJECT_BYTES_MAX, TxId, Words};
+use lastword::collections::catalog;
+use lastword::{
+    Addr, Allocate, CheckOptions, Design, Error, OBJECT_BYTES_MAX, Pool, PoolReader, TxId, Words,
+};
 
 use crate::bytes::fill;
 use crate::design::{self, Any, Pools, on};
 use crate::handle::{Closed, Shell};
 use crate::options::lw_options;
 use crate::worker::{self, lw_worker};
-use crate::{Status, guard, status, thread};
+use crate::{Status, guard, message, reader, status, thread};
 
 /// A pool and its open workers.
 pub struct Open {
@@ -20,9 +24,26 @@ pub struct Open {
     pub(crate) workers: Mutex<Vec<&'static lw_worker>>,
 }
 
+impl Open {
+    /// Records that a thread opened a worker.
+    pub(crate) fn remember(&self, worker: &'static lw_worker) {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
+
+    /// Records that a worker is closed.
+    pub(crate) fn forget(&self, worker: &'static lw_worker) {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|other| !ptr::eq(*other, worker));
+    }
+}
+
 /// The target of `lw_pool *`.
 #[allow(non_camel_case_types, reason = "the name in C")]
 pub type lw_pool = Shell<Open>;
+
+/// The error of a program that asks for its own root beside maps.
+pub(crate) const HAS_CATALOG: &str = "the root of the pool leads to its maps: store other objects \
+    in another pool, or their addresses in a map";
 
 static CLOSED: Closed<Open> = Closed::new();
 
@@ -33,6 +54,11 @@ static CLOSED: Closed<Open> = Closed::new();
 pub(crate) unsafe fn of(handle: *mut lw_pool) -> Result<&'static Open, Status> {
     // SAFETY: the caller guarantees the handle.
     unsafe { Shell::of(handle) }?.inside()
+}
+
+/// Returns a handle to a pool.
+pub(crate) fn opened(pool: Any<Pools>) -> *mut lw_pool {
+    CLOSED.open(Open { pool, workers: Mutex::default() }, 0)
 }
 
 /// Creates or opens a pool.
@@ -48,34 +74,26 @@ unsafe fn start(
     // SAFETY: the caller guarantees the options.
     let given = unsafe { lw_options::of(options) }?;
     // SAFETY: the caller guarantees the message buffer.
-    let report = |text: &str| unsafe { given.report(text) };
-    report("");
+    let report = |status, text: &str| unsafe { given.report(status, text) };
+    report(status::OK, "");
     if path.is_null() || out.is_null() {
-        report("the path or the output pointer is NULL");
-        return Err(status::INVALID);
+        return Err(report(status::INVALID, "the path or the output pointer is NULL"));
     }
     // SAFETY: the caller guarantees a string.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
     // SAFETY: the caller guarantees the layout's name.
-    let options = unsafe { given.to_rust() }.map_err(|problem| {
-        report(problem);
-        status::INVALID
-    })?;
+    let options = unsafe { given.to_rust() }.map_err(|problem| report(status::INVALID, problem))?;
     match design::begin(path, options, given.design, is_new) {
         Ok(Some(pool)) => {
-            let pool = CLOSED.open(Open { pool, workers: Mutex::default() }, 0);
             // SAFETY: `out` is not NULL, and the header requires a valid pointer.
-            unsafe { out.write(pool) };
+            unsafe { out.write(opened(pool)) };
             Ok(())
         }
         Ok(None) => {
-            report("options.design is not one of the designs of lastword.h");
-            Err(status::INVALID)
+            let problem = "options.design is not one of the designs of lastword.h";
+            Err(report(status::INVALID, problem))
         }
-        Err(error) => {
-            report(&error.to_string());
-            Err(status::of(&error))
-        }
+        Err(error) => Err(report(status::of(&error), &error.to_string())),
     }
 }
 
@@ -91,23 +109,16 @@ unsafe fn look(
     // SAFETY: the caller guarantees the options.
     let given = unsafe { lw_options::of(options) }?;
     // SAFETY: the caller guarantees the message buffer.
-    let report = |text: &str| unsafe { given.report(text) };
-    report("");
+    let report = |status, text: &str| unsafe { given.report(status, text) };
+    report(status::OK, "");
     if path.is_null() {
-        report("the path is NULL");
-        return Err(status::INVALID);
+        return Err(report(status::INVALID, "the path is NULL"));
     }
     // SAFETY: the caller guarantees a string.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
     // SAFETY: the caller guarantees the layout's name.
-    let options = unsafe { given.to_rust() }.map_err(|problem| {
-        report(problem);
-        status::INVALID
-    })?;
-    let failed = |error: &Error| {
-        report(&error.to_string());
-        status::of(error)
-    };
+    let options = unsafe { given.to_rust() }.map_err(|problem| report(status::INVALID, problem))?;
+    let failed = |error: &Error| report(status::of(error), &error.to_string());
     let expected = CheckOptions::from(&options);
     let found = lastword::check_with(path, &expected).map_err(|error| failed(&error))?;
     let opening = found.refusal.as_ref().map_or(status::OK, failed);
@@ -123,8 +134,8 @@ unsafe fn look(
         (status::OK, false) => {
             // The pool opens despite its damage, so `opens` and the result differ.
             let worst = found.findings.iter().max_by_key(|one| one.severity());
-            report(&worst.map(ToString::to_string).unwrap_or_default());
-            Err(status::DAMAGED)
+            let text = worst.map(ToString::to_string).unwrap_or_default();
+            Err(report(status::DAMAGED, &text))
         }
         (refused, _) => Err(refused),
     }
@@ -185,7 +196,11 @@ pub unsafe extern "C" fn lw_pool_close(pool: *mut lw_pool) -> c_int {
         drop(closing);
         // From here on the handle is closed, whatever the design's close returns.
         let open = CLOSED.close(shell)?;
-        on!(open.pool, pool => pool.close()).map_err(|error| status::of(&error))
+        let closed = on!(open.pool, pool => pool.close(); reader => {
+            drop(reader);
+            Ok(())
+        });
+        closed.map_err(|error| message::of(&error))
     })
 }
 
@@ -199,33 +214,43 @@ pub unsafe extern "C" fn lw_pool_root(pool: *mut lw_pool, bytes: u64, object: *m
         if object.is_null() || !is_size {
             return Err(status::INVALID);
         }
-        let root = on!(&open.pool, pool => {
-            // A worker for this call alone, since a design with one worker needs it later.
-            pool.worker().and_then(|mut worker| worker.run(|tx| {
-                // One transaction reads and allocates, so concurrent first calls agree on the
-                // object.
-                let root = tx.root()?;
-                if root != 0 {
-                    // Only a write checks the end of an object, so write the present value.
-                    let last = Addr::new(root, (bytes - 1) & !7);
-                    let word = tx.read(last)?;
-                    tx.write(last, word)?;
-                    return Ok(root);
-                }
-                let new = tx.allocate(bytes as usize)?;
-                fill(tx, new, bytes as usize, None)?;
-                tx.set_root(new)?;
-                Ok(new)
-            }).map(|done| done.value))
-        });
-        let root = root.map_err(|error| match error {
-            Error::BadPointer { .. } => status::MISMATCH,
-            error => status::of(&error),
-        })?;
+        let root = on!(&open.pool, pool => root(pool, bytes); it => reader::root(it, bytes))?;
         // SAFETY: `object` is not NULL, and the header requires a valid pointer.
         unsafe { object.write(root) };
         Ok(())
     })
+}
+
+/// Returns the root of a pool, which the first call allocates.
+fn root<D: Design>(pool: &Pool<D>, bytes: u64) -> Result<u64, Status> {
+    // A worker for this call alone, since a design with one worker needs it later.
+    let root = pool.worker().and_then(|mut worker| {
+        // One transaction reads and allocates, so concurrent first calls agree on the object.
+        let done = worker.run(|tx| {
+            let root = tx.root()?;
+            if root != 0 {
+                if catalog::has_root(tx)? {
+                    return Ok(None); // the program must not write to the catalog
+                }
+                // Only a write checks the end of an object, so write the present value.
+                let last = Addr::new(root, (bytes - 1) & !7);
+                let word = tx.read(last)?;
+                tx.write(last, word)?;
+                return Ok(Some(root));
+            }
+            let new = tx.allocate(bytes as usize)?;
+            fill(tx, new, bytes as usize, None)?;
+            tx.set_root(new)?;
+            Ok(Some(new))
+        });
+        done.map(|done| done.value)
+    });
+    match root {
+        Ok(Some(root)) => Ok(root),
+        Ok(None) => Err(message::set(status::MISMATCH, HAS_CATALOG)),
+        Err(Error::BadPointer { .. }) => Err(status::MISMATCH),
+        Err(error) => Err(message::of(&error)),
+    }
 }
 
 /// Returns the durable watermark.
@@ -237,11 +262,16 @@ pub unsafe extern "C" fn lw_pool_durable(pool: *mut lw_pool, id: *mut u64) -> c_
         if id.is_null() {
             return Err(status::INVALID);
         }
-        let durable = on!(&open.pool, pool => pool.durable_id());
+        let durable = on!(&open.pool, pool => pool.durable_id(); reader => reader.id());
         // SAFETY: `id` is not NULL, and the header requires a valid pointer.
         unsafe { id.write(durable.0) };
         Ok(())
     })
+}
+
+/// Fails unless a reader shows a transaction.
+fn is_shown(reader: &PoolReader, id: u64) -> Result<(), Status> {
+    if id <= reader.id().0 { Ok(()) } else { Err(status::UNKNOWN) }
 }
 
 /// Waits until a transaction is durable.
@@ -250,7 +280,10 @@ pub unsafe extern "C" fn lw_pool_wait(pool: *mut lw_pool, id: u64) -> c_int {
     guard(|| {
         // SAFETY: the header requires a handle.
         let open = unsafe { of(pool) }?;
-        on!(&open.pool, pool => pool.wait_for(TxId(id))).map_err(|error| status::of(&error))
+        let waited = on!(&open.pool, pool => pool.wait_for(TxId(id)); reader => {
+            return is_shown(reader, id);
+        });
+        waited.map_err(|error| message::of(&error))
     })
 }
 
@@ -260,7 +293,8 @@ pub unsafe extern "C" fn lw_pool_flush(pool: *mut lw_pool) -> c_int {
     guard(|| {
         // SAFETY: the header requires a handle.
         let open = unsafe { of(pool) }?;
-        on!(&open.pool, pool => pool.flush()).map_err(|error| status::of(&error))
+        let flushed = on!(&open.pool, pool => pool.flush(); _reader => Ok(()));
+        flushed.map_err(|error| message::of(&error))
     })
 }
 
@@ -279,8 +313,11 @@ pub unsafe extern "C" fn lw_pool_backup(
         }
         // SAFETY: the header requires a string.
         let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
-        let copied = on!(&open.pool, pool => pool.backup(path));
-        let TxId(copied) = copied.map_err(|error| status::of(&error))?;
+        let copied = on!(&open.pool, pool => pool.backup(path); _reader => {
+            let problem = "a pool that is only read has no backup: call lw_copy";
+            return Err(message::set(status::READ_ONLY, problem));
+        });
+        let TxId(copied) = copied.map_err(|error| message::of(&error))?;
         if !id.is_null() {
             // SAFETY: `id` is not NULL, and the header requires a valid pointer.
             unsafe { id.write(copied) };
@@ -322,7 +359,11 @@ pub unsafe extern "C" fn lw_pool_on_durable(
         };
         let registered = on!(&open.pool, pool => {
             pool.ticket(TxId(id)).and_then(|ticket| ticket.on_durable(listener))
+        }; reader => {
+            is_shown(reader, id)?;
+            listener(Ok(()));
+            Ok(())
         });
-        registered.map_err(|error| status::of(&error))
+        registered.map_err(|error| message::of(&error))
     })
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use lastword::{Error, IdealError, MediumError, Stop};
+use lastword::{Error, IdealError, MediumError, Stop, TransferError};
 
 /// Defines each status once, with its constant, its name in the header, its number and its text.
 macro_rules! statuses {
@@ -69,8 +69,8 @@ statuses! {
          copy its readable objects into another pool first. Restore it from a backup; if it was \
          closed cleanly and only its log is lost, open it with options.without_log",
     MISMATCH "LW_EMISMATCH" -18
-        "the pool has another layout, format, medium or root: open it with the options and the \
-         program that created it",
+        "another layout, format, medium, root or types of a map than requested: open it with the \
+         options, types and program that created it",
     NOT_DURABLE "LW_ENOTDURABLE" -19 "the design is not durable: its data ends with the process",
     UNKNOWN "LW_EUNKNOWN" -20 "an ID that the pool has not assigned",
     PANIC "LW_EPANIC" -21
@@ -100,6 +100,8 @@ pub(crate) fn of_stop(stop: Stop) -> c_int {
         Stop::BadPointer => ADDRESS,
         Stop::TooLarge => TOO_LARGE,
         Stop::ReadOnly => READ_ONLY,
+        // Types of maps are compared when they are opened, and their bytes before each call.
+        Stop::BadValue => DAMAGED,
         _ => INVALID,
     }
 }
@@ -121,13 +123,15 @@ pub(crate) fn of(error: &Error) -> c_int {
         | Error::WrongLog { .. }
         | Error::DamagedLog { .. }
         | Error::DamagedHeap { .. }
+        | Error::BadValue
         | Error::Ideal(IdealError::NoContent { .. }) => DAMAGED,
         Error::FormatVersion { .. }
         | Error::Layout { .. }
         | Error::WrongMedium { .. }
         | Error::UnknownDesign { .. }
         | Error::UnknownMedium { .. }
-        | Error::BadValue => MISMATCH,
+        | Error::Named(_) => MISMATCH,
+        Error::Transfer(error) => of_transfer(error),
         Error::ShadowTooSmall { .. }
         | Error::TransactionTooLarge { .. }
         | Error::SlotTooSmall { .. }
@@ -161,6 +165,17 @@ fn of_poison(cause: &Error) -> c_int {
     match of(cause) {
         status @ (DAMAGED | NAME | PANIC | NO_MEMORY) => status,
         _ => IO,
+    }
+}
+
+fn of_transfer(error: &TransferError) -> c_int {
+    match error {
+        TransferError::Write { .. } | TransferError::Read { .. } => IO,
+        TransferError::NotAnExport
+        | TransferError::Incomplete { .. }
+        | TransferError::Damaged { .. } => DAMAGED,
+        TransferError::Version { .. } => MISMATCH,
+        _ => INVALID,
     }
 }
 

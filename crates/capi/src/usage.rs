@@ -1,19 +1,11 @@
 //! The struct `lw_heap_usage` of C programs.
-//!
-//! Its first field has the size that the program was compiled with. Every field has 8 bytes, so an
-//! older program gets the first fields, and a newer one 0 in fields that this library does not
-//! have.
 
 use std::ffi::c_int;
-use std::mem::{offset_of, size_of};
-use std::ptr;
+use std::mem::offset_of;
 
 use crate::design::on;
 use crate::pool::{self, lw_pool};
-use crate::{Status, guard, status};
-
-/// A bound on the size of every version of the struct. A program with a larger size has not set it.
-const SIZE_MAX: usize = 4096;
+use crate::{Status, guard, message, sized, status};
 
 /// `lw_heap_usage`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,17 +52,16 @@ unsafe fn find(pool: *mut lw_pool, out: *mut lw_heap_usage) -> Result<(), Status
     if out.is_null() {
         return Err(status::INVALID);
     }
-    // SAFETY: `out` is not NULL, and every version of the struct begins with its size.
-    let bytes = unsafe { (*out).size } as usize;
-    if !(16..=SIZE_MAX).contains(&bytes) || !bytes.is_multiple_of(8) {
-        return Err(status::INVALID);
-    }
-    if on!(&open.pool, pool => pool.is_forked()) {
+    // SAFETY: the header requires a struct of its size.
+    unsafe { sized::check(out) }?;
+    if on!(&open.pool, pool => pool.is_forked(); _reader => false) {
         return Err(status::FORKED);
     }
-    let found = on!(&open.pool, pool => pool.heap_usage());
+    let found = on!(&open.pool, pool => pool.heap_usage(); reader => {
+        reader.check().map_err(|error| message::of(&error))?
+    });
     let usage = lw_heap_usage {
-        size: bytes as u64,
+        size: 0, // the program's own stays
         heap_bytes: found.heap_bytes,
         live_bytes: found.live_bytes(),
         objects: found.objects,
@@ -78,11 +69,6 @@ unsafe fn find(pool: *mut lw_pool, out: *mut lw_heap_usage) -> Result<(), Status
         largest_free_bytes: found.largest_free_bytes,
         free_slot_bytes: found.free_slot_bytes(),
     };
-    let known = bytes.min(size_of::<lw_heap_usage>());
-    // SAFETY: the program's struct has `bytes` bytes, by the header.
-    unsafe {
-        ptr::write_bytes(out.cast::<u8>(), 0, bytes);
-        ptr::copy_nonoverlapping((&raw const usage).cast::<u8>(), out.cast(), known);
-    }
-    Ok(())
+    // SAFETY: as above.
+    unsafe { sized::write(out, &usage) }
 }

@@ -19,16 +19,14 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use lastword::{Addr, Allocate, Design, Error, OBJECT_BYTES_MAX, Objects, Stop, Tx, Words, Worker};
+use lastword::{Addr, Design, Error, OBJECT_BYTES_MAX, Objects, Stop, Tx, Words, Worker};
 
-use crate::bytes::fill;
 use crate::design::{Any, Each, map, on};
 use crate::handle::{Closed, Shell};
 use crate::pool::{self, lw_pool};
-use crate::{Status, guard, status, thread};
+use crate::{Status, guard, message, reader, status, thread};
 
 /// `LW_READ_ONLY`.
 pub const READ_ONLY: u32 = 1;
@@ -51,14 +49,17 @@ pub struct State<D: Design> {
 }
 
 /// Selects [`State`].
-struct States;
+pub(crate) struct States;
 
 impl Each for States {
     type Of<D: Design> = State<D>;
+    type Reader = reader::State;
 }
 
-/// The state of a worker of any design.
-pub struct AnyState(Any<States>);
+/// The state of a worker of any design, or of a reader.
+pub struct AnyState {
+    any: Any<States>,
+}
 
 /// The target of `lw_worker *`.
 #[allow(non_camel_case_types, reason = "the name in C")]
@@ -71,7 +72,7 @@ static CLOSED: Closed<AnyState> = Closed::new();
 /// # Safety
 /// The handle is NULL or comes from [`lw_worker_open`].
 #[inline(always)]
-unsafe fn state(worker: *mut lw_worker) -> Result<&'static AnyState, Status> {
+pub(crate) unsafe fn state(worker: *mut lw_worker) -> Result<&'static AnyState, Status> {
     // SAFETY: the caller guarantees the handle.
     let shell = unsafe { Shell::of(worker) }?;
     // Relaxed suffices. Only this thread stores its number here. An earlier thread with the same
@@ -111,6 +112,10 @@ impl<D: Design> State<D> {
         self.runs.get() || !self.tx.load(Ordering::Relaxed).is_null()
     }
 
+    fn runs(&self) -> bool {
+        self.runs.get()
+    }
+
     fn set_tx(&self, tx: *mut Tx<'_, D>) {
         self.tx.store(tx.cast(), Ordering::Relaxed);
     }
@@ -126,19 +131,41 @@ impl<D: Design> State<D> {
         Ok(open)
     }
 
+    /// Commits the transaction that was begun in parts, and returns its ID.
+    fn commit(&self) -> Result<u64, Status> {
+        let done = match self.take()?.commit() {
+            Ok(Some(ticket)) => Ok(ticket.id().0),
+            Ok(None) => Err(status::CONFLICT),
+            Err(error) => Err(message::of(&error)),
+        };
+        // A failed commit still needs lw_abort, so remember its status.
+        self.failed.set(done.err().unwrap_or(status::OK));
+        done
+    }
+
     /// Rolls back the open transaction.
     fn abort(&self) -> Result<(), Status> {
         if self.runs.get() {
             return Err(status::NESTED); // a body aborts by its return value
         }
         match self.failed.replace(status::OK) {
-            status::OK => self.take()?.abort().map(drop).map_err(|error| status::of(&error)),
+            status::OK => self.take()?.abort().map(drop).map_err(|error| message::of(&error)),
             // The failure rolled it back already, unless it was a panic.
             _ => {
                 drop(self.open.take());
                 Ok(())
             }
         }
+    }
+
+    /// Drops the transaction and the worker.
+    fn end(self, shell: &'static lw_worker) {
+        // Drop the transaction first, which borrows the worker. A thread that ends or panicked
+        // leaves one.
+        drop(self.open.take());
+        self.pool.forget(shell);
+        // SAFETY: the worker comes from a box, and its only borrower was dropped above.
+        drop(unsafe { Box::from_raw(self.worker) });
     }
 
     /// Ends a transaction in which a call panicked, since its content is unknown.
@@ -153,7 +180,10 @@ impl<D: Design> State<D> {
     /// # Safety
     /// This thread owns the worker.
     #[inline(always)]
-    unsafe fn access(&self, work: impl FnOnce(&mut Tx<'static, D>) -> Result<(), Stop>) -> c_int {
+    pub(crate) unsafe fn access(
+        &self,
+        work: impl FnOnce(&mut Tx<'static, D>) -> Result<(), Stop>,
+    ) -> c_int {
         let done = guard(|| {
             // SAFETY: `tx` points to the open transaction, and only the owner accesses it.
             work(unsafe { self.tx()?.as_mut() }).map_err(status::of_stop)
@@ -169,15 +199,35 @@ impl<D: Design> State<D> {
 macro_rules! within {
     ($worker:expr, $tx:ident => $work:expr) => {
         // SAFETY: the header requires a handle.
-        match unsafe { state($worker) } {
-            Ok(state) => on!(&state.0, state => {
-                let work = |$tx: &mut Tx<'static, _>| $work;
-                // SAFETY: `state` returned Ok, so this thread owns the worker.
-                unsafe { state.access(work) }
-            }),
+        match unsafe { $crate::worker::state($worker) } {
+            Ok(state) => $crate::worker::inside!(state, $tx => $work),
             Err(status) => status,
         }
     };
+}
+
+/// Runs an access in the open transaction of a worker of this thread.
+macro_rules! inside {
+    ($state:expr, $tx:ident => $work:expr) => {
+        $crate::design::on!($state.any(), it => {
+            let work = |$tx: &mut lastword::Tx<'static, _>| $work;
+            // SAFETY: the state comes from `state`, so this thread owns the worker.
+            unsafe { it.access(work) }
+        }; it => {
+            let work = |$tx: &mut lastword::ViewTx<'_>| $work;
+            it.access(work)
+        })
+    };
+}
+
+pub(crate) use {inside, within};
+
+impl AnyState {
+    /// Returns the state under its design.
+    #[inline(always)]
+    pub(crate) fn any(&self) -> &Any<States> {
+        &self.any
+    }
 }
 
 /// Opens a worker.
@@ -190,7 +240,7 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
             return Err(status::INVALID);
         }
         let state = map!(&open.pool, pool => {
-            let worker = pool.worker().map_err(|error| status::of(&error))?;
+            let worker = pool.worker().map_err(|error| message::of(&error))?;
             let worker = Box::into_raw(Box::new(worker));
             State {
                 tx: AtomicPtr::new(ptr::null_mut()),
@@ -200,12 +250,13 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
                 worker,
                 pool: open,
             }
-        });
-        let handle = CLOSED.open(AnyState(state), thread::number());
+        }; reader => reader::State::new(reader, open));
+        let state = AnyState { any: state };
+        let handle = CLOSED.open(state, thread::number());
         // SAFETY: the handle comes from `open`.
         let shell = unsafe { Shell::of(handle) }?;
         // Both the pool and the thread remember the worker, since either may end first.
-        open.workers.lock().unwrap_or_else(PoisonError::into_inner).push(shell);
+        open.remember(shell);
         thread::opens(shell);
         // SAFETY: `worker` is not NULL, and the header requires a valid pointer.
         unsafe { worker.write(handle) };
@@ -219,7 +270,7 @@ pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
     guard(|| {
         // SAFETY: the header requires a handle.
         let (shell, inside) = unsafe { (Shell::of(worker)?, state(worker)?) };
-        let ended = match on!(&inside.0, it => it.abort()) {
+        let ended = match on!(&inside.any, it => it.abort()) {
             Err(status::NESTED) => return Err(status::NESTED), // a body runs
             Err(status::IDLE) => Ok(()),
             ended => ended,
@@ -233,22 +284,13 @@ pub unsafe extern "C" fn lw_worker_close(worker: *mut lw_worker) -> c_int {
 
 /// Whether a worker has an open transaction.
 pub(crate) fn has_transaction(shell: &'static lw_worker) -> bool {
-    shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.has_transaction()))
+    shell.inside().is_ok_and(|inside| on!(&inside.any, it => it.has_transaction()))
 }
 
 /// Closes a worker, and rolls back its open transaction.
 pub(crate) fn close(shell: &'static lw_worker) {
     let Ok(inside) = CLOSED.close(shell) else { return };
-    on!(inside.0, it => {
-        // Drop the transaction first, which borrows the worker. A thread that ends or panicked
-        // leaves one.
-        drop(it.open.take());
-        let mut workers = it.pool.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        workers.retain(|other| !ptr::eq(*other, shell));
-        drop(workers);
-        // SAFETY: the worker comes from a box, and its only borrower was dropped above.
-        drop(unsafe { Box::from_raw(it.worker) });
-    });
+    on!(inside.any, it => it.end(shell));
 }
 
 /// Closes a worker of an ending thread, and aborts its open transaction. Skips a worker whose body
@@ -257,7 +299,7 @@ pub(crate) fn close_of_ending_thread(shell: &'static lw_worker) {
     // The pool's closing may have closed it, and another thread may have reopened the shell since.
     // The caller holds the lock of `closing`, which orders the relaxed load after that closing.
     let is_own = shell.owner.load(Ordering::Relaxed) == thread::number();
-    let runs = || shell.inside().is_ok_and(|inside| on!(&inside.0, it => it.runs.get()));
+    let runs = || shell.inside().is_ok_and(|inside| on!(&inside.any, it => it.runs()));
     if is_own && !runs() {
         close(shell);
     }
@@ -280,7 +322,8 @@ pub unsafe extern "C" fn lw_run(
             return Err(status::INVALID);
         };
         let reads_only = flags & READ_ONLY != 0;
-        let done = on!(&inside.0, it => run(it, reads_only, || body(worker, argument)))?;
+        let body = || body(worker, argument);
+        let done = on!(&inside.any, it => run(it, reads_only, body); it => it.run(body))?;
         if !id.is_null() {
             // SAFETY: `id` is not NULL, and the header requires a valid pointer.
             unsafe { id.write(done) };
@@ -320,8 +363,8 @@ fn run<D: Design>(
     let done = if reads_only { worker.read(body) } else { worker.run(body) };
     done.map(|done| done.ticket.id().0).map_err(|error| match returned {
         // The program's own status has precedence over the error that it made of it.
-        status::OK | status::CONFLICT => status::of(&error),
-        _ if matches!(error, Error::Poisoned { .. }) => status::of(&error),
+        status::OK | status::CONFLICT => message::of(&error),
+        _ if matches!(error, Error::Poisoned { .. }) => message::of(&error),
         reason => reason,
     })
 }
@@ -335,7 +378,7 @@ pub unsafe extern "C" fn lw_begin(worker: *mut lw_worker, flags: u32) -> c_int {
         if flags & !READ_ONLY != 0 {
             return Err(status::INVALID);
         }
-        on!(&inside.0, it => begin(it, flags & READ_ONLY != 0))
+        on!(&inside.any, it => begin(it, flags & READ_ONLY != 0); it => it.begin())
     })
 }
 
@@ -346,7 +389,7 @@ fn begin<D: Design>(state: &State<D>, reads_only: bool) -> Result<(), Status> {
     // The transaction borrows the worker and outlives this call. So it is stored beside the worker,
     // and
     // `close` drops it first.
-    let open = worker.begin(reads_only).map_err(|error| status::of(&error))?;
+    let open = worker.begin(reads_only).map_err(|error| message::of(&error))?;
     state.open.set(Some(open));
     // SAFETY: this thread owns the worker. From here on, accesses go through `tx` alone.
     let open = unsafe { (*state.open.as_ptr()).as_mut() };
@@ -360,16 +403,7 @@ pub unsafe extern "C" fn lw_commit(worker: *mut lw_worker, id: *mut u64) -> c_in
     guard(|| {
         // SAFETY: the header requires a handle.
         let inside = unsafe { state(worker) }?;
-        let done = on!(&inside.0, it => {
-            let done = match it.take()?.commit() {
-                Ok(Some(ticket)) => Ok(ticket.id().0),
-                Ok(None) => Err(status::CONFLICT),
-                Err(error) => Err(status::of(&error)),
-            };
-            // A failed commit still needs lw_abort, so remember its status.
-            it.failed.set(done.err().unwrap_or(status::OK));
-            done
-        })?;
+        let done = on!(&inside.any, it => it.commit())?;
         if !id.is_null() {
             // SAFETY: `id` is not NULL, and the header requires a valid pointer.
             unsafe { id.write(done) };
@@ -384,7 +418,7 @@ pub unsafe extern "C" fn lw_abort(worker: *mut lw_worker) -> c_int {
     guard(|| {
         // SAFETY: the header requires a handle.
         let inside = unsafe { state(worker) }?;
-        on!(&inside.0, it => it.abort())
+        on!(&inside.any, it => it.abort())
     })
 }
 
@@ -402,8 +436,15 @@ pub unsafe extern "C" fn lw_read(
     }
     // SAFETY: the header requires a handle.
     match unsafe { state(worker) } {
-        // SAFETY: this thread owns the worker, and the header requires a valid `value`.
-        Ok(state) => on!(&state.0, state => unsafe { read(state, object, offset, value) }),
+        Ok(state) => on!(&state.any, state => {
+            // SAFETY: this thread owns the worker, and the header requires a valid `value`.
+            unsafe { read(state, object, offset, value) }
+        }; state => state.access(|tx| {
+            let word = tx.read(Addr::new(object, offset))?;
+            // SAFETY: the header requires a valid pointer.
+            unsafe { value.write(word) };
+            Ok(())
+        })),
         Err(status) => status,
     }
 }
@@ -434,8 +475,10 @@ pub unsafe extern "C" fn lw_write(
 ) -> c_int {
     // SAFETY: the header requires a handle.
     match unsafe { state(worker) } {
-        // SAFETY: this thread owns the worker.
-        Ok(state) => on!(&state.0, state => unsafe { write(state, object, offset, value) }),
+        Ok(state) => on!(&state.any, state => {
+            // SAFETY: this thread owns the worker.
+            unsafe { write(state, object, offset, value) }
+        }; state => state.access(|tx| tx.write(Addr::new(object, offset), value))),
         Err(status) => status,
     }
 }
@@ -482,70 +525,4 @@ pub unsafe extern "C" fn lw_write_bytes(
     // SAFETY: the header requires `bytes` readable bytes.
     let from = unsafe { slice::from_raw_parts(from.cast::<u8>(), bytes as usize) };
     within!(worker, tx => tx.write_bytes(Addr::new(object, offset), from))
-}
-
-/// Allocates an object.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_alloc(
-    worker: *mut lw_worker,
-    bytes: u64,
-    content: *const c_void,
-    object: *mut u64,
-) -> c_int {
-    if object.is_null() || bytes == 0 || bytes > OBJECT_BYTES_MAX as u64 {
-        return status::INVALID;
-    }
-    let bytes = bytes as usize;
-    // SAFETY: `content` is NULL, or the header requires `bytes` readable bytes.
-    let content = unsafe {
-        let is_given = !content.is_null();
-        is_given.then(|| slice::from_raw_parts(content.cast::<u8>(), bytes))
-    };
-    within!(worker, tx => tx.allocate(bytes).and_then(|new| {
-        fill(tx, new, bytes, content)?;
-        // SAFETY: `object` is not NULL, and the header requires a valid pointer.
-        unsafe { object.write(new) };
-        Ok(())
-    }))
-}
-
-/// Frees an object or an array.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_free(worker: *mut lw_worker, object: u64, bytes: u64) -> c_int {
-    within!(worker, tx => tx.retire(Addr::new(object, 0), bytes))
-}
-
-/// Protects an object from writes of others.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_protect(worker: *mut lw_worker, object: u64) -> c_int {
-    within!(worker, tx => tx.protect(Addr::new(object, 0)))
-}
-
-/// Reserves an array.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_array_reserve(
-    worker: *mut lw_worker,
-    blocks: u64,
-    first: *mut u64,
-) -> c_int {
-    if first.is_null() || blocks == 0 {
-        return status::INVALID;
-    }
-    // SAFETY: `first` is not NULL, and the header requires a valid pointer.
-    within!(worker, tx => tx.reserve_blocks(blocks).map(|found| unsafe { first.write(found) }))
-}
-
-/// Prepares blocks.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_array_prepare(
-    worker: *mut lw_worker,
-    first: u64,
-    most: u64,
-    left: *mut u64,
-) -> c_int {
-    if left.is_null() {
-        return status::INVALID;
-    }
-    // SAFETY: `left` is not NULL, and the header requires a valid pointer.
-    within!(worker, tx => tx.prepare_blocks(first, most).map(|found| unsafe { left.write(found) }))
 }

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 
 use lastword::DesignInfo;
+use lastword_c::objects::*;
 use lastword_c::options::{lw_options, lw_options_default};
 use lastword_c::pool::*;
 use lastword_c::usage::*;

@@ -175,6 +175,16 @@ fn cpp_wrapper_handles_exceptions_and_moves() {
     }
 }
 
+/// Growth, scrubs, copies, exports and readers behave as `lastword_admin.h` documents.
+#[test]
+fn admin_functions_in_c_work() {
+    if has("cc") {
+        let workshop = Workshop::new();
+        let program = workshop.build("tests/admin.c", &SANITIZED);
+        run(Command::new(program).arg(workshop.path("admin.pool")));
+    }
+}
+
 /// Returns the two numbers of a line such as `acknowledged 0 17`.
 fn numbers(line: &str) -> Option<[u64; 2]> {
     let mut words = line.split_whitespace().skip(1);
@@ -318,16 +328,19 @@ fn structs_have_same_layout_in_c() {
         return;
     }
     let workshop = Workshop::new();
-    let mut source = "#include <lastword.h>\n".to_owned();
+    let mut source = "#include <lastword_admin.h>\n".to_owned();
     let mut expect = |name: &str, fields: &[(&str, usize)], size: usize| {
         for (field, offset) in fields {
             source += &format!("_Static_assert(offsetof({name}, {field}) == {offset}, \"\");\n");
         }
         source += &format!("_Static_assert(sizeof({name}) == {size}, \"\");\n");
     };
-    use lastword_c::{options, usage};
+    use lastword_c::{admin, options, usage};
     expect("lw_options", &options::FIELDS, size_of::<options::lw_options>());
     expect("lw_heap_usage", &usage::FIELDS, size_of::<usage::lw_heap_usage>());
+    expect("lw_copy_options", &admin::COPY_FIELDS, size_of::<admin::lw_copy_options>());
+    expect("lw_scrub_result", &admin::SCRUB_FIELDS, size_of::<admin::lw_scrub_result>());
+    expect("lw_transfer_result", &admin::TRANSFER_FIELDS, size_of::<admin::lw_transfer_result>());
     source += "int main(void) {}\n";
     let path = workshop.path("layout.c");
     std::fs::write(&path, source).unwrap();

@@ -28,7 +28,7 @@ fn every_status_has_a_distinct_text() {
 
 /// Returns the names of the variants that a source declares.
 fn variants(source: &str) -> BTreeSet<&str> {
-    let (_, rest) = source.split_once("pub enum Error {\n").unwrap();
+    let (_, rest) = source.split_once("Error {\n").unwrap();
     let (body, _) = rest.split_once("\n}\n").unwrap();
     let declared = body.lines().filter_map(|line| {
         let name = line.strip_prefix("    ")?.split([' ', '(', ',']).next()?;
@@ -151,17 +151,37 @@ fn poisoned() -> Vec<(&'static str, Error, c_int)> {
 }
 
 /// Returns errors of nested enums, and those of pools in use.
-fn of_kinds() -> [(&'static str, Error, c_int); 7] {
+fn of_kinds() -> [(&'static str, Error, c_int); 6] {
     let changing = lastword::InUse::Changing { path: path() }.into();
+    let other = NamedError::OtherTypes {
+        path: path(),
+        name: "a".into(),
+        stored: "HashMap<str, u32>".into(),
+        wanted: "HashMap<str, u64>".into(),
+    };
     [
         ("StillUsed", still_used(), BUSY),
         ("InUse", changing, BUSY),
         ("Ideal", IdealError::Unsupported { found: "file" }.into(), INVALID),
         ("Ideal", IdealError::NoContent { path: path() }.into(), DAMAGED),
-        ("Named", NamedError::OwnRoot { path: path() }.into(), INVALID),
-        ("Transfer", TransferError::NotAnExport.into(), INVALID),
-        ("Transfer", TransferError::IsAnExport { path: path() }.into(), INVALID),
+        ("Named", other.into(), MISMATCH),
+        ("Named", NamedError::OwnRoot { path: path() }.into(), MISMATCH),
     ]
+}
+
+#[test]
+fn each_transfer_error_has_its_status() {
+    let table = table![TransferError:
+        Write { source: system() } => IO,
+        Read { at: 0, source: system() } => IO,
+        NotAnExport => DAMAGED,
+        IsAnExport { path: path() } => INVALID,
+        Version { found: 2, expected: 1 } => MISMATCH,
+        Incomplete { at: 8 } => DAMAGED,
+        Damaged { at: 8 } => DAMAGED,
+        HeapTooSmall { heap_bytes: 8, needed_bytes: 16 } => INVALID,
+    ];
+    assert_all(&table, include_str!("../../../lastword/src/error/transfer.rs"), of_transfer);
 }
 
 #[test]
@@ -188,7 +208,7 @@ fn each_error_has_its_status() {
         NoView { design: "undo" } => INVALID,
         ViewLimit { wanted: 8, used: 4, limit: 8 } => INVALID,
         NoGrowth { wanted: 2, max_bytes: 1 } => INVALID,
-        Migration { from: 1, source: Box::new(Error::BadValue) } => MISMATCH,
+        Migration { from: 1, source: Box::new(Error::BadValue) } => DAMAGED,
         OtherShadow { asked: "software", design: "Decoupled" } => INVALID,
         ShadowTooSmall { shadow_bytes: 8 } => TOO_LARGE,
         BadOption { option: "bytes", value: 0, must: "at least 1" } => INVALID,
@@ -206,7 +226,7 @@ fn each_error_has_its_status() {
             => TOO_LARGE,
         CopiesTooSmall { copies_bytes: 16 } => TOO_LARGE,
         BadPointer { object: 8, offset: 0 } => ADDRESS,
-        BadValue => MISMATCH,
+        BadValue => DAMAGED,
         Stopped { stop: Stop::TooLarge } => TOO_LARGE,
         ReadOnly => READ_ONLY,
         InsideTransaction { call: "run" } => NESTED,
@@ -232,6 +252,7 @@ fn each_error_has_its_status() {
     ];
     table.push(("Medium", Error::Medium(MediumError::NoMemory { bytes: 8 }), NO_MEMORY));
     table.extend([("Aborted", aborted(), INVALID), ("Cut", cut(), DAMAGED)]);
+    table.push(("Transfer", TransferError::NotAnExport.into(), DAMAGED));
     table.extend(of_kinds());
     table.extend(poisoned());
     assert_all(&table, include_str!("../../../lastword/src/error.rs"), of);
