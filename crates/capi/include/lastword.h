@@ -22,7 +22,7 @@
  * that does not change while the object lives, so programs store it in other objects. It is
  * valid in its pool only, and 0 is no object. Functions take an address and an offset in bytes.
  * Larger data go into an array of blocks (lw_array_reserve). An object takes 16 bytes beside its
- * own, rounded up to a size class. Care of pools: lastword_admin.h.
+ * own, rounded up to a size class. Maps: lastword_maps.h. Care of pools: lastword_admin.h.
  *
  * Status. Functions return LW_OK (0) or one of the negative numbers below. Outputs come last
  * and are set only with LW_OK. An output pointer may be NULL where "or NULL" stands. The library

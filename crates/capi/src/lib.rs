@@ -13,6 +13,7 @@
 //! | `thread` | thread identity, and the end of threads that have workers |
 //! | `reader` | pools that are only read, and their workers |
 //! | `pool`, `worker`, `objects` | the functions of `lastword.h` |
+//! | `maps`, `cursor` | those of `lastword_maps.h` |
 //! | `admin` | those of `lastword_admin.h` |
 //!
 //! A function checks its arguments, dispatches to the design by one `match`, and converts the
@@ -26,8 +27,10 @@
 
 pub mod admin;
 mod bytes;
+pub mod cursor;
 pub mod design;
 mod handle;
+pub mod maps;
 pub mod message;
 pub mod objects;
 pub mod options;

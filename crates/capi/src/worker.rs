@@ -6,6 +6,7 @@
 //!                           open: the transaction, if lw_begin began it; else a body runs
 //!                           failed: the status that ended it, until lw_abort
 //!                           worker
+//!                  maps     views and cursors: see `maps`
 //! ```
 //!
 //! An access may run if the owner is this thread and `tx` is not NULL. Only the owner accesses the
@@ -26,7 +27,7 @@ use lastword::{Addr, Design, Error, OBJECT_BYTES_MAX, Objects, Stop, Tx, Words, 
 use crate::design::{Any, Each, map, on};
 use crate::handle::{Closed, Shell};
 use crate::pool::{self, lw_pool};
-use crate::{Status, guard, message, reader, status, thread};
+use crate::{Status, guard, maps, message, reader, status, thread};
 
 /// `LW_READ_ONLY`.
 pub const READ_ONLY: u32 = 1;
@@ -59,6 +60,7 @@ impl Each for States {
 /// The state of a worker of any design, or of a reader.
 pub struct AnyState {
     any: Any<States>,
+    pub(crate) maps: maps::Kept,
 }
 
 /// The target of `lw_worker *`.
@@ -251,7 +253,7 @@ pub unsafe extern "C" fn lw_worker_open(pool: *mut lw_pool, worker: *mut *mut lw
                 pool: open,
             }
         }; reader => reader::State::new(reader, open));
-        let state = AnyState { any: state };
+        let state = AnyState { any: state, maps: maps::Kept::default() };
         let handle = CLOSED.open(state, thread::number());
         // SAFETY: the handle comes from `open`.
         let shell = unsafe { Shell::of(handle) }?;
@@ -290,6 +292,7 @@ pub(crate) fn has_transaction(shell: &'static lw_worker) -> bool {
 /// Closes a worker, and rolls back its open transaction.
 pub(crate) fn close(shell: &'static lw_worker) {
     let Ok(inside) = CLOSED.close(shell) else { return };
+    inside.maps.close_cursors();
     on!(inside.any, it => it.end(shell));
 }
 
@@ -322,7 +325,10 @@ pub unsafe extern "C" fn lw_run(
             return Err(status::INVALID);
         };
         let reads_only = flags & READ_ONLY != 0;
-        let body = || body(worker, argument);
+        let body = || {
+            inside.maps.change();
+            body(worker, argument)
+        };
         let done = on!(&inside.any, it => run(it, reads_only, body); it => it.run(body))?;
         if !id.is_null() {
             // SAFETY: `id` is not NULL, and the header requires a valid pointer.
@@ -378,6 +384,7 @@ pub unsafe extern "C" fn lw_begin(worker: *mut lw_worker, flags: u32) -> c_int {
         if flags & !READ_ONLY != 0 {
             return Err(status::INVALID);
         }
+        inside.maps.change();
         on!(&inside.any, it => begin(it, flags & READ_ONLY != 0); it => it.begin())
     })
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use lastword::{DesignInfo, Options, Pool};
 use workloads::{TatpHash, Workload};
 
-const C: [&str; 3] = ["bank", "hashmap", "durable"];
+const C: [&str; 4] = ["bank", "hashmap", "durable", "sessions"];
 const CPP: [&str; 2] = ["world", "orderbook"];
 const SANITIZED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
@@ -161,7 +161,10 @@ fn examples_run_under_valgrind() {
             "--errors-for-leak-kinds=definite",
         ];
         Workshop::new().run_all("c", &C, &[], &under);
-        Workshop::new().run_all("cpp", &CPP, &[], &under);
+        let workshop = Workshop::new();
+        workshop.run_all("cpp", &CPP, &[], &under);
+        let (program, path) = (workshop.build("tests/maps.c", &[]), workshop.path("maps.pool"));
+        run(Command::new(under[0]).args(&under[1..]).arg(program).arg(path).arg("0"));
     }
 }
 
@@ -172,6 +175,22 @@ fn cpp_wrapper_handles_exceptions_and_moves() {
         let workshop = Workshop::new();
         let program = workshop.build("tests/wrapper.cpp", &SANITIZED);
         println!("{}", run(Command::new(program).arg(workshop.path("wrapper.pool"))));
+    }
+}
+
+/// Maps and cursors behave as `lastword_maps.h` documents, under every durable design.
+#[test]
+fn maps_in_c_work_in_every_design() {
+    if !has("cc") {
+        return;
+    }
+    let workshop = Workshop::new();
+    let program = workshop.build("tests/maps.c", &SANITIZED);
+    for design in designs() {
+        let path = workshop.path(&format!("maps-{design}.pool"));
+        run(Command::new(&program).arg(&path).arg(design));
+        let found = lastword::check(&path).unwrap();
+        assert!(found.is_sound(), "{found:?}");
     }
 }
 
@@ -328,19 +347,23 @@ fn structs_have_same_layout_in_c() {
         return;
     }
     let workshop = Workshop::new();
-    let mut source = "#include <lastword_admin.h>\n".to_owned();
+    let mut source = "#include <lastword_admin.h>\n#include <lastword_maps.h>\n".to_owned();
     let mut expect = |name: &str, fields: &[(&str, usize)], size: usize| {
         for (field, offset) in fields {
             source += &format!("_Static_assert(offsetof({name}, {field}) == {offset}, \"\");\n");
         }
         source += &format!("_Static_assert(sizeof({name}) == {size}, \"\");\n");
     };
-    use lastword_c::{admin, options, usage};
+    use lastword_c::{admin, cursor, maps, options, usage};
     expect("lw_options", &options::FIELDS, size_of::<options::lw_options>());
     expect("lw_heap_usage", &usage::FIELDS, size_of::<usage::lw_heap_usage>());
     expect("lw_copy_options", &admin::COPY_FIELDS, size_of::<admin::lw_copy_options>());
     expect("lw_scrub_result", &admin::SCRUB_FIELDS, size_of::<admin::lw_scrub_result>());
     expect("lw_transfer_result", &admin::TRANSFER_FIELDS, size_of::<admin::lw_transfer_result>());
+    expect("lw_map", &[("words", 0)], size_of::<maps::lw_map>());
+    expect("lw_type", &[("name", 0), ("bytes", 8)], size_of::<maps::lw_type>());
+    let pair = [("key", 0), ("key_bytes", 8), ("value", 16), ("value_bytes", 24)];
+    expect("lw_pair", &pair, size_of::<cursor::lw_pair>());
     source += "int main(void) {}\n";
     let path = workshop.path("layout.c");
     std::fs::write(&path, source).unwrap();
