@@ -1,4 +1,4 @@
-// lastword.hpp - durable memory transactions in C++17, over lastword.h.
+// lastword.hpp - durable memory transactions in C++17, over lastword.h. Maps: lastword_maps.hpp.
 //
 //   struct account { std::int64_t cents; lw::ptr<account> next; };
 //

@@ -17,8 +17,9 @@
  * maps or lw_pool_root: the other one is LW_EMISMATCH.
  *
  * Types. The catalog has the names of the types, too, as Rust writes them. A map belongs to all
- * languages: with the types "str" and "u64" it is a BTreeMap<str, u64> in Rust. Other types are
- * LW_EMISMATCH, and lw_message names both. Keys and values are given as they are stored:
+ * languages: with the types "str" and "u64" it is a BTreeMap<str, u64> in Rust and an
+ * lw::map<std::string, std::uint64_t> in C++ (lastword_maps.hpp). Other types are LW_EMISMATCH, and
+ * lw_message names both. Keys and values are given as they are stored:
  *
  *   type                 bytes       as a key                         as a value
  *   [u8], str            any         themselves; str is UTF-8         themselves; str is UTF-8
