@@ -7,9 +7,10 @@
 //! ```
 //!
 //! The record has the names of the collection's types, and the lengths of its keys and values where
-//! they are fixed. A program that opens a collection with another name or length gets an error. The
-//! fields of a struct are not compared, nor the types of a collection that is a value. A program
-//! that changes them without the length changes its layout version (`Options::layout`).
+//! they are fixed. An element of a vector or queue is a value. A program that opens a collection
+//! with another name or length gets an error. The fields of a struct are not compared, nor the
+//! types of a collection that is a value. A program that changes them without the length changes
+//! its layout version (`Options::layout`).
 //!
 //! Invariants:
 //! - A catalog takes the root only of a pool without one. The root of a program is never replaced.
@@ -29,6 +30,7 @@ use crate::hash_map::HashMap;
 use crate::hash_set::HashSet;
 use crate::key::Key;
 use crate::value::Value;
+use crate::vec_deque::VecDeque;
 
 /// The first word of the catalog's object.
 const MAGIC: u64 = u64::from_le_bytes(*b"LWNAMES1");
@@ -92,6 +94,11 @@ impl Types {
         Types { text, lengths: Lengths::of(K::FIXED, None) }
     }
 
+    fn of_list<T: Value + ?Sized>(kind: &str) -> Types {
+        let text = format!("{kind}<{}>", T::name());
+        Types { text, lengths: Lengths::of(None, T::FIXED) }
+    }
+
     fn of_map<K: Key + ?Sized, V: Value + ?Sized>(kind: &str) -> Types {
         let text = format!("{kind}<{}, {}>", K::name(), V::name());
         Types { text, lengths: Lengths::of(K::FIXED, V::FIXED) }
@@ -152,6 +159,8 @@ named! {
         Types::of_map::<K, V>("BTreeMap");
     [K: Key + ?Sized + 'static] HashSet<K>: Types::of_set::<K>("HashSet");
     [K: Key + ?Sized + 'static] BTreeSet<K>: Types::of_set::<K>("BTreeSet");
+    [T: Value + ?Sized + 'static] crate::Vec<T>: Types::of_list::<T>("Vec");
+    [T: Value + ?Sized + 'static] VecDeque<T>: Types::of_list::<T>("VecDeque");
     [] Counter: Types::plain("Counter");
 }
 
@@ -390,9 +399,20 @@ mod tests {
         assert_eq!(opened(&mut mock, "users"), Opened::Found(users));
         assert_eq!(opened(&mut mock, ""), Opened::Found(names));
         assert_eq!(mock.transact(|tx| users.get(tx, "ann")).unwrap(), Some(7));
+        let Opened::Created(log) = opened::<crate::Vec<[u64; 2]>>(&mut mock, "log") else {
+            panic!("it is new");
+        };
+        mock.transact(|tx| log.push(tx, [1, 2])).unwrap();
+        assert_eq!(opened(&mut mock, "log"), Opened::Found(log));
+        let other = opened::<VecDeque<[u64; 2]>>(&mut mock, "log");
+        assert_eq!(other, Opened::Other(crate::Vec::<[u64; 2]>::types()));
         let list = mock.transact(list).unwrap();
         let texts = list.iter().map(|(name, types)| format!("{name}: {types}"));
-        let expected = [": BTreeSet<(u32, str)>", "users: HashMap<str, u64> (values of 8 bytes)"];
+        let expected = [
+            ": BTreeSet<(u32, str)>",
+            "log: Vec<[u64; 2]> (values of 16 bytes)",
+            "users: HashMap<str, u64> (values of 8 bytes)",
+        ];
         assert!(texts.eq(expected), "{list:?}");
     }
 

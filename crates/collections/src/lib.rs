@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`HashMap`], [`HashSet`] | any keys and values, growing and shrinking |
 //! | [`BTreeMap`], [`BTreeSet`] | any keys and values, in order |
+//! | [`Vec`] | elements by index, growing and shrinking at the back |
+//! | [`VecDeque`] | elements by index, growing and shrinking at both ends: a queue |
 //! | [`Counter`] | an integer that many threads change at once |
 //! | [`catalog`] | collections by name |
 //! | [`encoded`] | maps whose types are known at run time, for other languages |
@@ -23,7 +25,10 @@ pub mod hash_set;
 mod key;
 mod length;
 pub mod raw;
+mod sequence;
 mod value;
+pub mod vec;
+pub mod vec_deque;
 
 pub use btree_map::BTreeMap;
 pub use btree_set::BTreeSet;
@@ -35,3 +40,5 @@ pub use key::{AsKey, Key, KeyBuf};
 #[cfg(feature = "serde")]
 pub use value::Postcard;
 pub use value::{AsValue, Value};
+pub use vec::Vec;
+pub use vec_deque::VecDeque;

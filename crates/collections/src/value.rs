@@ -1,6 +1,6 @@
 //! Values as byte strings.
 //!
-//! | type of a map's values | bytes | given as | returned as |
+//! | type of values or elements | bytes | given as | returned as |
 //! |---|---|---|---|
 //! | any [`Persist`] type `T` | its own | `T`, `&T` | `T` |
 //! | `str` | UTF-8 | `&str`, `String` | `String` |
@@ -18,7 +18,7 @@ use std::borrow::Cow;
 
 use words::{OBJECT_BYTES_MAX, Persist, Stop};
 
-/// A type that values of a map can have.
+/// A type that values of a map can have, and elements of a vector or queue.
 ///
 /// ```
 /// use collections::{AsValue, Value};

@@ -124,7 +124,7 @@ pub use transfer::{Exported, Transferred, compact, import};
 pub use tx::Tx;
 pub use worker::{Committed, Worker};
 
-/// Maps, sets and counters: see [`Pool::named`].
+/// Maps, sets, vectors, queues and counters: see [`Pool::named`].
 pub use collections;
 pub use lw_alloc::header::Kind;
 pub use lw_alloc::{ClassUsage, Damage, Live, Shortage, Usage, Wrong};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap as Model;
 
 use lastword::collections::catalog::{self, Opened};
 use lastword::collections::encoded::{EncodedTypes, Encoding, MapKind};
-use lastword::collections::{BTreeMap, BTreeSet, Counter, HashMap};
+use lastword::collections::{self, BTreeMap, BTreeSet, Counter, HashMap, VecDeque};
 use lastword::{
     CopyOptions, Decoupled, Design, Error, NamedError, Objects, Options, Pool, PoolReader, Ptr,
     Snapshot,
@@ -31,15 +31,23 @@ fn text(number: u64) -> String {
 /// A map whose values are maps, of which each has pointers to objects.
 type Groups = BTreeMap<(String, u64), HashMap<str, Ptr<u64>>>;
 
+/// A vector of pointers to objects.
+type Objects64 = collections::Vec<Ptr<u64>>;
+
 fn fill<D: Design>(pool: &Pool<D>) {
     let texts = pool.hash_map::<str, str>("texts").unwrap();
     let groups: Groups = pool.named("groups").unwrap();
     let count: Counter = pool.named("count").unwrap();
+    let objects: Objects64 = pool.named("objects").unwrap();
+    let lines: VecDeque<str> = pool.named("lines").unwrap();
     for first in (0..NAMES).step_by(20) {
         let filled = pool.run(|tx| {
             for number in first..first + 20 {
                 texts.put(tx, name(number), text(number))?;
                 count.add(tx, 1)?;
+                let object = tx.alloc(number)?;
+                objects.push(tx, object)?;
+                lines.push_front(tx, text(number))?;
             }
             let group = HashMap::create(tx)?;
             let object = tx.alloc(first)?;
@@ -54,6 +62,8 @@ fn check<D: Design>(pool: &Pool<D>) {
     let texts = pool.hash_map::<str, str>("texts").unwrap();
     let groups: Groups = pool.named("groups").unwrap();
     let count: Counter = pool.named("count").unwrap();
+    let objects: Objects64 = pool.named("objects").unwrap();
+    let lines: VecDeque<str> = pool.named("lines").unwrap();
     let found = pool.run(|tx| {
         assert_eq!(texts.check(tx)?.damage, []);
         assert_eq!(groups.check(tx)?.damage, []);
@@ -67,6 +77,14 @@ fn check<D: Design>(pool: &Pool<D>) {
         for (first, group) in all {
             let object = group.get(tx, name(first))?.expect("the group has its object");
             assert_eq!(tx.get(object)?, first);
+        }
+        assert_eq!(objects.check(tx)?.damage, []);
+        assert_eq!(lines.check(tx)?.damage, []);
+        assert_eq!((objects.len(tx)?, lines.len(tx)?), (NAMES, NAMES));
+        for number in 0..NAMES {
+            let object = objects.get(tx, number)?.expect("the vector has its object");
+            assert_eq!(tx.get(object)?, number);
+            assert_eq!(lines.get(tx, NAMES - 1 - number)?, Some(text(number)));
         }
         Ok(found)
     });
@@ -120,6 +138,53 @@ fn named_collections_survive_compaction() {
     }
     compacted::<Decoupled>();
     compacted::<Snapshot>();
+}
+
+/// Producers and consumers at once: each number leaves the queue once, those of one producer in
+/// order.
+fn queue_passes_each_element_once<D: Design>() {
+    const EACH: u64 = 1500;
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::<D>::create_as(dir.path().join("queue.pool"), options()).unwrap();
+    let queue: VecDeque<[u64; 2]> = pool.named("queue").unwrap();
+    let seen: collections::Vec<[u64; 2]> = pool.named("seen").unwrap();
+    std::thread::scope(|scope| {
+        let (pool, queue, seen) = (&pool, &queue, &seen);
+        for producer in 0..2 {
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let _ = pool.run(|tx| queue.push_back(tx, [producer, number])).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                let mut left = EACH;
+                while left > 0 {
+                    let popped = pool.run(|tx| {
+                        let Some(pair) = queue.pop_front(tx)? else { return Ok(false) };
+                        seen.push(tx, pair)?;
+                        Ok(true)
+                    });
+                    left -= u64::from(popped.unwrap().value);
+                }
+            });
+        }
+    });
+    let next = pool.run(|tx| {
+        assert_eq!((queue.len(tx)?, queue.check(tx)?.damage), (0, vec![]));
+        let mut next = [0; 2];
+        for pair in seen.iter(tx) {
+            let [producer, number] = pair?;
+            assert_eq!(number, next[producer as usize]);
+            next[producer as usize] += 1;
+        }
+        Ok(next)
+    });
+    assert_eq!(next.unwrap().value, [EACH; 2]);
+}
+
+#[test]
+fn queue_passes_each_element_once_in_every_design() {
+    every_durable!(queue_passes_each_element_once());
 }
 
 #[test]
