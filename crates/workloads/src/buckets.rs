@@ -11,9 +11,9 @@ use collections::raw::Chain;
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words, work};
 use zerocopy::transmute;
 
-use crate::Violation;
 use crate::keys::mix;
 use crate::ticket_map::TicketMap;
+use crate::violation::Violation;
 
 /// Blocks that one transaction prepares, and entries that one frees.
 const STEP: u64 = 256;

@@ -10,9 +10,9 @@
 //! removes only keys that it has inserted itself. The data therefore show for each update whether
 //! it committed. A key that an earlier run left is inserted again, or stays.
 
+use crate::options::{CLIENTS_MAX, Options};
 use crate::stamp::Stamp;
 use crate::zipf::{scatter, scattering};
-use crate::{CLIENTS_MAX, Options};
 
 /// Most keys that a worker has inserted and not yet removed: enough that a removed key has left a
 /// core's own caches.

@@ -13,7 +13,8 @@ use words::{LockId, Stop, Words};
 
 use crate::churn::{Churn, workers_of};
 use crate::data::{DataSet, LINE_BYTES, OBJECTS_MAX};
-use crate::{CLIENTS_MAX, Options, lock, scaled};
+use crate::lock;
+use crate::options::{CLIENTS_MAX, Options, scaled};
 
 /// Most copies: their links fit in an object.
 pub(crate) const COPIES: usize = 32;

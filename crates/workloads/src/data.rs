@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::Options;
+use crate::options::Options;
 
 /// The writes of a transaction of [`vector`](crate::Vector), [`swap`](crate::Swap) and similar
 /// workloads.

@@ -3,10 +3,10 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+use crate::options::{Options, Supported};
 use crate::stamp::Stamp;
-use crate::violation::Violations;
+use crate::violation::{Violation, Violations};
 use crate::zipf::Zipf;
-use crate::{Options, Supported, Violation};
 
 /// Keys that one transaction of loading inserts.
 const BATCH: usize = 256;

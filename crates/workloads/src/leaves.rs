@@ -19,11 +19,10 @@ use collections::raw::BTreeMap;
 use words::{Addr, Allocate, Stop, Transact, Words, work};
 use zerocopy::transmute;
 
-use crate::Violation;
 use crate::keys::{mix, unmix};
 use crate::ticket_map::TicketMap;
 use crate::tree;
-use crate::violation::Violations;
+use crate::violation::{Violation, Violations};
 
 /// Keys of a full leaf, and of the smaller half.
 const SLOTS: usize = 63;

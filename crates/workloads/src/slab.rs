@@ -13,10 +13,9 @@
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::Violation;
 use crate::copies::Shape;
 use crate::stamp::{Stamp, content};
-use crate::violation::Violations;
+use crate::violation::{Violation, Violations};
 
 /// Words of a line.
 pub(crate) const WORDS: usize = 8;

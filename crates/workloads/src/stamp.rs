@@ -8,7 +8,7 @@
 //! Run 0 is loading. The check bits depend on the rest and on the key. A value that strayed to
 //! another key, or was never written, is therefore recognised 63 times out of 64.
 
-use crate::CLIENTS_MAX;
+use crate::options::CLIENTS_MAX;
 
 const SEQUENCE_BITS: u32 = 36;
 const WORKER_BITS: u32 = 8;

@@ -4,10 +4,9 @@ use collections::raw::{BTree, ChainedMap, RbTree, whole};
 use words::{Addr, Allocate, Array, BLOCK_STRIDE, Place, Stop, Transact, Words};
 use zerocopy::transmute;
 
-use crate::Violation;
 use crate::keys::{mix, unmix};
 use crate::tree;
-use crate::violation::Violations;
+use crate::violation::{Violation, Violations};
 
 /// Blocks or nodes that one transaction prepares or frees.
 const STEP: u64 = 256;
