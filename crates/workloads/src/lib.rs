@@ -36,6 +36,7 @@
 //! | `hash`, `hash-zipf` | the same | 6; 4 | the same |
 //! | `sps-1` | swaps two words of an array | 2 | a permutation |
 //! | `memcached` | sets or gets a value of 64 to 1024 bytes | 30 | structure, values whole |
+//! | `typed` | adds, replaces, removes sessions | 50 | typed maps and sets agree, texts whole |
 //!
 //! A workload runs on every [`Transact`]: every design, the simulated machine, the mock. All are
 //! stationary: however long they run, they stay within [`Workload::heap_bytes`].
@@ -102,6 +103,7 @@ mod ticket_map;
 mod toggle;
 mod tpcc;
 mod tree;
+mod typed;
 mod vacation;
 mod violation;
 #[cfg(test)]
@@ -139,6 +141,7 @@ pub use toggle::{
     BpTreeRand, BpTreeZipf, HashRand, HashZipf, RbTreeRand, RbTreeZipf, ToggleClient, Toggles,
 };
 pub use tpcc::{Tpcc, TpccBtree, TpccBtree32, TpccClient, TpccHash, TpccRows};
+pub use typed::{Typed, TypedClient};
 pub use vacation::{Vacation, VacationClient};
 pub use violation::Violation;
 pub use ycsb::{Ycsb, YcsbA, YcsbB, YcsbC, YcsbClient, YcsbD, YcsbE, YcsbF};
@@ -363,5 +366,6 @@ workloads!(
     HashRand,
     HashZipf,
     Sps1,
-    Memcached
+    Memcached,
+    Typed
 );

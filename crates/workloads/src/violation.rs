@@ -3,6 +3,7 @@
 use std::fmt;
 
 use collections::raw::Damage;
+use collections::{btree_map, hash_map};
 
 /// A violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,10 @@ use collections::raw::Damage;
 pub enum Violation {
     /// A map is damaged.
     Structure(Damage),
+    /// A typed hash map or hash set is damaged.
+    HashMap(hash_map::Damage),
+    /// A typed ordered map or set is damaged.
+    BTreeMap(btree_map::Damage),
     /// Two numbers that must be equal are not.
     Count {
         /// The counted quantity.
@@ -72,6 +77,8 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Violation::Structure(damage) => damage.fmt(f),
+            Violation::HashMap(damage) => write!(f, "damage found in a hash map: {damage}"),
+            Violation::BTreeMap(damage) => write!(f, "damage found in an ordered map: {damage}"),
             Violation::Count { what, expected, found } => {
                 write!(f, "{what}: expected {expected}, found {found}")
             }

@@ -11,8 +11,8 @@ use workloads::{
     Bank, BpTreeRand, Btree, Btree16, Btree32, BtreeUpdate, Btreemap, Chains, ChainsSparse, Cq,
     Echo, HashRand, HashTable, Hashmap, Kind, Kmeans, List, Memcached, Options, Pc, RbTreeZipf,
     Rbt, Rbtreemap, Records, Records20, Scatter, SessionStore, Sps, Sps1, Ssca2, Swap, TatpBtree,
-    TatpHash, TatpMix, TpccBtree, TpccHash, Vacation, Vector, Violation, Workload, Writes, YcsbA,
-    YcsbE, YcsbPut,
+    TatpHash, TatpMix, TpccBtree, TpccHash, Typed, Vacation, Vector, Violation, Workload, Writes,
+    YcsbA, YcsbE, YcsbPut,
 };
 
 /// Changes words one after another and back, and counts how often the check finds it. The check
@@ -146,6 +146,10 @@ fn checks_of_stores_and_keys_find_injected_damage() {
     let found = finds_damage::<Memcached>(0.05);
     assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     assert!(count(&found, "the newer item of one") > 0, "{found:?}");
+    let found = finds_damage::<Typed>(0.5);
+    assert!(found.iter().any(|v| matches!(v, Violation::HashMap(_))), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::BTreeMap(_))), "{found:?}");
+    assert!(found.iter().any(|v| matches!(v, Violation::Record { .. })), "{found:?}");
     let found = finds_damage::<Sps1>(0.9);
     assert!(found.iter().any(|v| matches!(v, Violation::Value { .. })), "{found:?}");
 }

@@ -26,6 +26,9 @@ fn holds_after_many_transactions(kind: Kind) {
         assert_eq!(check(&workload, &mut mock), [], "{}", kind.name);
     }
     assert!(mock.bytes_live() < kind.heap_bytes(&SMALL), "{}", kind.name);
+    // Freed for another workload, whose head and parts remain.
+    Empty::load(&mut mock, &SMALL).unwrap();
+    assert_eq!(mock.objects(), 2, "{}: memory leaks", kind.name);
 }
 
 #[test]
