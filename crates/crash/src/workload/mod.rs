@@ -9,7 +9,7 @@
 //! | [`pages`](Pages) | changes two counters, each in a page of its own | shadows with a bound |
 //! | [`sides`](Sides) | changes a worker's own object, at times a shared one | groups of workers |
 //! | [`reuse`](Reuse) | frees memory of every kind, allocates other sizes | a full heap |
-//! | `bank`, `hashtable`, `btree`, `tpcc-…` | those of the `workloads` crate | structures |
+//! | `bank`, `hashtable`, `btree`, `tpcc-…`, `typed` | those of crate `workloads` | structures |
 //!
 //! A row is a type that is a [`Scenario`]; it runs on every design.
 
@@ -161,7 +161,8 @@ scenarios!(
     Of<workloads::HashTable, 512>,
     Of<workloads::Btree, 512>,
     Of<workloads::TpccHash, 2048>,
-    Of<workloads::TpccBtree, 2048>
+    Of<workloads::TpccBtree, 2048>,
+    Of<workloads::Typed, 512>
 );
 
 /// Returns the random generator of a worker and a seed.
