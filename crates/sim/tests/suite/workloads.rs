@@ -21,6 +21,7 @@ const WORKLOADS: &[(&str, f64)] = &[
     ("cq", 0.1),
     ("pc", 0.01),
     ("sps", 0.01),
+    ("typed", 0.01),
 ];
 
 fn json(mut outcome: Outcome) -> String {
