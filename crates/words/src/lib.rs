@@ -38,6 +38,7 @@
 mod addr;
 mod array;
 mod bytes;
+mod definition;
 mod erased;
 pub mod mock;
 mod objects;
@@ -56,9 +57,13 @@ pub use addr::{
 };
 pub use array::Array;
 pub use bytes::Bytes;
+#[doc(hidden)]
+pub use definition::{Body, DefinedType, Definition, FieldDefinition, Placed, no_padding_after};
 pub use erased::{AnyError, Erased, ErasedTx};
 pub use objects::Objects;
 pub use persist::{Persist, words_in};
+#[doc(hidden)]
+pub use persist::{definition_of, size_allowed};
 pub use ptr::{Field, HasFields, Place, Ptr};
 #[doc(hidden)]
 pub use ptr::{field_of, field_offset};

@@ -3,13 +3,15 @@
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 use crate::addr::OBJECT_BYTES_MAX;
+use crate::definition::Definition;
 use crate::stop::Stop;
 
 /// A plain value: no references, no padding, 1 to [`OBJECT_BYTES_MAX`] bytes.
 ///
-/// Every `Copy` type with zerocopy's four derives implements it. A value with no bytes or with too
-/// many does not compile where it is used. Reading checks enums and `bool`s: a bit pattern that the
-/// type does not have is [`Stop::BadValue`].
+/// A struct or enum with `#[lastword::persist]` implements it, and so does every `Copy` type with
+/// zerocopy's four derives. A value with no bytes or with too many does not compile where it is
+/// used. Reading checks enums and `bool`s: a bit pattern that the type does not have is
+/// [`Stop::BadValue`].
 ///
 /// A heap consists of words of 8 bytes. An object takes whole words, and the bytes after its value
 /// are zero. A field may be narrower than a word. Two transactions that write different fields of
@@ -44,15 +46,36 @@ use crate::stop::Stop;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot live in a pool",
     label = "`{Self}` is not a plain value",
-    note = "give it `#[repr(C)]` and \
-            `#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]`",
+    note = "put `#[lastword::persist]` on a struct of your own",
     note = "for text and for data that grows use `Text`, `Bytes` and `Array`"
 )]
-pub trait Persist: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy {}
+pub trait Persist: TryFromBytes + IntoBytes + Immutable + Copy {
+    /// The type's fields or variants, if `#[lastword::persist]` made it. A collection with a name
+    /// stores and compares them.
+    #[doc(hidden)]
+    const DEFINITION: Option<&'static Definition> = None;
+}
 
+// `KnownLayout` is no condition of the trait. A type without it may have a definition of its own.
 // Without this the error names the first missing zerocopy trait instead of the user's type.
 #[diagnostic::do_not_recommend]
 impl<T: TryFromBytes + IntoBytes + Immutable + KnownLayout + Copy> Persist for T {}
+
+/// Returns the definition of a type that can be stored, if it has one.
+///
+/// Generated code calls it, because a wrong type as the argument of a function is one error. A path
+/// to an associated constant of it would be an error for each trait that it lacks.
+#[doc(hidden)]
+pub const fn definition_of<T: Persist>() -> Option<&'static Definition> {
+    T::DEFINITION
+}
+
+/// Panics unless a stored value may have so many bytes.
+#[doc(hidden)]
+#[track_caller]
+pub const fn size_allowed(bytes: usize) {
+    value_words(bytes);
+}
 
 /// Returns the number of words that hold a value. Fails to compile for a value without bytes, and
 /// for one of more than [`OBJECT_BYTES_MAX`].
