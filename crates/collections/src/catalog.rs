@@ -7,10 +7,16 @@
 //! ```
 //!
 //! The record has the names of the collection's types, and the lengths of its keys and values where
-//! they are fixed. An element of a vector or queue is a value. A program that opens a collection
-//! with another name or length gets an error. The fields of a struct are not compared, nor the
-//! types of a collection that is a value. A program that changes them without the length changes
-//! its layout version (`Options::layout`).
+//! they are fixed. An element of a vector or queue is a value. The lines after the first are the
+//! definitions of types that have a macro. A program that opens a collection with another name,
+//! length or definition gets an error. The fields of a struct without a macro are not compared, nor
+//! the types of a collection that is a value. A program that changes them without the length
+//! changes its layout version (`Options::layout`).
+//!
+//! ```text
+//!   HashMap<str, User>
+//!   struct User { id: u64 at 0, age: u64 at 8 }
+//! ```
 //!
 //! Invariants:
 //! - A catalog takes the root only of a pool without one. The root of a program is never replaced.
@@ -25,6 +31,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::btree_map::BTreeMap;
 use crate::btree_set::BTreeSet;
 use crate::counter::Counter;
+use crate::definitions::Definitions;
 use crate::encoded::{EncodedMap, EncodedTypes};
 use crate::hash_map::HashMap;
 use crate::hash_set::HashSet;
@@ -76,52 +83,91 @@ impl Lengths {
 /// The types of a collection, to be compared when it is opened.
 ///
 /// `Display` prints Rust's names without modules: `HashMap<str, User>`. Where keys or values have a
-/// fixed length, the length is compared, too, because a struct may change under the same name.
+/// fixed length, the length is compared, too, because a struct may change under the same name. So
+/// are the fields of structs and the variants of enums that have a macro.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Types {
-    text: String,
+    name: String,
     lengths: Lengths,
+    definitions: Definitions,
 }
 
 impl Types {
     /// Returns those of a collection without keys and values.
     fn plain(kind: &str) -> Types {
-        Types { text: kind.to_owned(), lengths: Lengths::of(None, None) }
+        let (name, lengths) = (kind.to_owned(), Lengths::of(None, None));
+        Types { name, lengths, definitions: Definitions::default() }
     }
 
     fn of_set<K: Key + ?Sized>(kind: &str) -> Types {
-        let text = format!("{kind}<{}>", K::name());
-        Types { text, lengths: Lengths::of(K::FIXED, None) }
+        let name = format!("{kind}<{}>", K::name());
+        let mut definitions = Definitions::default();
+        K::define(&mut definitions);
+        Types { name, lengths: Lengths::of(K::FIXED, None), definitions }
     }
 
     fn of_list<T: Value + ?Sized>(kind: &str) -> Types {
-        let text = format!("{kind}<{}>", T::name());
-        Types { text, lengths: Lengths::of(None, T::FIXED) }
+        let name = format!("{kind}<{}>", T::name());
+        let mut definitions = Definitions::default();
+        T::define(&mut definitions);
+        Types { name, lengths: Lengths::of(None, T::FIXED), definitions }
     }
 
     fn of_map<K: Key + ?Sized, V: Value + ?Sized>(kind: &str) -> Types {
-        let text = format!("{kind}<{}, {}>", K::name(), V::name());
-        Types { text, lengths: Lengths::of(K::FIXED, V::FIXED) }
+        let name = format!("{kind}<{}, {}>", K::name(), V::name());
+        let mut definitions = Definitions::default();
+        K::define(&mut definitions);
+        V::define(&mut definitions);
+        Types { name, lengths: Lengths::of(K::FIXED, V::FIXED), definitions }
+    }
+
+    /// Returns whether a collection with these stored types may be opened with the types `wanted`.
+    fn agree(&self, wanted: &Types) -> bool {
+        let is_same = self.name == wanted.name && self.lengths == wanted.lengths;
+        is_same && self.definitions.agree(&wanted.definitions)
+    }
+
+    /// Returns these stored types with the definitions that only `wanted` has, if there are any. A
+    /// type may get its macro, and an enum a variant, after the collection was created.
+    fn completed(&self, wanted: &Types) -> Option<Types> {
+        let definitions = self.definitions.completed(&wanted.definitions)?;
+        self.agree(wanted).then(|| Types { definitions, ..self.clone() })
+    }
+
+    /// Returns the text in a record.
+    fn text(&self) -> String {
+        let lines = [self.name.as_str()].into_iter().chain(self.definitions.lines());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn from_text(text: &str, lengths: Lengths) -> Types {
+        let mut lines = text.split('\n');
+        let name = lines.next().unwrap_or_default().to_owned();
+        Types { name, lengths, definitions: Definitions::from_lines(lines) }
     }
 }
 
 impl From<&EncodedTypes> for Types {
     fn from(types: &EncodedTypes) -> Types {
         let (key, value) = types.lengths();
-        Types { text: types.name(), lengths: Lengths::of(key, value) }
+        let definitions = Definitions::default();
+        Types { name: types.name(), lengths: Lengths::of(key, value), definitions }
     }
 }
 
 impl fmt::Display for Types {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)?;
+        f.write_str(&self.name)?;
         let Lengths { key, value } = self.lengths;
         match (key, value) {
             (0, 0) => Ok(()),
             (key, 0) => write!(f, " (keys of {} bytes)", key - 1),
             (0, value) => write!(f, " (values of {} bytes)", value - 1),
             (key, value) => write!(f, " (keys of {}, values of {} bytes)", key - 1, value - 1),
-        }
+        }?;
+        self.definitions.lines().enumerate().try_for_each(|(number, line)| {
+            write!(f, "{} {line}", if number == 0 { " with" } else { "," })
+        })
     }
 }
 
@@ -267,10 +313,16 @@ fn open_word<W: Allocate>(
         }
     };
     if let Some(record) = names.get(tx, name)? {
-        return record.opened(tx, types);
+        let stored = record.types(tx)?;
+        if let Some(types) = stored.completed(types) {
+            let types = Text::new(tx, &types.text())?;
+            names.put(tx, name, Record { types, ..record })?;
+            record.types.free(tx)?;
+        }
+        return Ok(record.opened(stored, types));
     }
     let collection = create(tx)?;
-    let (lengths, types) = (types.lengths, Text::new(tx, &types.text)?);
+    let (lengths, types) = (types.lengths, Text::new(tx, &types.text())?);
     names.put(tx, name, Record { collection, lengths, types })?;
     Ok(Opened::Created(collection))
 }
@@ -284,7 +336,7 @@ fn find_word<W: Allocate>(
         Place::Free => Ok(None),
         Place::OwnRoot => Ok(Some(Opened::OwnRoot)),
         Place::Catalog(names) => match names.get(tx, name)? {
-            Some(record) => record.opened(tx, types).map(Some),
+            Some(record) => Ok(Some(record.opened(record.types(tx)?, types))),
             None => Ok(None),
         },
     }
@@ -306,7 +358,7 @@ pub fn has_root<W: Allocate>(tx: &mut W) -> Result<bool, Stop> {
 pub fn remove<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<C>, Stop> {
     let Place::Catalog(names) = names(tx)? else { return Ok(None) };
     let Some(record) = names.get(tx, name)? else { return Ok(None) };
-    let opened = of_word(record.opened(tx, &C::types())?)?;
+    let opened = of_word(record.opened(record.types(tx)?, &C::types()))?;
     let Opened::Found(collection) = opened else { return Ok(None) };
     names.delete(tx, name)?;
     record.types.free(tx)?;
@@ -345,17 +397,16 @@ fn names<W: Allocate>(tx: &mut W) -> Result<Place, Stop> {
 }
 
 impl Record {
-    /// Returns the collection's word, if it has these types.
-    fn opened<W: Words>(self, tx: &mut W, types: &Types) -> Result<Opened<u64>, Stop> {
-        let stored = self.types(tx)?;
-        if stored != *types {
-            return Ok(Opened::Other(stored));
+    /// Returns the collection's word, if its stored types agree with these.
+    fn opened(self, stored: Types, types: &Types) -> Opened<u64> {
+        if !stored.agree(types) {
+            return Opened::Other(stored);
         }
-        Ok(Opened::Found(self.collection))
+        Opened::Found(self.collection)
     }
 
     fn types<W: Words>(self, tx: &mut W) -> Result<Types, Stop> {
-        Ok(Types { text: self.types.read(tx)?, lengths: self.lengths })
+        Ok(Types::from_text(&self.types.read(tx)?, self.lengths))
     }
 }
 

@@ -28,14 +28,17 @@ mod tuples;
 use words::Stop;
 use zerocopy::IntoBytes;
 
+use crate::definitions::Definitions;
+
 /// Bytes of a key that need no memory of their own.
 const INLINE: usize = 64;
 
 /// A type that keys of a map can have.
 ///
 /// Implemented for integers, `bool`, `char`, `[u8; N]`, `str`, `[u8]`, tuples of two to four of
-/// these, and `Option`s. A tuple's or `Option`'s strings are written `String` and `Vec<u8>`, since
-/// they must have a size. [`AsKey`] encodes, and this trait decodes:
+/// these, and `Option`s. A program's own structs and enums have `#[derive(lastword::Key)]`. The
+/// strings of a tuple, struct or `Option` are written `String` and `Vec<u8>`, since they must have
+/// a size. [`AsKey`] encodes, and this trait decodes:
 ///
 /// ```
 /// use collections::{Key, KeyBuf};
@@ -49,7 +52,8 @@ const INLINE: usize = 64;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
     note = "keys are integers, `bool`, `char`, `[u8; N]`, `str`, `[u8]`, and tuples and `Option`s \
-            of these, with `String` and `Vec<u8>` for their strings"
+            of these, with `String` and `Vec<u8>` for their strings",
+    note = "put `#[derive(lastword::Key)]` on a struct or enum of your own"
 )]
 pub trait Key {
     /// The type in which a map returns its keys.
@@ -61,6 +65,11 @@ pub trait Key {
     /// Returns the name of the type, to be compared when a stored map is opened. Types with the
     /// same encoding, such as `str` and `String`, have the same name.
     fn name() -> String;
+
+    /// Adds the definitions of the type and of its components, to be compared, too. Types without a
+    /// macro have none.
+    #[doc(hidden)]
+    fn define(_: &mut Definitions) {}
 
     /// Takes the key from the front of `bytes`. `is_last` says that no component follows.
     ///
@@ -304,6 +313,10 @@ impl<T: Key> Key for Option<T> {
 
     fn name() -> String {
         format!("Option<{}>", T::name())
+    }
+
+    fn define(definitions: &mut Definitions) {
+        T::define(definitions);
     }
 
     #[inline]

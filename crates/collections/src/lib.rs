@@ -18,6 +18,7 @@ pub mod btree_map;
 pub mod btree_set;
 pub mod catalog;
 mod counter;
+mod definitions;
 pub mod encoded;
 mod entry;
 pub mod hash_map;
@@ -34,6 +35,8 @@ pub use btree_map::BTreeMap;
 pub use btree_set::BTreeSet;
 pub use catalog::Named;
 pub use counter::Counter;
+#[doc(hidden)]
+pub use definitions::Definitions;
 pub use hash_map::HashMap;
 pub use hash_set::HashSet;
 pub use key::{AsKey, Key, KeyBuf};

@@ -13,10 +13,11 @@
 //! - Decoding accepts only bytes of a value of the type, and never panics.
 //! - Only `Postcard` allocates to encode a value.
 
-use std::any::type_name;
 use std::borrow::Cow;
 
 use words::{OBJECT_BYTES_MAX, Persist, Stop};
+
+use crate::definitions::{Definitions, stored_name};
 
 /// A type that values of a map can have, and elements of a vector or queue.
 ///
@@ -31,7 +32,8 @@ use words::{OBJECT_BYTES_MAX, Persist, Stop};
 /// # Ok::<(), words::Stop>(())
 /// ```
 ///
-/// A struct needs zerocopy's derives, as [`Persist`] says, and has at most 1024 bytes. `String` and
+/// A struct has `#[lastword::persist]` or zerocopy's derives, as [`Persist`] says, and at most 1024
+/// bytes. `String` and
 /// `Vec` own memory outside of the pool and are no values:
 /// ```compile_fail,E0277
 /// # use collections::Value;
@@ -40,8 +42,7 @@ use words::{OBJECT_BYTES_MAX, Persist, Stop};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the value of a map",
     note = "write `str` for text and `[u8]` for bytes of any length",
-    note = "a struct needs `#[repr(C)]` and \
-            `#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]`",
+    note = "put `#[lastword::persist]` on a struct of your own",
     note = "with the feature `serde`, `Postcard<T>` holds any type that serde knows"
 )]
 pub trait Value {
@@ -54,6 +55,11 @@ pub trait Value {
     /// Returns the name of the type without its modules, to be compared when a stored map is
     /// opened.
     fn name() -> String;
+
+    /// Adds the definitions of the type and of its fields' types, to be compared, too. Types
+    /// without a macro have none.
+    #[doc(hidden)]
+    fn define(_: &mut Definitions) {}
 
     /// Decodes a value. A string takes over the memory of owned bytes.
     ///
@@ -83,7 +89,11 @@ impl<T: Persist> Value for T {
     };
 
     fn name() -> String {
-        short_name(type_name::<T>())
+        stored_name::<T>()
+    }
+
+    fn define(definitions: &mut Definitions) {
+        T::DEFINITION.into_iter().for_each(|definition| definitions.add_all(definition));
     }
 
     #[inline]
@@ -165,13 +175,6 @@ impl<const N: usize> AsValue<[u8]> for &[u8; N] {
     fn encode(&self) -> Result<Cow<'_, [u8]>, Stop> {
         Ok(Cow::Borrowed(*self))
     }
-}
-
-/// Removes the modules from each path of a type's name. A type may move to another module.
-fn short_name(name: &str) -> String {
-    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let parts = name.split_inclusive(|c| !is_path(c));
-    parts.map(|part| part.rsplit("::").next().unwrap_or(part)).collect()
 }
 
 #[cfg(feature = "serde")]

@@ -3,6 +3,7 @@
 use words::Stop;
 
 use super::{AsKey, Key, KeyBuf};
+use crate::definitions::Definitions;
 
 /// Returns the length of two components, if both have one.
 const fn sum(a: Option<usize>, b: Option<usize>) -> Option<usize> {
@@ -26,6 +27,11 @@ macro_rules! tuple {
             fn name() -> String {
                 let names = [$($key::name(),)* $last::name()];
                 format!("({})", names.join(", "))
+            }
+
+            fn define(definitions: &mut Definitions) {
+                $($key::define(definitions);)*
+                $last::define(definitions);
             }
 
             #[inline]

@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use words::Stop;
 
-use super::{AsValue, Value, short_name};
+use super::{AsValue, Value};
+use crate::definitions::short_name;
 
 /// The type of a map's values that are any `T` with serde's traits, encoded by [postcard].
 ///
