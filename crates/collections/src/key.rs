@@ -22,6 +22,7 @@
 //!   end of a string is 0. An escaped byte is greater than that, and less than all others.
 //! - Decoding accepts only bytes that encoding produces, and never panics.
 
+pub mod derived;
 mod strings;
 mod tuples;
 

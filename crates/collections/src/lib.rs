@@ -39,6 +39,8 @@ pub use counter::Counter;
 pub use definitions::Definitions;
 pub use hash_map::HashMap;
 pub use hash_set::HashSet;
+#[doc(hidden)]
+pub use key::derived;
 pub use key::{AsKey, Key, KeyBuf};
 #[cfg(feature = "serde")]
 pub use value::Postcard;

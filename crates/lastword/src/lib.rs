@@ -5,11 +5,9 @@
 //! power failure, always as a whole.
 //!
 //! ```
-//! use lastword::{Objects, Options, Pool, Ptr, field};
-//! use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+//! use lastword::prelude::*;
 //!
-//! #[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
-//! #[repr(C)]
+//! #[lastword::persist]
 //! struct Account { cents: u64, transfers: u64 }
 //!
 //! # let dir = tempfile::tempdir()?;
@@ -27,7 +25,7 @@
 //!     }
 //!     account.cents -= 30;
 //!     tx.set(from, account)?;
-//!     tx.update(field!(to, Account, cents), |cents| cents + 30)?;
+//!     tx.update(to.cents(), |cents| cents + 30)?;
 //!     Ok(account.cents)
 //! })?;
 //! println!("left: {}", done.value); // committed: visible to every thread
@@ -126,13 +124,25 @@ pub use worker::{Committed, Worker};
 
 /// Maps, sets, vectors, queues and counters: see [`Pool::named`].
 pub use collections;
+pub use collections::{AsKey, Key, KeyBuf};
 pub use lw_alloc::header::Kind;
 pub use lw_alloc::{ClassUsage, Damage, Live, Shortage, Usage, Wrong};
+pub use macros::{Key, persist};
 pub use medium::{Error as MediumError, LogPath, LostName, System};
 pub use words::{
     Addr, Allocate, AnyError, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,
     OBJECT_BYTES_MAX, Objects, Persist, Place, Ptr, Stop, Text, Transact, TxId, View, Words, field,
 };
+
+/// The paths in code that the macros generate.
+#[doc(hidden)]
+pub mod __private {
+    pub use collections::{Definitions, derived};
+    pub use words::{
+        Body, DefinedType, Definition, FieldDefinition, HasFields, Placed, definition_of,
+        no_padding_after, size_allowed, zerocopy,
+    };
+}
 
 /// Compiles the examples of the README and of the book.
 #[cfg(doctest)]
