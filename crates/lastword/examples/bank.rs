@@ -11,10 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
-use lastword::{
-    Allocate, Array, Decoupled, Error, Objects, Options, Pool, Ptr, Stop, Ticket, Tx, field,
-};
-use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+use lastword::{Allocate, Array, Decoupled, Error, Objects, Options, Pool, Ptr, Stop, Ticket, Tx};
 
 const ACCOUNTS: u64 = 1000;
 const CENTS: u64 = 10_000;
@@ -22,8 +19,7 @@ const TRANSFERS: u64 = 20_000;
 const WORKERS: u64 = 2;
 
 /// A plain struct of whole words, stored as it is.
-#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+#[lastword::persist]
 struct Account {
     cents: u64,
     /// Number of transfers to or from the account.
@@ -31,8 +27,7 @@ struct Account {
 }
 
 /// The pool's root, from which all other objects are reached.
-#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+#[lastword::persist]
 struct Ledger {
     accounts: Array<Account>,
 }
@@ -185,8 +180,8 @@ fn transfer(
     account.cents -= cents;
     account.transfers += 1;
     tx.set(from, account)?;
-    tx.update(field!(to, Account, cents), |has| has + cents)?;
-    tx.update(field!(to, Account, transfers), |count| count + 1)
+    tx.update(to.cents(), |has| has + cents)?;
+    tx.update(to.transfers(), |count| count + 1)
 }
 
 /// Audits the ledger in one transaction, so that it sees no partial transfer. Returns the number of

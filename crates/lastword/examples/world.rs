@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lastword::{Allocate, Array, Error, Objects, Options, Pool, Ptr, Stop, field};
-use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+use lastword::{Allocate, Array, Error, Objects, Options, Pool, Ptr, Stop};
 
 const ENTITIES: u64 = 8192;
 /// Ticks between two moves of an entity.
@@ -24,8 +23,8 @@ const SIDE: i64 = 1 << 20;
 pub(crate) const SECOND: u64 = 60;
 
 /// A plain struct, stored as it is.
-#[derive(Clone, Copy, Debug, PartialEq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+#[lastword::persist]
+#[derive(Debug, PartialEq)]
 struct Entity {
     position: [i64; 2],
     velocity: [i64; 2],
@@ -33,8 +32,7 @@ struct Entity {
 }
 
 /// The pool's root.
-#[derive(Clone, Copy, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+#[lastword::persist]
 struct World {
     tick: u64,
     entities: Array<Entity>,
@@ -134,7 +132,7 @@ fn tick(tx: &mut impl Allocate) -> Result<u64, Stop> {
     for number in (tick % REST..ENTITIES).step_by(REST as usize) {
         tx.update(entities.at(number)?, Entity::step)?;
     }
-    tx.set(field!(root, World, tick), tick)?;
+    tx.set(root.tick(), tick)?;
     Ok(tick)
 }
 
