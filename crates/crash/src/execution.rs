@@ -89,7 +89,7 @@ impl workload::Visitor for Prepare<'_> {
         let options = case.options(design, Sizes::of::<S>()).system(recorder.system());
         let pool = design.create(Path::new(PATH), options)?;
         S::load(&mut pool.any_worker()?.erased())?;
-        let start = Some((pool.committed_id().0, words_of(&*pool)));
+        let start = Some((pool.committed_id().0, Words::observe(&*pool, &Words::default())));
         pool.close()?;
         // Make the prepared pool fully durable: no write of it stays uncertain.
         recorder.rest();
@@ -258,9 +258,9 @@ impl Execution<'_> {
             if found != id {
                 return Err(Violation::Lost { found, acknowledged: id });
             }
-            let there = words_of(&*copy);
-            if let Some(word) = words.iter().zip(&*there).position(|(one, other)| one != other) {
-                let (expected, value) = (words[word], there[word]);
+            let there = Words::observe(&*copy, &words);
+            if let Some(word) = words.differences(&there).next() {
+                let (expected, value) = (words.at(word), there.at(word));
                 return Err(Violation::Torn { found, word, expected, value });
             }
             copy.check_heap().map_err(|damage| Violation::Heap { damage: damage.to_string() })?;
@@ -439,10 +439,11 @@ impl Execution<'_> {
     fn recovered<S: Scenario>(&mut self, pool: &dyn AnyPool) -> Result<Left, Violation> {
         let found = pool.committed_id().0;
         self.picker.log(format_args!("  it shows the transactions up to {found}"));
+        let words = self.words_of(pool);
         let left = match &mut self.states {
-            Some(states) => states.recovered(found, pool.heap_words().into_iter())?,
+            Some(states) => states.recovered(found, words)?,
             None => {
-                self.states = Some(self.states_of::<S>(found, words_of(pool)));
+                self.states = Some(self.states_of::<S>(found, words));
                 Left::default()
             }
         };
@@ -501,7 +502,8 @@ impl Execution<'_> {
     fn note_commit(&mut self, pool: &dyn AnyPool) {
         let (grouped, apart) = (self.is_grouped(), self.is_apart());
         if let Some(states) = &mut self.states {
-            let (id, words) = (pool.committed_id().0, || words_of(pool));
+            let (id, last) = (pool.committed_id().0, states.last_words().clone());
+            let words = || Words::observe(pool, &last);
             match (grouped, apart) {
                 (_, true) => states.commit_apart(self.turn, id, words()),
                 (true, false) => states.commit_again(id, words),
@@ -528,6 +530,12 @@ impl Execution<'_> {
         self.is_grouped() && self.workers > 1
     }
 
+    /// Copies the words of an open pool's heap.
+    fn words_of(&self, pool: &dyn AnyPool) -> Words {
+        let like = self.states.as_ref().map(States::last_words).cloned().unwrap_or_default();
+        Words::observe(pool, &like)
+    }
+
     fn states(&mut self) -> &mut States {
         self.states.as_mut().expect("the pool has been open")
     }
@@ -544,11 +552,6 @@ impl From<Violation> for Stopped {
     fn from(violation: Violation) -> Stopped {
         Stopped::Violation(violation)
     }
-}
-
-/// Copies the words of an open pool's heap.
-fn words_of(pool: &dyn AnyPool) -> Words {
-    pool.heap_words().into()
 }
 
 fn check_order(pool: &dyn AnyPool) -> Result<(), Violation> {

@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use faults::recording::Ask;
+use medium::KeptMemory;
 use rustc_hash::FxHashSet;
 
 use crate::{Case, Chance, Made, Outcome, Picker, Policy, Prepared, Report, Trace, Violation};
@@ -159,6 +160,8 @@ pub fn explore(case: &Case, prepared: &Prepared, tier: Tier, limits: Limits) -> 
 
 impl Search<'_> {
     fn go(&self) {
+        // Each execution opens pools of the same few sizes.
+        let _kept = KeptMemory::on_this_thread();
         while let Some(prefix) = self.next() {
             let laid_down = prefix.laid_down.len();
             let picker = Picker::new(prefix.laid_down.clone(), prefix.policy.clone());

@@ -108,9 +108,10 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn step(&self, step: usize) -> Result<bool, Error>;
 
-    /// Returns all words of the heap as the next transaction would read them, with links as 0, and
-    /// zeros for those that it may grow by. No transaction may run during the call.
-    fn heap_words(&self) -> Vec<u64>;
+    /// Calls `see` with all words of the heap, in order and in pieces of 512 words or less at the
+    /// end: as the next transaction would read them, and zeros for those that it may grow by.
+    /// No transaction may run during the call.
+    fn observe_words(&self, see: &mut dyn FnMut(&[u64]));
 
     /// As [`Pool::close`].
     ///
@@ -205,21 +206,17 @@ impl<D: Design> AnyPool for Pool<D> {
         self.design().step(step)
     }
 
-    fn heap_words(&self) -> Vec<u64> {
+    fn observe_words(&self, see: &mut dyn FnMut(&[u64])) {
         let design = self.design();
-        let mut words = vec![0; design.words()];
-        design.observe(0, &mut words[..self.info().heap_bytes as usize / 8]);
-        for link in 0..words.len().saturating_sub(2) {
-            let is_link = || {
-                let object = 8 * (link as u64 + 2);
-                lw_alloc::header::extent_bytes(words[link + 1], object).is_some()
-            };
-            // Links are excluded: no transaction reads one, and a crash may leave any value there.
-            if words[link] != 0 && is_link() {
-                words[link] = 0;
-            }
+        let (words, room) = (self.info().heap_bytes as usize / 8, design.words());
+        let mut piece = [0; PIECE_WORDS];
+        for first in (0..room).step_by(PIECE_WORDS) {
+            let piece = &mut piece[..PIECE_WORDS.min(room - first)];
+            let (seen, grown) = piece.split_at_mut(words.saturating_sub(first).min(piece.len()));
+            design.observe(first, seen);
+            grown.fill(0);
+            see(piece);
         }
-        words
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {
@@ -234,6 +231,9 @@ impl<D: Design> AnyPool for Pool<D> {
         (*self).abandon();
     }
 }
+
+/// Words of the heap that are observed at a time.
+const PIECE_WORDS: usize = 512;
 
 /// A future that is ready when a transaction is durable, or when the pool has failed.
 pub type AnyDurable = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;

@@ -148,6 +148,16 @@ pub fn store_fence() {
     arch::store_fence();
 }
 
+/// Copies words, as relaxed atomic loads would, many at a time.
+///
+/// # Panics
+/// When the slices are not of one length.
+#[inline]
+pub fn load(from: &[AtomicU64], out: &mut [u64]) {
+    assert_eq!(from.len(), out.len(), "words and copies are as many");
+    arch::load(from, out);
+}
+
 /// Copies words past the cache, straight to memory, as relaxed atomic stores would; ends with a
 /// [`store_fence`], because without one such stores could become visible after later ones, which
 /// no atomic store may.
@@ -297,6 +307,10 @@ mod tests {
         portable::LineWriteBack::every().iter().for_each(|way| way.line(&words[0]));
         assert!(!portable::LineWriteBack::detect().is_there());
         portable::store_fence();
+        let mut copies = [[0; 9]; 2];
+        portable::load(&words[..9], &mut copies[0]);
+        load(&words[..9], &mut copies[1]);
+        assert_eq!(copies, [[7, 7, 7, 7, 7, 7, 7, 7, 9]; 2]);
         assert!(words[..8].iter().all(|word| word.load(Relaxed) == 7));
         assert_eq!(words[8].load(Relaxed), 9);
         let start = portable::cycles();

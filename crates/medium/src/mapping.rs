@@ -17,6 +17,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::sync::AtomicU64;
 
+mod kept;
+
+pub use kept::KeptMemory;
+
 /// The size and alignment of a huge page.
 const HUGE_BYTES: usize = 2 << 20;
 
@@ -74,7 +78,9 @@ impl Mapping {
     fn anonymous_with(bytes: usize, flags: MapFlags, small: usize) -> io::Result<Mapping> {
         let slack = if bytes >= HUGE_BYTES { HUGE_BYTES } else { 0 };
         let length = bytes.max(1).checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
-        let map = Map::anonymous(length, flags)?;
+        let mut kept = if slack == 0 { kept::take(length) } else { None };
+        kept.iter_mut().for_each(Map::clear);
+        let map = kept.map_or_else(|| Map::anonymous(length, flags, slack == 0), Ok)?;
         let skip = if slack == 0 { 0 } else { map.start.cast::<u8>().align_offset(HUGE_BYTES) };
         let mapping = Mapping { map, skip, words: bytes / 8, own: true };
         if slack != 0 && small < bytes {
@@ -86,6 +92,15 @@ impl Mapping {
             };
         }
         Ok(mapping)
+    }
+
+    /// Memory as [`anonymous`](Mapping::anonymous) has it, with any content: for callers that do
+    /// not access it.
+    pub(crate) fn unused(bytes: usize) -> io::Result<Mapping> {
+        match kept::take(bytes) {
+            Some(map) => Ok(Mapping { map, skip: 0, words: 0, own: true }),
+            None => Mapping::anonymous(bytes),
+        }
     }
 
     /// A part of a file. The caller keeps the file's length at `offset + bytes` or more: behind its
@@ -168,14 +183,23 @@ impl Mapping {
 struct Map {
     start: *mut c_void,
     bytes: usize,
+    /// Anonymous memory without any advice, which a thread may keep.
+    is_plain: bool,
 }
 
 impl Map {
-    fn anonymous(bytes: usize, flags: MapFlags) -> io::Result<Map> {
+    /// Fills kept memory with zeros.
+    fn clear(&mut self) {
+        assert!(self.is_plain, "only anonymous memory is kept");
+        // SAFETY: so many bytes are mapped readable and writable, and only `self` leads to them.
+        unsafe { std::ptr::write_bytes(self.start.cast::<u8>(), 0, self.bytes) };
+    }
+
+    fn anonymous(bytes: usize, flags: MapFlags, is_plain: bool) -> io::Result<Map> {
         let start = std::ptr::null_mut();
         // SAFETY: a mapping at an address that the system chooses touches no other.
         let start = unsafe { rustix::mm::mmap_anonymous(start, bytes, READ_WRITE, flags)? };
-        Ok(Map { start, bytes })
+        Ok(Map { start, bytes, is_plain })
     }
 
     /// A part of a file, at `start` if that is free, else where the system likes.
@@ -189,7 +213,7 @@ impl Map {
         let flags = flags_of(sharing);
         // SAFETY: an address without `MAP_FIXED` is a proposal: no other mapping is touched.
         let start = unsafe { rustix::mm::mmap(start, bytes, READ_WRITE, flags, file, offset)? };
-        Ok(Map { start, bytes })
+        Ok(Map { start, bytes, is_plain: false })
     }
 
     /// A part of a file, at a huge page of memory if one of a few proposals is taken.
@@ -232,7 +256,7 @@ impl Map {
         let (start, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a mapping at an address that the system chooses touches no other.
         let start = unsafe { rustix::mm::mmap_anonymous(start, bytes, ProtFlags::empty(), flags)? };
-        Ok(Map { start, bytes })
+        Ok(Map { start, bytes, is_plain: false })
     }
 }
 
@@ -248,6 +272,9 @@ fn flags_of(sharing: Sharing) -> MapFlags {
 
 impl Drop for Map {
     fn drop(&mut self) {
+        if self.is_plain && kept::keep(self.start, self.bytes) {
+            return;
+        }
         // SAFETY: exactly the range that was mapped, and no borrow of it is left.
         let unmapped = unsafe { rustix::mm::munmap(self.start, self.bytes) };
         debug_assert!(unmapped.is_ok(), "a whole mapping can be unmapped");

@@ -24,6 +24,8 @@
 use std::io;
 use std::ops::Range;
 
+use zerocopy::FromBytes;
+
 use crate::area::Area;
 use crate::error::Error;
 use crate::mapping::{Mapping, Sharing, page_bytes};
@@ -52,7 +54,25 @@ pub struct Memory {
     area: Option<Area>,
 }
 
+/// Memory that is allocated and not used: it shows that the system has so much.
+#[derive(Debug)]
+pub struct Room {
+    _mapping: Mapping,
+}
+
 impl Memory {
+    /// Allocates memory that is not accessed.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn room(bytes: u64) -> Result<Room, Error> {
+        let mapping = usize::try_from(bytes)
+            .map_err(|_| io::ErrorKind::OutOfMemory.into())
+            .and_then(Mapping::unused)
+            .map_err(|_| Error::NoMemory { bytes })?;
+        Ok(Room { _mapping: mapping })
+    }
+
     /// Allocates zeroed memory of `bytes` bytes; bytes after the last whole word are unreachable.
     /// From 2 MiB on it is aligned to 2 MiB and made of huge pages where the system provides them.
     /// Untouched pages cost nothing.
@@ -186,6 +206,15 @@ impl Memory {
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         self.mapping.words()
+    }
+
+    /// Returns the words of unshared memory.
+    ///
+    /// # Panics
+    /// If the memory is a file's own.
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        let bytes = self.mapping.bytes_mut().expect("anonymous memory is not shared");
+        <[u64]>::mut_from_bytes(bytes).expect("a mapping consists of words")
     }
 
     /// Copies `bytes` bytes of a file, from `file_offset` on, to the start of unwritten memory. It

@@ -41,7 +41,10 @@ impl<F: FnMut(u64) -> u64> Check<F> {
             for class in 0..self.layout.classes() {
                 let (object, offset_in) = self.layout.pair(arena, class);
                 let at = object + offset_in;
-                owns |= self.read(at) != 0 || self.read(at + 8) != 0;
+                if self.read(at) == 0 && self.read(at + 8) == 0 {
+                    continue; // no cache and no slab, as most of them
+                }
+                owns = true;
                 let cache = Cache::decode(self.read(at));
                 if cache.first != 0 || cache.count != 0 {
                     self.cached.push(Cached { class, at, cache });

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lastword::{Allocate, AnyPool, AnyWorker, ErasedTx, Error, Stop};
 
-use super::{Backup, Execution, Stopped, check_order, words_of};
+use super::{Backup, Execution, Stopped, check_order};
 use crate::Violation;
 use crate::case::GROWTH_BYTES;
 use crate::oracle::Words;
@@ -102,7 +102,8 @@ impl Execution<'_> {
     ) -> Result<(), Stop> {
         let again = std::mem::take(&mut self.is_full);
         if again {
-            *noted = self.states().reclaimed(pool.committed_id().0, words_of(pool));
+            let words = self.words_of(pool);
+            *noted = self.states().reclaimed(pool.committed_id().0, words);
         }
         let done = scenario.run(client, &mut ErasedTx::new(tx));
         self.is_full = S::FILLS && done == Err(Stop::Full);
@@ -115,7 +116,8 @@ impl Execution<'_> {
     fn stays_full(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
         self.is_full = false;
         self.picker.log(format_args!("the heap is full"));
-        Ok(self.states().reclaimed(pool.committed_id().0, words_of(pool))?)
+        let words = self.words_of(pool);
+        Ok(self.states().reclaimed(pool.committed_id().0, words)?)
     }
 
     /// Sends several transactions at once, so that several groups are in flight.
@@ -144,11 +146,11 @@ impl Execution<'_> {
         client: &mut S::Client,
     ) -> Result<(), Stopped> {
         scenario.next(client);
-        let (mut before, mut noted) = (words_of(pool), Ok(()));
+        let (mut before, mut noted) = (self.words_of(pool), Ok(()));
         let mut body = |tx: &mut dyn Allocate| {
             if self.is_full {
                 // The pool has reclaimed memory, which no abort takes back.
-                before = words_of(pool);
+                before = self.words_of(pool);
             }
             self.attempt(pool, scenario, client, tx, &mut noted)
         };
@@ -158,7 +160,7 @@ impl Execution<'_> {
         let is_same = |a: &Words, b: &Words| states.first_difference(a, b).is_none();
         match aborted {
             Err(Error::Full { .. }) if S::FILLS => self.stays_full(pool),
-            Err(Error::Aborted { .. }) if is_same(&before, &words_of(pool)) => Ok(()),
+            Err(Error::Aborted { .. }) if is_same(&before, &self.words_of(pool)) => Ok(()),
             Err(Error::Aborted { .. }) => {
                 let wrong = "an abort has left a change".to_owned();
                 Err(Violation::Workload { wrong }.into())
@@ -184,7 +186,7 @@ impl Execution<'_> {
     fn backup(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
         let path = format!("/copy{}", self.backups.len());
         self.picker.log(format_args!("backup to {path}"));
-        let (id, words) = (pool.committed_id().0, words_of(pool));
+        let (id, words) = (pool.committed_id().0, self.words_of(pool));
         self.backups.push(Backup { path: path.clone().into(), id, words, is_done: false });
         let copied =
             pool.backup(Path::new(&path)).map_err(|error| self.broken("backup", &error))?;

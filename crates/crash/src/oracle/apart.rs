@@ -53,15 +53,14 @@ pub(super) fn left(
         None => {
             let all = vec![true; made.len()];
             let (word, expected) = first_wrong(&all, &writes, before, words).unwrap_or_default();
-            Err(Violation::Torn { found, word, expected, value: words[word] })
+            Err(Violation::Torn { found, word, expected, value: words.at(word) })
         }
     }
 }
 
 /// Returns the writes of a transaction, from the states before and after it.
 fn written(before: &State, after: &State) -> Writes {
-    let both = before.words.iter().zip(after.words.iter()).enumerate();
-    both.filter(|(_, (before, after))| before != after).map(|(at, (_, &word))| (at, word)).collect()
+    before.words.differences(&after.words).map(|at| (at, after.words.at(at))).collect()
 }
 
 /// Returns all sets with a prefix of each worker's groups.
@@ -108,23 +107,23 @@ fn first_wrong(
     let these = writes.iter().zip(set).filter(|(_, is_in)| **is_in);
     let made: BTreeMap<usize, u64> =
         these.flat_map(|(writes, _)| writes).map(|(&a, &b)| (a, b)).collect();
-    let expected = |at: usize| made.get(&at).copied().unwrap_or(before[at]);
-    (0..before.len()).find(|&at| words[at] != expected(at)).map(|at| (at, expected(at)))
+    let expected = |at: usize| made.get(&at).copied().unwrap_or_else(|| before.at(at));
+    // All others are the same words before and now.
+    let changed = made.keys().copied().chain(before.differences(words));
+    changed.filter(|&at| words.at(at) != expected(at)).min().map(|at| (at, expected(at)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     /// Returns the states after transactions, each of a worker, that write one word of four each.
     fn states(writes: &[(usize, usize, u64)]) -> Vec<State> {
         let mut words = vec![0; 4];
-        let mut states = vec![State::new(10, 0, Arc::new(words.clone()))];
+        let mut states = vec![State::new(10, 0, words.clone().into())];
         for (id, &(worker, word, value)) in (11..).zip(writes) {
             words[word] = value;
-            states.push(State::new(id, worker, Arc::new(words.clone())));
+            states.push(State::new(id, worker, words.clone().into()));
         }
         states
     }
@@ -134,7 +133,7 @@ mod tests {
         acknowledged: u64,
         words: [u64; 4],
     ) -> Result<Left, Violation> {
-        left(&states(writes), acknowledged, 13, &Arc::new(words.to_vec()))
+        left(&states(writes), acknowledged, 13, &words.to_vec().into())
     }
 
     #[test]
@@ -155,7 +154,7 @@ mod tests {
     fn group_is_recovered_whole_or_not_at_all() {
         let mut states = states(&[(0, 0, 1), (1, 1, 2), (0, 2, 3)]);
         states.iter_mut().skip(1).for_each(|state| state.id = 11);
-        let judge = |found, words: [u64; 4]| left(&states, 10, found, &Arc::new(words.to_vec()));
+        let judge = |found, words: [u64; 4]| left(&states, 10, found, &words.to_vec().into());
         assert_eq!(judge(11, [1, 0, 3, 0]), Ok(Left { there: 2, of: 3 }));
         assert_eq!(judge(11, [0, 2, 0, 0]), Ok(Left { there: 1, of: 3 }));
         assert!(matches!(judge(11, [1, 0, 0, 0]), Err(Violation::Torn { .. })));

@@ -21,13 +21,11 @@ mod apart;
 pub mod history;
 mod meaning;
 mod reclaim;
-
-use std::sync::Arc;
+mod words;
 
 use crate::Violation;
 
-/// The words of a heap.
-pub(crate) type Words = Arc<Vec<u64>>;
+pub(crate) use words::Words;
 
 /// A committed transaction that is not known to be lost, and the state after it.
 #[derive(Clone, Debug)]
@@ -87,12 +85,14 @@ impl States {
     }
 
     /// Returns the first word by which two states differ.
-    pub(crate) fn first_difference(&self, a: &[u64], b: &[u64]) -> Option<usize> {
-        if a == b {
-            return None; // most states are equal, and one comparison of memory shows it
-        }
-        let differs = a.iter().zip(b).position(|(a, b)| a != b)?;
-        if self.by_meaning { meaning::difference(a, b) } else { Some(differs) }
+    pub(crate) fn first_difference(&self, a: &Words, b: &Words) -> Option<usize> {
+        let differs = a.differences(b).next()?;
+        if self.by_meaning { meaning::difference(&a.to_vec(), &b.to_vec()) } else { Some(differs) }
+    }
+
+    /// Returns the words of the last state.
+    pub(crate) fn last_words(&self) -> &Words {
+        &self.states.last().expect("the initial state stays").words
     }
 
     pub(crate) fn acknowledged(&self) -> u64 {
@@ -147,7 +147,7 @@ impl States {
         if self.first_difference(&last.words, &words).is_none() {
             return Ok(());
         }
-        let mut between = reclaim::states(&last.words);
+        let mut between = reclaim::states(&last.words.to_vec());
         let is_there = |state: &Words| self.first_difference(state, &words).is_none();
         let Some(at) = between.iter().position(is_there) else {
             let wrong = "reclaiming memory has made another state than its steps".to_owned();
@@ -162,7 +162,7 @@ impl States {
     /// Notes that the power failed while memory was reclaimed, with this ID as the last one.
     pub(crate) fn cut_while_reclaiming(&mut self, id: u64) {
         let last = self.states.last().expect("the initial state stays");
-        self.unseen = reclaim::states(&last.words);
+        self.unseen = reclaim::states(&last.words.to_vec());
         self.committed = self.committed.max(id);
     }
 
@@ -172,11 +172,7 @@ impl States {
     }
 
     /// Checks a recovery that shows the transactions up to this ID, and drops all later states.
-    pub(crate) fn recovered(
-        &mut self,
-        found: u64,
-        words: impl Iterator<Item = u64>,
-    ) -> Result<Left, Violation> {
+    pub(crate) fn recovered(&mut self, found: u64, words: Words) -> Result<Left, Violation> {
         if found < self.acknowledged {
             return Err(Violation::Lost { found, acknowledged: self.acknowledged });
         }
@@ -185,7 +181,6 @@ impl States {
             return Err(Violation::Invented { found, committed: self.committed });
         }
         if self.apart {
-            let words: Words = Arc::new(words.collect());
             let left = apart::left(&self.states, self.acknowledged, found, &words)?;
             *self = States::new(found, words).by_meaning(self.by_meaning);
             return Ok(left);
@@ -199,15 +194,14 @@ impl States {
         let left = Left { there: open(&self.states), of };
         let State { id, words: expected, .. } =
             self.states.pop().expect("the first state is never later");
-        let words: Vec<u64> = words.collect();
         let differs = |state: &Words| self.first_difference(state, &words);
         if let Some(word) = differs(&expected)
             && !unseen.iter().any(|state| found > id && differs(state).is_none())
         {
-            let (expected, value) = (expected[word], words[word]);
+            let (expected, value) = (expected.at(word), words.at(word));
             return Err(Violation::Torn { found, word, expected, value });
         }
-        *self = States::new(found, Arc::new(words)).by_meaning(self.by_meaning);
+        *self = States::new(found, words).by_meaning(self.by_meaning);
         Ok(left)
     }
 }
@@ -217,7 +211,7 @@ mod tests {
     use super::*;
 
     fn words(value: u64) -> Words {
-        Arc::new(vec![value; 4])
+        vec![value; 4].into()
     }
 
     #[test]
@@ -226,8 +220,7 @@ mod tests {
         states.commit(11, || words(1));
         states.commit(13, || words(3)); // 12 was an abort's
         states.acknowledge(11);
-        let recovered =
-            |found, value| states.clone().recovered(found, words(value).iter().copied());
+        let recovered = |found, value| states.clone().recovered(found, words(value));
         assert!(matches!(recovered(10, 0), Err(Violation::Lost { .. })));
         let left = |there| Ok(Left { there, of: 1 });
         assert_eq!(recovered(11, 1), left(0));
@@ -242,8 +235,7 @@ mod tests {
         let mut states = States::new(10, words(0));
         states.commit_again(11, || words(1));
         states.commit_again(11, || words(2));
-        let recovered =
-            |found, value| states.clone().recovered(found, words(value).iter().copied());
+        let recovered = |found, value| states.clone().recovered(found, words(value));
         assert!(recovered(10, 0).is_ok() && recovered(11, 2).is_ok());
         assert!(matches!(recovered(11, 1), Err(Violation::Torn { .. })));
         states.acknowledge(11);
@@ -254,10 +246,7 @@ mod tests {
     fn recovered_state_counts_as_acknowledged() {
         let mut states = States::new(10, words(0));
         states.commit(11, || words(1));
-        states.recovered(11, words(1).iter().copied()).unwrap();
-        assert!(matches!(
-            states.recovered(10, words(0).iter().copied()),
-            Err(Violation::Lost { .. })
-        ));
+        states.recovered(11, words(1)).unwrap();
+        assert!(matches!(states.recovered(10, words(0)), Err(Violation::Lost { .. })));
     }
 }

@@ -3,8 +3,6 @@
 //! [`Heap::reclaim`] is a function of the heap's words. Its steps on a copy are therefore those of
 //! the pool, when no other transaction runs.
 
-use std::sync::Arc;
-
 use lw_alloc::{Heap, Plan};
 use words::{ADDRESS_BITS, Addr, Stop};
 
@@ -53,7 +51,7 @@ pub(super) fn states(words: &[u64]) -> Vec<Words> {
         plan.done(Some(done));
         // A transaction that writes nothing makes no state.
         if copy.words != before {
-            states.push(Arc::new(copy.words.clone()));
+            states.push(copy.words.clone().into());
         }
     }
     states

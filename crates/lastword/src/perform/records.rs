@@ -65,7 +65,7 @@ impl Records {
 /// [`Error::NoRecords`].
 pub(crate) fn check_records(records: u64) -> Result<(), Error> {
     let bytes = 8 * records;
-    match bytes > 0 && Memory::anonymous(bytes).is_err() {
+    match bytes > 0 && Memory::room(bytes).is_err() {
         true => Err(Error::NoRecords { records, bytes }),
         false => Ok(()),
     }

@@ -220,8 +220,7 @@ impl ShadowMemory for ShadowHeap {
     }
 
     fn observe(&self, first: usize, out: &mut [u64], _pipeline: PipelineView<'_>) {
-        let words = &self.heap()[first..];
-        out.iter_mut().zip(words).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
+        medium::cpu::load(&self.heap()[first..first + out.len()], out);
     }
 
     fn poke(&self, index: usize, value: u64, _pipeline: PipelineView<'_>) {

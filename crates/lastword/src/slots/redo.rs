@@ -311,6 +311,10 @@ impl Design for Redo {
         self.store.heap()[index].load(Ordering::Relaxed)
     }
 
+    fn observe(&self, first: usize, out: &mut [u64]) {
+        medium::cpu::load(&self.store.heap()[first..first + out.len()], out);
+    }
+
     fn poke(&self, index: usize, value: u64) {
         self.store.store(index, value);
     }

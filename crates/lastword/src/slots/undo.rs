@@ -377,6 +377,10 @@ impl Design for Undo {
         self.store.heap()[index].load(Ordering::Relaxed)
     }
 
+    fn observe(&self, first: usize, out: &mut [u64]) {
+        medium::cpu::load(&self.store.heap()[first..first + out.len()], out);
+    }
+
     fn poke(&self, index: usize, value: u64) {
         self.store(index, value);
     }

@@ -179,7 +179,7 @@ fn allocate(file: &PoolFile, prewrite: Prewrite, medium: Medium) -> Result<(), E
 /// [`medium::Error::NoMemory`], [`Error::NoRecords`].
 pub(super) fn check_memory(Demand { heap_bytes, records }: Demand) -> Result<(), Error> {
     // Kept until the records are checked, as the pool needs both.
-    let _heap = if heap_bytes > 0 { Some(Memory::anonymous(heap_bytes)?) } else { None };
+    let _heap = if heap_bytes > 0 { Some(Memory::room(heap_bytes)?) } else { None };
     check_records(records)
 }
 

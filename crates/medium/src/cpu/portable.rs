@@ -44,6 +44,10 @@ pub(super) fn store_fence() {
     fence(Ordering::SeqCst);
 }
 
+pub(super) fn load(from: &[AtomicU64], out: &mut [u64]) {
+    out.iter_mut().zip(from).for_each(|(out, word)| *out = word.load(Ordering::Relaxed));
+}
+
 pub(super) fn stream_word(to: &AtomicU64, value: u64) {
     to.store(value, Ordering::Relaxed);
 }

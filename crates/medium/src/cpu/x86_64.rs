@@ -105,6 +105,21 @@ pub(super) fn store_fence() {
     unsafe { _mm_sfence() }
 }
 
+/// The slices have one length.
+#[inline(always)]
+pub(super) fn load(from: &[AtomicU64], out: &mut [u64]) {
+    // SAFETY: as many aligned 8-byte loads as there are words, from memory that other threads may
+    // change meanwhile, each stored to its own word of `out`. The ABI keeps the direction flag
+    // clear.
+    unsafe {
+        asm!("rep movsq",
+            inout("rsi") from.as_ptr() => _,
+            inout("rdi") out.as_mut_ptr() => _,
+            inout("rcx") out.len() => _,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// The caller fences before it lets other threads know.
 #[inline(always)]
 pub(super) fn stream_word(to: &AtomicU64, value: u64) {

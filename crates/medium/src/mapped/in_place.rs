@@ -91,12 +91,8 @@ impl InPlace {
         let (view, simulated) = match domain.map(&area)? {
             Mapped::Real(mapping) => (Memory::of_area(mapping, area), None),
             Mapped::Simulated(memory) => {
-                let copy = Memory::unreserved(room)?;
-                let mut words = vec![0; bytes as usize / 8];
-                memory.read(0, &mut words);
-                for (to, from) in copy.words().iter().zip(words) {
-                    to.store(from, Ordering::Relaxed);
-                }
+                let mut copy = Memory::anonymous(room)?;
+                memory.read(0, &mut copy.words_mut()[..bytes as usize / 8]);
                 (copy, Some((memory, area)))
             }
         };

@@ -48,6 +48,11 @@ impl Memory {
     }
 
     /// As `anonymous`.
+    pub(crate) fn room(bytes: u64) -> Result<Memory, Error> {
+        Memory::anonymous(bytes)
+    }
+
+    /// As `anonymous`.
     pub(crate) fn growing(bytes: u64, _small: u64) -> Result<Memory, Error> {
         Memory::anonymous(bytes)
     }
