@@ -25,7 +25,7 @@ pub struct Kept {
 #[allow(non_camel_case_types, reason = "the name in C")]
 pub type lw_cursor = Shell<Kept>;
 
-static CLOSED: Closed<Kept> = Closed::new();
+static CLOSED: Closed<Kept> = Closed::empty();
 
 /// `lw_pair`.
 #[derive(Clone, Copy, Debug)]

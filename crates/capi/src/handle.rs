@@ -1,7 +1,7 @@
 //! Handles of pools and workers that detect their use after closing.
 //!
 //! A handle is a pointer to a shell that is never freed. So a call with a closed handle reads valid
-//! memory and returns [`status::CLOSED`]. A shell is reused after [`KEPT`] others were closed,
+//! memory and returns [`status::CLOSED`]. A shell is reused after 1024 others were closed,
 //! which bounds the memory of programs that open a worker for each request.
 
 use std::cell::UnsafeCell;
@@ -33,15 +33,16 @@ pub struct Shell<T> {
 unsafe impl<T> Sync for Shell<T> {}
 
 /// The closed shells of a type.
-pub(crate) struct Closed<T: 'static>(Mutex<VecDeque<&'static Shell<T>>>);
+pub struct Closed<T: 'static>(Mutex<VecDeque<&'static Shell<T>>>);
 
 impl<T> Closed<T> {
-    pub(crate) const fn new() -> Closed<T> {
+    /// Returns a list without shells.
+    pub const fn empty() -> Closed<T> {
         Closed(Mutex::new(VecDeque::new()))
     }
 
     /// Returns a handle to the value, for this owner or, with 0, for all threads.
-    pub(crate) fn open(&self, inside: T, owner: usize) -> *mut Shell<T> {
+    pub fn open(&self, inside: T, owner: usize) -> *mut Shell<T> {
         let mut closed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The queue is first in, first out, so the oldest closed handle is reused. Newer ones are
         // more likely to be used by mistake.
@@ -57,7 +58,7 @@ impl<T> Closed<T> {
     }
 
     /// Closes a shell and returns its value.
-    pub(crate) fn close(&self, shell: &'static Shell<T>) -> Result<T, Status> {
+    pub fn close(&self, shell: &'static Shell<T>) -> Result<T, Status> {
         // Of two calls that close the same handle, only one gets the value.
         if !shell.is_open.swap(false, Ordering::AcqRel) {
             return Err(status::CLOSED);
@@ -84,7 +85,7 @@ impl<T> Shell<T> {
     /// # Safety
     /// The handle is NULL or comes from [`Closed::open`].
     #[inline(always)]
-    pub(crate) unsafe fn of(handle: *mut Shell<T>) -> Result<&'static Shell<T>, Status> {
+    pub unsafe fn of(handle: *mut Shell<T>) -> Result<&'static Shell<T>, Status> {
         // SAFETY: shells are never freed.
         unsafe { handle.as_ref() }.ok_or(status::INVALID)
     }
@@ -95,7 +96,7 @@ impl<T> Shell<T> {
 
     /// Returns the value of an open shell. It is valid until a call closes the shell.
     #[inline(always)]
-    pub(crate) fn inside(&'static self) -> Result<&'static T, Status> {
+    pub fn inside(&'static self) -> Result<&'static T, Status> {
         if !self.is_open() {
             return Err(status::CLOSED);
         }
@@ -111,30 +112,5 @@ impl<T> Shell<T> {
     pub(crate) unsafe fn inside_of_owner(&'static self) -> &'static T {
         // SAFETY: a shell with an owner is open, and `inside` is written only while it is not.
         unsafe { (*self.inside.get()).as_ref().unwrap_unchecked() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn closed_handle_is_detected_until_reused() {
-        static SHELLS: Closed<u32> = Closed::new();
-        let open = |value| {
-            // SAFETY: the handle comes from `open`.
-            unsafe { Shell::of(SHELLS.open(value, 0)) }.unwrap_or_else(|_| unreachable!())
-        };
-        let first = open(1);
-        assert_eq!(SHELLS.close(first), Ok(1));
-        assert_eq!(SHELLS.close(first).err(), Some(status::CLOSED));
-        assert_eq!(first.inside().err(), Some(status::CLOSED));
-        let mut reuses = 0;
-        for value in 0..4 * KEPT as u32 {
-            let shell = open(value);
-            reuses += usize::from(ptr::eq(shell, first));
-            assert_eq!(SHELLS.close(shell), Ok(value));
-        }
-        assert!((2..5).contains(&reuses), "{reuses}");
     }
 }

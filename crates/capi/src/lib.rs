@@ -29,7 +29,7 @@ pub mod admin;
 mod bytes;
 pub mod cursor;
 pub mod design;
-mod handle;
+pub mod handle;
 pub mod maps;
 pub mod message;
 pub mod objects;
@@ -38,7 +38,7 @@ pub mod pool;
 mod reader;
 mod sized;
 pub mod status;
-mod thread;
+pub mod thread;
 pub mod usage;
 pub mod worker;
 

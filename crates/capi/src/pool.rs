@@ -45,7 +45,7 @@ pub type lw_pool = Shell<Open>;
 pub(crate) const HAS_CATALOG: &str = "the root of the pool leads to its maps: store other objects \
     in another pool, or their addresses in a map";
 
-static CLOSED: Closed<Open> = Closed::new();
+static CLOSED: Closed<Open> = Closed::empty();
 
 /// Returns the pool of a handle. It is valid until the pool is closed.
 ///

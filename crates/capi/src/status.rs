@@ -13,7 +13,7 @@ macro_rules! statuses {
         pub const ALL: &[(&str, c_int)] = &[$(($c, $number)),*];
 
         /// Returns the meaning of a status and the remedy.
-        pub(crate) fn text(status: c_int) -> &'static CStr {
+        pub fn text(status: c_int) -> &'static CStr {
             let bytes: &'static [u8] = match status {
                 $($number => concat!($text, "\0").as_bytes(),)*
                 1.. => b"a status of the program\0",
@@ -108,7 +108,7 @@ pub(crate) fn of_stop(stop: Stop) -> c_int {
 
 /// Returns the status of a failed call.
 #[cold]
-pub(crate) fn of(error: &Error) -> c_int {
+pub fn of(error: &Error) -> c_int {
     match error {
         Error::Medium(error) => of_medium(error),
         Error::NotAPool { .. }
@@ -201,6 +201,3 @@ fn of_medium(error: &MediumError) -> c_int {
         _ => IO,
     }
 }
-
-#[cfg(test)]
-mod tests;

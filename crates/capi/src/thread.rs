@@ -116,8 +116,13 @@ pub(crate) fn closes(worker: &'static lw_worker) {
     let _ = OPENED.try_with(others);
 }
 
+/// Whether a callback of the program runs in this thread.
+pub fn calls_back() -> bool {
+    OPENED.try_with(|opened| opened.calls_back.get()).unwrap_or(false)
+}
+
 /// Runs a callback of the program.
-pub(crate) fn call_back(callback: impl FnOnce()) {
+pub fn call_back(callback: impl FnOnce()) {
     let set = |on| OPENED.try_with(|opened| opened.calls_back.replace(on)).unwrap_or(on);
     // A callback may run inside another one, because a wait runs callbacks.
     let before = set(true);
@@ -156,24 +161,5 @@ impl Drop for Opened {
         if !is_first() {
             self.close();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn calls_back() -> bool {
-        OPENED.with(|opened| opened.calls_back.get())
-    }
-
-    #[test]
-    fn nested_callback_keeps_outer_mark() {
-        assert!(!calls_back());
-        call_back(|| {
-            call_back(|| assert!(calls_back()));
-            assert!(calls_back(), "the outer callback still runs");
-        });
-        assert!(!calls_back());
     }
 }

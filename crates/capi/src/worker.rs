@@ -67,7 +67,7 @@ pub struct AnyState {
 #[allow(non_camel_case_types, reason = "the name in C")]
 pub type lw_worker = Shell<AnyState>;
 
-static CLOSED: Closed<AnyState> = Closed::new();
+static CLOSED: Closed<AnyState> = Closed::empty();
 
 /// Returns the state of a worker of this thread.
 ///

@@ -123,14 +123,6 @@ impl Sample for Block {
     }
 }
 
-struct Quad;
-impl Sample for Quad {
-    type Owned = [u64; 4];
-    fn sample(random: &mut Random) -> [u64; 4] {
-        [random.next(); 4]
-    }
-}
-
 struct Odd;
 impl Sample for Odd {
     type Owned = [u8; 11];
@@ -181,14 +173,10 @@ kinds! {
     Numbers: u64 as Small, u64 as Small;
     NumbersToTexts: u64 as Small, str as Text;
     NumbersToBlocks: i64 as Wide, [u8; 100] as Block;
-    NumbersToQuads: i64 as Wide, [u64; 4] as Quad;
     NumberSet: u64 as Small, () as Nothing;
     NamesToNumbers: str as Names, u64 as Small;
-    NamesToTexts: str as Names, str as Text;
     NamesToOdd: String as Names, [u8; 11] as Odd;
-    NameSet: str as Names, () as Nothing;
     LongToBlocks: [u8] as Long, [u8; 100] as Block;
-    DatedToNumbers: (String, u64) as Dated, u64 as Small;
     DatedToTexts: (String, u64) as Dated, str as Text;
     OptionalToBlocks: (Option<u8>, i32, [u8; 3]) as Optional, [u8; 100] as Block;
 }
@@ -450,14 +438,10 @@ model_tests! {
     numbers_map_is_the_model: Numbers, 9000;
     numbers_to_texts_map_is_the_model: NumbersToTexts, 5000;
     numbers_to_blocks_map_is_the_model: NumbersToBlocks, 5000;
-    numbers_to_quads_map_is_the_model: NumbersToQuads, 5000;
     number_set_is_the_model: NumberSet, 9000;
     names_to_numbers_map_is_the_model: NamesToNumbers, 9000;
-    names_to_texts_map_is_the_model: NamesToTexts, 4000;
     names_to_odd_values_map_is_the_model: NamesToOdd, 5000;
-    name_set_is_the_model: NameSet, 9000;
     long_keys_map_is_the_model: LongToBlocks, 4000;
-    dated_map_is_the_model: DatedToNumbers, 7000;
     dated_texts_map_is_the_model: DatedToTexts, 4000;
     optional_keys_map_is_the_model: OptionalToBlocks, 5000;
 }

@@ -53,6 +53,7 @@
 //! ```
 
 mod any;
+mod derives;
 pub mod design;
 mod error;
 mod file_check;
@@ -95,6 +96,8 @@ mod worker;
 mod write_pace;
 
 pub use any::{AnyBody, AnyDesign, AnyDurable, AnyPool, AnyWorker, Erase, ToAnyPool};
+#[doc(inline)]
+pub use derives::{Key, persist};
 pub use design::Design;
 pub use design::exported::*;
 pub use error::{
@@ -127,7 +130,6 @@ pub use collections;
 pub use collections::{AsKey, Key, KeyBuf};
 pub use lw_alloc::header::Kind;
 pub use lw_alloc::{ClassUsage, Damage, Live, Shortage, Usage, Wrong};
-pub use macros::{Key, persist};
 pub use medium::{Error as MediumError, LogPath, LostName, System};
 pub use words::{
     Addr, Allocate, AnyError, Array, BLOCK_BYTES, BLOCK_STRIDE, Bytes, Erased, ErasedTx, Field,

@@ -3,7 +3,7 @@
 #[cfg(feature = "serde")]
 pub use collections::Postcard;
 pub use collections::{BTreeMap, BTreeSet, Counter, HashMap, HashSet, Key};
-pub use macros::{Key, persist};
 pub use words::{Allocate, Array, Bytes, Objects, Place, Ptr, Stop, Text, Words, field};
 
+pub use crate::derives::{Key, persist};
 pub use crate::{Error, Options, Pool, Ticket, Worker};
