@@ -25,6 +25,7 @@
 
 use std::fmt;
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Allocate, Objects, Persist, Ptr, Stop, Text, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -123,7 +124,8 @@ impl Types {
 
     /// Returns whether a collection with these stored types may be opened with the types `wanted`.
     fn agree(&self, wanted: &Types) -> bool {
-        let is_same = self.name == wanted.name && self.lengths == wanted.lengths;
+        let has_lengths = self.lengths == wanted.lengths || injected(Mutant::StoredLengthsIgnored);
+        let is_same = self.name == wanted.name && has_lengths;
         is_same && self.definitions.agree(&wanted.definitions)
     }
 
@@ -317,7 +319,9 @@ fn open_word<W: Allocate>(
         if let Some(types) = stored.completed(types) {
             let types = Text::new(tx, &types.text())?;
             names.put(tx, name, Record { types, ..record })?;
-            record.types.free(tx)?;
+            if !injected(Mutant::ReplacedTypesLeak) {
+                record.types.free(tx)?;
+            }
         }
         return Ok(record.opened(stored, types));
     }
@@ -391,7 +395,8 @@ fn names<W: Allocate>(tx: &mut W) -> Result<Place, Stop> {
     }
     // The first word alone: an object of the program may be shorter than a catalog's.
     if tx.read(Addr::new(root, 0))? != MAGIC {
-        return Ok(Place::OwnRoot);
+        let is_replaced = injected(Mutant::OwnRootReplaced);
+        return Ok(if is_replaced { Place::Free } else { Place::OwnRoot });
     }
     Ok(Place::Catalog(tx.get(Ptr::<Root>::from_bits(root))?.names))
 }

@@ -31,6 +31,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Allocate, Bytes, Field, OBJECT_BYTES_MAX, Objects, Seen, Stop, Words, work};
 use zerocopy::IntoBytes;
 
@@ -247,7 +248,7 @@ impl Entry {
     /// As [`Words::retire`].
     pub(crate) fn free<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         for part in [self.head.key, self.head.value] {
-            if part.in_string {
+            if part.in_string && !injected(Mutant::LongValueLeaks) {
                 self.handle(tx, part)?.free(tx)?;
             }
         }

@@ -26,6 +26,7 @@
 //!   there. A transaction that frees a stripe writes it first. New stripes are made by a change of
 //!   the old one, which it writes and keeps: a change that finds the old one is part of the sum.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Allocate, Stop, Words};
 
 /// The first word of a stripe: "stripe".
@@ -148,6 +149,9 @@ impl Length {
                 (Addr::new(stripe, 8), count_of(tx, stripe)?)
             }
         };
+        if injected(Mutant::StripeNotUpdated) && form != Form::Header {
+            return Ok(());
+        }
         tx.write(at, count.wrapping_sub(1))
     }
 

@@ -5,10 +5,14 @@
 //! lines of output are the table of docs/internals/mutants.md. With `UPDATE` it is written there.
 #![allow(clippy::unwrap_used, reason = "a test program")]
 
+#[path = "mutants/collections.rs"]
+mod collections;
 #[path = "mutants/heaps.rs"]
 mod heaps;
 #[path = "mutants/hostile.rs"]
 mod hostile;
+#[path = "mutants/meetings.rs"]
+mod meetings;
 #[path = "mutants/migrations.rs"]
 mod migrations;
 #[path = "mutants/paced.rs"]
@@ -41,7 +45,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 28] = [
+const PARTS: [(&str, Part); 31] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -70,6 +74,9 @@ const PARTS: [(&str, Part); 28] = [
     ("an older copy", hostile::an_older_copy),
     ("a freed array", heaps::a_freed_array),
     ("a heap of format 1", heaps::a_heap_of_format_1),
+    ("transactions that meet", meetings::transactions_that_meet),
+    ("filled and freed collections", collections::filled_and_freed_collections),
+    ("a refused name", collections::a_refused_name),
 ];
 
 /// Outcomes of the detections that have found their bug, by their place in [`DETECTIONS`].

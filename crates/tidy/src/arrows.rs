@@ -15,7 +15,7 @@ pub const ALLOWED: [(&str, &[&str]); 17] = [
     ("medium", &["system", "words"]),
     ("log", &["medium", "words"]),
     ("alloc", &["system", "words"]),
-    ("collections", &["words"]),
+    ("collections", &["system", "words"]),
     ("macros", &[]),
     ("lastword", &["log", "medium", "words", "alloc", "collections", "macros"]),
     ("workloads", &["words", "collections", "alloc"]),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Allocate, Stop, Words};
 
 use super::descend::{Found, Path, borrowed};
@@ -62,6 +63,9 @@ impl Tree {
     /// Protects the spot of a key that a change leaves as it is. A concurrent change of the key
     /// then conflicts under snapshot isolation, too.
     pub(crate) fn protect<W: Words>(self, tx: &mut W, spot: &Spot) -> Result<(), Stop> {
+        if injected(Mutant::AbsentKeyNotProtected) {
+            return Ok(());
+        }
         match &spot.leaf {
             None => tx.protect(self.header_at(ROOT)),
             Some(leaf) if spot.is_there() && self.form.value().is_none() => {
@@ -74,6 +78,9 @@ impl Tree {
 
     /// Protects an empty tree from concurrent insertions, as [`protect`](Tree::protect) does.
     pub(crate) fn protect_empty<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
+        if injected(Mutant::EmptyTreeNotProtected) {
+            return Ok(());
+        }
         match self.root(tx)? {
             None => tx.protect(self.header_at(ROOT)),
             Some(root) => root.protect(tx),
@@ -252,7 +259,9 @@ impl Tree {
         let right = Node::create(tx, form, (level, slots, right_skip), &right)?;
         let left = with_skip(tx, form, level, &items[..count], (skip, left_skip, path.1))?;
         let is_left = position < count;
-        node.take(count - usize::from(is_left), slots);
+        let kept = count - usize::from(is_left);
+        let kept = if injected(Mutant::SplitLeavesKey) { slots.min(kept + 1) } else { kept };
+        node.take(kept, slots);
         if is_left {
             node.put(tx, position, &left[position])?;
         }

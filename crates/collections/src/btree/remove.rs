@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use system::mutants::{Mutant, injected};
 use words::{Allocate, Stop, Words};
 
 use super::descend::{Limits, Path, borrowed};
@@ -171,7 +172,9 @@ impl Tree {
         }
         parent.take(right_at, right_at + 1);
         parent.store(tx)?;
-        other.discard(tx)?;
+        if !injected(Mutant::JoinedNodeLeaks) {
+            other.discard(tx)?;
+        }
         match bound {
             Some(bound) => self.widen(tx, kept, keeps_left, &bound, limits),
             None => Ok(()),

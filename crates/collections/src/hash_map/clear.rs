@@ -8,6 +8,7 @@
 //! step writes what it frees, so a concurrent change of that conflicts. A change of a value in the
 //! rest of the trie, or a change that writes nothing, may commit and precedes.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Stop, Words};
 
 use super::bucket::{Bucket, Head, discard};
@@ -100,7 +101,9 @@ impl Trie {
         while let Some(mut directory) = path.pop() {
             directory.freed += slots;
             if directory.freed < directory.slots() {
-                tx.write(Addr::new(directory.object, 0), directory.head())?;
+                if !injected(Mutant::FreedSlotsForgotten) {
+                    tx.write(Addr::new(directory.object, 0), directory.head())?;
+                }
                 return Ok((freed, false));
             }
             discard(tx, directory.object, directory.bytes())?;

@@ -17,6 +17,7 @@
 //! insertion writes its bucket, so it conflicts with a split of it, and with another insertion of
 //! the same key. The first insertion into an empty map writes the root.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Allocate, Stop, work};
 
 use super::bucket::{
@@ -166,7 +167,9 @@ impl Trie {
         for (pair, &bucket) in new.chunks_mut(2).zip(&*old) {
             pair.fill(bucket);
         }
-        new[2 * spot.slot..][..2].copy_from_slice(&halves);
+        if !injected(Mutant::DoublingSkipsBucket) {
+            new[2 * spot.slot..][..2].copy_from_slice(&halves);
+        }
         let larger = Directory { bits: directory.bits + 1, ..directory };
         let object = new_directory(tx, larger, hash, &new[..larger.slots()])?;
         tx.write(spot.above, object)?;

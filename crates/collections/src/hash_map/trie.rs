@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Allocate, Stop, Words, work};
 
 use super::bucket::{BITS, Bucket, CAPACITY, Form, Found, Head, write_payload};
@@ -351,6 +352,9 @@ impl Search {
     /// # Errors
     /// As [`Words::protect`].
     pub(super) fn protect<W: Words>(&self, tx: &mut W, trie: Trie) -> Result<(), Stop> {
+        if injected(Mutant::AbsentPairNotProtected) {
+            return Ok(());
+        }
         if let Some(Found { bucket, index, entry }) = &self.found {
             bucket.protect(tx)?;
             return match entry {

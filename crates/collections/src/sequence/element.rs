@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use system::mutants::{Mutant, injected};
 use words::{Allocate, Stop, Words};
 
 use super::node::Node;
@@ -52,6 +53,7 @@ impl Sequence {
         let place = self.find(tx, index)?;
         match place {
             None => self.protect_ends(tx)?,
+            Some(_) if injected(Mutant::QueueFrontNotProtected) => {}
             Some(_) if self.is_queue => self.protect_end(tx, Side::Front)?,
             Some(_) => {}
         }

@@ -11,6 +11,7 @@
 //! A slide moves at most half of the slots, and leaves room for as many. So a push moves less than
 //! two slots on average.
 
+use system::mutants::{Mutant, injected};
 use words::{Allocate, Stop};
 
 use super::descend::End;
@@ -63,7 +64,9 @@ impl Sequence {
             return Ok(false);
         };
         // A concurrent pop would leave a gap before the new chunk.
-        outer.protect(tx)?;
+        if !injected(Mutant::FullChunkNotProtected) {
+            outer.protect(tx)?;
+        }
         let number = match side {
             Side::Front => outer.number(tx)?.wrapping_sub(1),
             Side::Back => outer.number(tx)?.wrapping_add(1),

@@ -3,6 +3,7 @@
 //! A pop allocates nothing: a full pool can be emptied. Half a chunk lies between the pop that
 //! frees a chunk and the push that adds one.
 
+use system::mutants::{Mutant, injected};
 use words::{Stop, Words};
 
 use super::descend::End;
@@ -27,6 +28,9 @@ impl Sequence {
         rest.write_head(tx)?;
         let half = self.form.slots() / 2;
         if end.inner.is_some() {
+            if rest.count() > half && injected(Mutant::EmptyChunkNotProtected) {
+                return Ok(());
+            }
             if rest.count() > half {
                 // A concurrent push may write into the empty chunk, since the neighbor was full.
                 return end.outer.chunk.protect(tx);
@@ -42,7 +46,9 @@ impl Sequence {
         }
         let neighbor = self.neighbor(tx, emptied, side)?.chunk;
         // A concurrent pop at the other end may empty it: two empty chunks would remain.
-        neighbor.protect(tx)?;
+        if !injected(Mutant::LastChunkNotProtected) {
+            neighbor.protect(tx)?;
+        }
         match neighbor.count() > half {
             true => Ok(()),
             false => self.unlink(tx, side, emptied.chunk),

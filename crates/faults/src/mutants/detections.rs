@@ -183,6 +183,8 @@ const REUSE: &str =
 const LONG_REUSE: &str = "workload=reuse medium=cache workers=2 transactions=60 moves=80 crashes=1";
 const SNAPSHOT_REUSE: &str = "design=snapshot workload=reuse medium=cache workers=2 \
      transactions=12 moves=24 all_moves=1 crashes=1";
+/// Maps and sets, which split and join their nodes and buckets.
+const TYPED: &str = "workload=typed medium=cache transactions=40 moves=60 crashes=1";
 
 const ALL: Search = Search::All;
 const C: Search = Search::Random { seed: 1 };
@@ -387,4 +389,22 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::ArenaNotListed, REUSE, C),
     part(Mutant::BlockHeadersKept, "a freed array"),
     part(Mutant::ClassNotConverted, "a heap of format 1"),
+    part(Mutant::SplitLeavesKey, "filled and freed collections"),
+    part(Mutant::JoinedNodeLeaks, "filled and freed collections"),
+    part(Mutant::AbsentKeyNotProtected, "transactions that meet"),
+    part(Mutant::EmptyTreeNotProtected, "transactions that meet"),
+    part(Mutant::AbsentPairNotProtected, "transactions that meet"),
+    part(Mutant::DoublingSkipsBucket, "filled and freed collections"),
+    case(Mutant::MergedSlotsKept, TYPED, C),
+    part(Mutant::FreedSlotsForgotten, "filled and freed collections"),
+    case(Mutant::StripeNotUpdated, TYPED, C),
+    part(Mutant::LongValueLeaks, "filled and freed collections"),
+    part(Mutant::FullChunkNotProtected, "transactions that meet"),
+    part(Mutant::EmptyChunkNotProtected, "transactions that meet"),
+    part(Mutant::LastChunkNotProtected, "transactions that meet"),
+    part(Mutant::QueueFrontNotProtected, "transactions that meet"),
+    part(Mutant::ClearedEndsNotProtected, "transactions that meet"),
+    part(Mutant::StoredLengthsIgnored, "a refused name"),
+    part(Mutant::OwnRootReplaced, "a refused name"),
+    part(Mutant::ReplacedTypesLeak, "filled and freed collections"),
 ];

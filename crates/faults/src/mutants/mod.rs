@@ -315,6 +315,42 @@ registry! {
         "An import accepts frames of an export in another order.",
     LastStepRepeated 137 "last-step-repeated"
         "A migration that a crash ended after its last step runs that step again.",
+    SplitLeavesKey 155 "split-leaves-key"
+        "A B-tree node that splits keeps a key of the new right half.",
+    JoinedNodeLeaks 156 "joined-node-leaks"
+        "A B-tree node that was emptied by a join is not freed.",
+    AbsentKeyNotProtected 157 "absent-key-not-protected"
+        "A change of an ordered map that writes nothing protects nothing.",
+    EmptyTreeNotProtected 158 "empty-tree-not-protected"
+        "A pop from an empty ordered map does not protect the root.",
+    AbsentPairNotProtected 159 "absent-pair-not-protected"
+        "A change of a hash map that writes nothing protects nothing.",
+    DoublingSkipsBucket 160 "doubling-skips-bucket"
+        "A directory that doubles leaves out the new bucket of the split.",
+    MergedSlotsKept 161 "merged-slots-kept"
+        "A merge of two buckets leaves the freed one in the directory's slots.",
+    FreedSlotsForgotten 162 "freed-slots-forgotten"
+        "A step that frees pairs of a hash map does not note its progress.",
+    StripeNotUpdated 163 "stripe-not-updated"
+        "A removal from a hash map leaves the stripe of the length as it was.",
+    LongValueLeaks 164 "long-value-leaks"
+        "A freed entry leaves the pieces of a long key or value.",
+    FullChunkNotProtected 165 "full-chunk-not-protected"
+        "A push that adds a chunk does not protect the full one beside it.",
+    EmptyChunkNotProtected 166 "empty-chunk-not-protected"
+        "A pop beside an empty chunk does not protect the empty one.",
+    LastChunkNotProtected 167 "last-chunk-not-protected"
+        "A pop that empties a chunk does not protect the last chunk with elements.",
+    QueueFrontNotProtected 168 "queue-front-not-protected"
+        "A change of an element by its index does not protect the front of a queue.",
+    ClearedEndsNotProtected 169 "cleared-ends-not-protected"
+        "The first step that clears a queue does not protect its ends.",
+    StoredLengthsIgnored 170 "stored-lengths-ignored"
+        "A named collection opens with a type of another size.",
+    OwnRootReplaced 171 "own-root-replaced"
+        "The catalog takes the place of a program's own root.",
+    ReplacedTypesLeak 172 "replaced-types-leak"
+        "Types in the catalog that were replaced are not freed.",
     ArenaNotListed 135 "arena-not-listed"
         "The bitmap of owners misses the arena of a worker that frees and never allocates.",
 
