@@ -18,10 +18,14 @@
 //!   struct User { id: u64 at 0, age: u64 at 8 }
 //! ```
 //!
+//! [`convert_step`] gives a collection other types: see `catalog/convert.rs`.
+//!
 //! Invariants:
 //! - A catalog takes the root only of a pool without one. The root of a program is never replaced.
 //! - Write skew: two transactions that create the first collection both write the root. Two that
 //!   create the same name both write the map's entry for it.
+
+mod convert;
 
 use std::fmt;
 
@@ -39,6 +43,8 @@ use crate::hash_set::HashSet;
 use crate::key::Key;
 use crate::value::Value;
 use crate::vec_deque::VecDeque;
+
+pub use convert::{Convert, Converted, convert_step};
 
 /// The first word of the catalog's object.
 const MAGIC: u64 = u64::from_le_bytes(*b"LWNAMES1");
@@ -222,6 +228,13 @@ pub enum Opened<C> {
     Created(C),
     /// The name belongs to a collection of other types.
     Other(Types),
+    /// The conversion of the collection is unfinished; see [`convert_step`].
+    Converting {
+        /// Its old types.
+        from: Types,
+        /// Its new types.
+        to: Types,
+    },
     /// The pool's root is an object of the program, so the pool has no catalog.
     OwnRoot,
 }
@@ -233,6 +246,7 @@ impl<C> Opened<C> {
             Opened::Found(found) => Opened::Found(with(found)),
             Opened::Created(created) => Opened::Created(with(created)),
             Opened::Other(types) => Opened::Other(types),
+            Opened::Converting { from, to } => Opened::Converting { from, to },
             Opened::OwnRoot => Opened::OwnRoot,
         }
     }
@@ -323,7 +337,7 @@ fn open_word<W: Allocate>(
                 record.types.free(tx)?;
             }
         }
-        return Ok(record.opened(stored, types));
+        return record.opened(tx, stored, types);
     }
     let collection = create(tx)?;
     let (lengths, types) = (types.lengths, Text::new(tx, &types.text())?);
@@ -340,7 +354,10 @@ fn find_word<W: Allocate>(
         Place::Free => Ok(None),
         Place::OwnRoot => Ok(Some(Opened::OwnRoot)),
         Place::Catalog(names) => match names.get(tx, name)? {
-            Some(record) => Ok(Some(record.opened(record.types(tx)?, types))),
+            Some(record) => {
+                let stored = record.types(tx)?;
+                record.opened(tx, stored, types).map(Some)
+            }
             None => Ok(None),
         },
     }
@@ -355,14 +372,16 @@ pub fn has_root<W: Allocate>(tx: &mut W) -> Result<bool, Stop> {
 }
 
 /// Removes a name, and returns its collection. The collection keeps its content. Free it, else its
-/// memory leaks. Returns `None` if the name is unknown, or has other types.
+/// memory leaks. Returns `None` if the name is unknown or has other types, or if its conversion is
+/// unfinished.
 ///
 /// # Errors
 /// As [`open`].
 pub fn remove<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<C>, Stop> {
     let Place::Catalog(names) = names(tx)? else { return Ok(None) };
     let Some(record) = names.get(tx, name)? else { return Ok(None) };
-    let opened = of_word(record.opened(record.types(tx)?, &C::types()))?;
+    let stored = record.types(tx)?;
+    let opened = of_word(record.opened(tx, stored, &C::types())?)?;
     let Opened::Found(collection) = opened else { return Ok(None) };
     names.delete(tx, name)?;
     record.types.free(tx)?;
@@ -403,11 +422,19 @@ fn names<W: Allocate>(tx: &mut W) -> Result<Place, Stop> {
 
 impl Record {
     /// Returns the collection's word, if its stored types agree with these.
-    fn opened(self, stored: Types, types: &Types) -> Opened<u64> {
-        if !stored.agree(types) {
-            return Opened::Other(stored);
+    fn opened<W: Words>(
+        self,
+        tx: &mut W,
+        stored: Types,
+        types: &Types,
+    ) -> Result<Opened<u64>, Stop> {
+        if stored.agree(types) {
+            return Ok(Opened::Found(self.collection));
         }
-        Opened::Found(self.collection)
+        Ok(match self.unfinished(tx, &stored)? {
+            Some((from, to)) => Opened::Converting { from, to },
+            None => Opened::Other(stored),
+        })
     }
 
     fn types<W: Words>(self, tx: &mut W) -> Result<Types, Stop> {
@@ -417,13 +444,17 @@ impl Record {
 
 /// Returns the collection of a word.
 fn of_word<C: Named>(opened: Opened<u64>) -> Result<Opened<C>, Stop> {
-    let of = |word: u64| C::try_read_from_bytes(word.as_bytes()).map_err(|_| Stop::BadValue);
     Ok(match opened {
-        Opened::Found(word) => Opened::Found(of(word)?),
-        Opened::Created(word) => Opened::Created(of(word)?),
+        Opened::Found(word) => Opened::Found(read_word(word)?),
+        Opened::Created(word) => Opened::Created(read_word(word)?),
         Opened::Other(types) => Opened::Other(types),
+        Opened::Converting { from, to } => Opened::Converting { from, to },
         Opened::OwnRoot => Opened::OwnRoot,
     })
+}
+
+fn read_word<C: Named>(word: u64) -> Result<C, Stop> {
+    C::try_read_from_bytes(word.as_bytes()).map_err(|_| Stop::BadValue)
 }
 
 fn word_of<C: Named>(collection: &C) -> Result<u64, Stop> {

@@ -33,7 +33,7 @@ pub mod vec_deque;
 
 pub use btree_map::BTreeMap;
 pub use btree_set::BTreeSet;
-pub use catalog::Named;
+pub use catalog::{Convert, Named};
 pub use counter::Counter;
 #[doc(hidden)]
 pub use definitions::Definitions;

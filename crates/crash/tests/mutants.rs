@@ -7,6 +7,8 @@
 
 #[path = "mutants/collections.rs"]
 mod collections;
+#[path = "mutants/conversions.rs"]
+mod conversions;
 #[path = "mutants/heaps.rs"]
 mod heaps;
 #[path = "mutants/hostile.rs"]
@@ -45,7 +47,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 31] = [
+const PARTS: [(&str, Part); 32] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -77,6 +79,7 @@ const PARTS: [(&str, Part); 31] = [
     ("transactions that meet", meetings::transactions_that_meet),
     ("filled and freed collections", collections::filled_and_freed_collections),
     ("a refused name", collections::a_refused_name),
+    ("an interrupted conversion", conversions::an_interrupted_conversion),
 ];
 
 /// Outcomes of the detections that have found their bug, by their place in [`DETECTIONS`].

@@ -6,6 +6,7 @@
 mod admission;
 mod backup;
 mod closing;
+mod conversion;
 mod growth;
 mod kept;
 mod named;

@@ -127,6 +127,7 @@ pub enum Mutant {
     StoredLengthsIgnored,
     OwnRootReplaced,
     ReplacedTypesLeak,
+    UnmovedValuesForgotten,
     HeadLeft,
     StampTooEarly,
     FrontierOfNow,

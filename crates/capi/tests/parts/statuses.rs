@@ -159,7 +159,7 @@ fn poisoned() -> Vec<(&'static str, Error, c_int)> {
 }
 
 /// Returns errors of nested enums, and those of pools in use.
-fn of_kinds() -> [(&'static str, Error, c_int); 6] {
+fn of_kinds() -> [(&'static str, Error, c_int); 7] {
     let changing = lastword::InUse::Changing { path: path() }.into();
     let other = NamedError::OtherTypes {
         path: path(),
@@ -167,12 +167,15 @@ fn of_kinds() -> [(&'static str, Error, c_int); 6] {
         stored: "HashMap<str, u32>".into(),
         wanted: "HashMap<str, u64>".into(),
     };
+    let (name, from, to) = ("a".into(), "Vec<u32>".into(), "Vec<u64>".into());
+    let converting = NamedError::Converting { path: path(), name, from, to };
     [
         ("StillUsed", still_used(), BUSY),
         ("InUse", changing, BUSY),
         ("Ideal", IdealError::Unsupported { found: "file" }.into(), INVALID),
         ("Ideal", IdealError::NoContent { path: path() }.into(), DAMAGED),
         ("Named", other.into(), MISMATCH),
+        ("Named", converting.into(), MISMATCH),
         ("Named", NamedError::OwnRoot { path: path() }.into(), MISMATCH),
     ]
 }

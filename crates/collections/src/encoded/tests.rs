@@ -24,6 +24,7 @@ fn typed<C: Named>(mock: &mut Mock) -> C {
     match mock.transact(|tx| catalog::open::<C, _>(tx, "map")).unwrap() {
         Opened::Found(map) | Opened::Created(map) => map,
         Opened::Other(types) => panic!("{types}"),
+        Opened::Converting { .. } => panic!("nothing is converted"),
         Opened::OwnRoot => panic!("a catalog has the root"),
     }
 }

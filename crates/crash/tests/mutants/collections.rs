@@ -2,8 +2,8 @@
 //! behind, and the types that the catalog compares.
 
 use faults::mutants::{Mutant, inject};
-use lastword::collections::catalog::{self, Opened};
-use lastword::collections::{BTreeMap, Counter, HashMap};
+use lastword::collections::catalog::{self, Converted, Opened};
+use lastword::collections::{BTreeMap, Counter, HashMap, Vec};
 use words::mock::{Mock, Refused};
 use words::{Allocate, Objects, Stop, Transact};
 
@@ -25,8 +25,12 @@ pub(crate) fn filled_and_freed_collections(bug: Option<Mutant>) -> Option<String
     let _injected = inject(bug);
     let mut mock = Mock::forgiving(16 << 20);
     let _ = mock.transact(|tx| catalog::open::<Counter, _>(tx, "the first name")).unwrap();
-    let runs: [(&str, Run); 3] =
-        [("an ordered map", ordered), ("a hash map", hashed), ("a name", named)];
+    let runs: [(&str, Run); 4] = [
+        ("an ordered map", ordered),
+        ("a hash map", hashed),
+        ("a name", named),
+        ("a conversion", converted),
+    ];
     runs.into_iter().find_map(|(name, run)| {
         let before = mock.live();
         match run(&mut mock) {
@@ -110,6 +114,32 @@ fn named(mock: &mut Mock) -> Result<bool, Refused> {
         places.ok_or(Stop::BadValue)?.free(tx)
     })?;
     Ok(true)
+}
+
+/// Returns whether all elements were converted.
+fn converted(mock: &mut Mock) -> Result<bool, Refused> {
+    type Old = Vec<u64>;
+    type New = Vec<str>;
+    let opened = mock.transact(|tx| catalog::open::<Old, _>(tx, "numbers"))?;
+    let Opened::Created(old) = opened else { return Ok(false) };
+    mock.transact(|tx| old.extend(tx, 0..PAIRS))?;
+    let mut change = text;
+    let new = loop {
+        let step = |tx: &mut _| {
+            catalog::convert_step::<Old, New, _>(tx, "numbers", STEP as usize, &mut change)
+        };
+        match mock.transact(step)? {
+            Converted::Unfinished => {}
+            Converted::Finished(new) => break new,
+            _ => return Ok(false),
+        }
+    };
+    let elements = mock.transact(|tx| new.iter(tx).collect::<Result<std::vec::Vec<_>, _>>())?;
+    mock.transact(|tx| {
+        catalog::remove::<New, _>(tx, "numbers")?;
+        new.free(tx)
+    })?;
+    Ok(elements.into_iter().eq((0..PAIRS).map(text)))
 }
 
 /// Opens a name with a type of another length, and a name in a pool with a root of its own.

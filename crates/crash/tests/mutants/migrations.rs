@@ -14,10 +14,10 @@ const ELEMENTS: u64 = 60;
 const STEP: u64 = 17;
 
 /// Crashes at one crash point.
-struct CrashAt {
-    points_before: usize,
+pub(crate) struct CrashAt {
+    pub(crate) points_before: usize,
     /// Whether uncertain content survives.
-    is_kept: bool,
+    pub(crate) is_kept: bool,
 }
 
 impl Choose for CrashAt {

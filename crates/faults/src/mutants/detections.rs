@@ -407,4 +407,6 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::StoredLengthsIgnored, "a refused name"),
     part(Mutant::OwnRootReplaced, "a refused name"),
     part(Mutant::ReplacedTypesLeak, "filled and freed collections"),
+    part(Mutant::UnmovedValuesForgotten, "filled and freed collections"),
+    part(Mutant::UnmovedValuesForgotten, "an interrupted conversion"),
 ];

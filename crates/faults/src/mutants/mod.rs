@@ -351,6 +351,8 @@ registry! {
         "The catalog takes the place of a program's own root.",
     ReplacedTypesLeak 172 "replaced-types-leak"
         "Types in the catalog that were replaced are not freed.",
+    UnmovedValuesForgotten 173 "unmoved-values-forgotten"
+        "The last step of a conversion runs while the old collection has values.",
     ArenaNotListed 135 "arena-not-listed"
         "The bitmap of owners misses the arena of a worker that frees and never allocates.",
 

@@ -25,6 +25,39 @@ pub enum NamedError {
         wanted: Box<str>,
     },
 
+    /// The conversion of the collection is unfinished. It opens with no types until
+    /// [`Pool::convert`](crate::Pool::convert) has ended.
+    #[error(
+        "cannot open `{name}` in {path}: its conversion from a {from} to a {to} is unfinished; run \
+         `Pool::convert` with these types to its end"
+    )]
+    Converting {
+        /// The pool's file.
+        path: PathBuf,
+        /// The name.
+        name: Box<str>,
+        /// The old types.
+        from: Box<str>,
+        /// The new types.
+        to: Box<str>,
+    },
+
+    /// The types of a conversion agree, so the pool could not distinguish converted values.
+    #[error(
+        "cannot convert `{name}` in {path} from a {from} to a {to}: the pool cannot distinguish \
+         these types; give a type another name, or `#[lastword::persist]` to both"
+    )]
+    Alike {
+        /// The pool's file.
+        path: PathBuf,
+        /// The name.
+        name: Box<str>,
+        /// The old types.
+        from: Box<str>,
+        /// The new types.
+        to: Box<str>,
+    },
+
     /// The root of the pool is an object of the program.
     #[error(
         "cannot open a collection by name in {path}: the pool's root is an object of the program; \
@@ -47,6 +80,10 @@ impl NamedError {
         match opened {
             Opened::Found(collection) | Opened::Created(collection) => Ok(collection),
             Opened::OwnRoot => Err(NamedError::OwnRoot { path: path.into() }),
+            Opened::Converting { from, to } => {
+                let (from, to) = (from.to_string().into(), to.to_string().into());
+                Err(NamedError::Converting { path: path.into(), name: name.into(), from, to })
+            }
             Opened::Other(stored) => {
                 let (stored, wanted) = (stored.to_string().into(), wanted().into());
                 Err(NamedError::OtherTypes { path: path.into(), name: name.into(), stored, wanted })

@@ -35,8 +35,9 @@ impl<D: Design> Pool<D> {
     /// ```
     ///
     /// # Errors
-    /// [`NamedError`]: the name belongs to a collection of other types, or the pool's root is an
-    /// object of the program. As [`run`](Pool::run).
+    /// [`NamedError`]: the name belongs to a collection of other types, or its
+    /// [conversion](Pool::convert) is unfinished, or the pool's root is an object of the program.
+    /// As [`run`](Pool::run).
     pub fn named<C: Named>(&self, name: &str) -> Result<C, Error> {
         let done = self.run(|tx| catalog::open::<C, _>(tx, name))?;
         self.durable(done, name, || C::types().to_string())

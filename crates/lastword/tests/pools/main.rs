@@ -19,6 +19,7 @@ macro_rules! every_durable {
 
 mod closing;
 mod contention;
+mod conversions;
 mod cut;
 mod damaged;
 mod derived_keys;

@@ -1,0 +1,116 @@
+//! Conversion of a named collection to other types, in transactions of a few values each.
+
+use collections::catalog::{self, Converted, Opened};
+use collections::{Convert, Named};
+
+use super::Pool;
+use crate::design::Design;
+use crate::error::{Error, NamedError};
+
+/// Values that a transaction converts at most: as many as an iterator of a map reads at once.
+const STEP: usize = 64;
+
+impl<D: Design> Pool<D> {
+    /// Converts the collection of this name from the types of `C` to those of `N`, and returns it.
+    ///
+    /// `C` and `N` are the same kind of collection: a [`HashMap`], [`BTreeMap`], [`Vec`] or
+    /// [`VecDeque`]. The keys and the order of elements stay. A collection that already has the new
+    /// types is opened as it is, and an unknown name is created with them. So a program may call
+    /// this in place of [`named`](Pool::named) at each start:
+    ///
+    /// ```
+    /// use lastword::collections::HashMap;
+    /// use lastword::{Options, Pool};
+    ///
+    /// mod v1 {
+    ///     #[lastword::persist]
+    ///     pub struct User { pub age: u32 }
+    /// }
+    /// mod v2 {
+    ///     #[lastword::persist]
+    ///     pub struct User { pub age: u32, pub visits: u32 }
+    /// }
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::create(dir.path().join("users.pool"), Options::new())?;
+    /// let old = pool.hash_map::<str, v1::User>("users")?;
+    /// pool.run(|tx| old.put(tx, "ann", v1::User { age: 40 }))?;
+    /// let users = pool.convert::<HashMap<str, v1::User>, HashMap<str, v2::User>>(
+    ///     "users",
+    ///     |old| v2::User { age: old.age, visits: 0 },
+    /// )?;
+    /// assert_eq!(pool.run(|tx| users.get(tx, "ann"))?.value.unwrap().age, 40);
+    /// assert!(pool.hash_map::<str, v1::User>("users").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// `change` gets each value, and may get it again: a transaction that meets a conflict repeats.
+    /// A value that points to others, such as a collection, keeps them if the new value has the
+    /// pointer.
+    ///
+    /// **Durability.** The conversion runs in transactions of up to 64 values, fewer if these are
+    /// too large for one. It is durable on return. After a crash, or an error such as
+    /// [`Error::Full`], all values are there, each in its old form or its new one. The next call
+    /// continues, and converts no value twice. Until the end the name opens with no types
+    /// ([`NamedError::Converting`]).
+    ///
+    /// **Handles.** A handle of the old types that was opened before dangles when the conversion
+    /// ends. Until then it has the values that are not moved, and those inserted through it are
+    /// converted, too; a vector may get them in another order. Several threads may convert one name
+    /// at once. They share the work, and all return the new collection.
+    ///
+    /// **Cost.** A removal and an insertion of each value, and for a [`Vec`] half an exchange. The
+    /// memory of an old value is free before the new one is stored. New values of another size
+    /// class use it only when no object is left in its slab. So a heap may need room for both.
+    ///
+    /// # Errors
+    /// [`NamedError`]: the name belongs to other types than the two, or another conversion of it is
+    /// unfinished, or the types agree, or the pool's root is an object of the program.
+    /// [`Error::Full`] in a pool without room. As [`run`](Pool::run).
+    ///
+    /// [`HashMap`]: collections::HashMap
+    /// [`BTreeMap`]: collections::BTreeMap
+    /// [`Vec`]: collections::Vec
+    /// [`VecDeque`]: collections::VecDeque
+    pub fn convert<C: Convert<N>, N: Named>(
+        &self,
+        name: &str,
+        mut change: impl FnMut(C::Old) -> C::New,
+    ) -> Result<N, Error> {
+        let mut most = STEP;
+        loop {
+            let done = self.run(|tx| catalog::convert_step::<C, N, _>(tx, name, most, &mut change));
+            let done = match done {
+                // Values may be long, or the log small.
+                Err(
+                    Error::TransactionTooLarge { .. }
+                    | Error::SlotTooSmall { .. }
+                    | Error::ShadowTooSmall { .. },
+                ) if most > 1 => {
+                    most /= 2;
+                    continue;
+                }
+                done => done?,
+            };
+            let opened = match done.value {
+                Converted::Unfinished => continue,
+                Converted::Finished(new) => Opened::Found(new),
+                Converted::Opened(opened) => opened,
+                Converted::Alike => return Err(self.alike::<C, N>(name)),
+            };
+            let wanted = || format!("{} or a {}", C::types(), N::types());
+            let collection = NamedError::of(opened, &self.info().path, name, wanted)?;
+            // Another thread may have converted it just now, so that is durable on return, too.
+            if D::DURABLE {
+                done.ticket.wait()?;
+            }
+            return Ok(collection);
+        }
+    }
+
+    fn alike<C: Named, N: Named>(&self, name: &str) -> Error {
+        let (path, name) = (self.info().path.clone(), name.into());
+        let (from, to) = (C::types().to_string().into(), N::types().to_string().into());
+        NamedError::Alike { path, name, from, to }.into()
+    }
+}
