@@ -40,6 +40,7 @@ use crate::definitions::Definitions;
 use crate::encoded::{EncodedMap, EncodedTypes};
 use crate::hash_map::HashMap;
 use crate::hash_set::HashSet;
+use crate::indexed_map::{IndexedMap, Indexes};
 use crate::key::Key;
 use crate::value::Value;
 use crate::vec_deque::VecDeque;
@@ -128,6 +129,19 @@ impl Types {
         Types { name, lengths: Lengths::of(K::FIXED, V::FIXED), definitions }
     }
 
+    fn of_indexed<K, V, I>() -> Types
+    where
+        K: Key + ?Sized,
+        V: Value + ?Sized,
+        I: Indexes<K, V>,
+    {
+        let Types { lengths, mut definitions, .. } = Types::of_map::<K, V>("IndexedMap");
+        I::define(&mut definitions);
+        let indexes = I::names().join(", ");
+        let name = format!("IndexedMap<{}, {}, ({indexes})>", K::name(), V::name());
+        Types { name, lengths, definitions }
+    }
+
     /// Returns whether a collection with these stored types may be opened with the types `wanted`.
     fn agree(&self, wanted: &Types) -> bool {
         let has_lengths = self.lengths == wanted.lengths || injected(Mutant::StoredLengthsIgnored);
@@ -211,6 +225,8 @@ named! {
         Types::of_map::<K, V>("HashMap");
     [K: Key + ?Sized + 'static, V: Value + ?Sized + 'static] BTreeMap<K, V>:
         Types::of_map::<K, V>("BTreeMap");
+    [K: Key + ?Sized + 'static, V: Value + ?Sized + 'static, I: Indexes<K, V> + 'static]
+        IndexedMap<K, V, I>: Types::of_indexed::<K, V, I>();
     [K: Key + ?Sized + 'static] HashSet<K>: Types::of_set::<K>("HashSet");
     [K: Key + ?Sized + 'static] BTreeSet<K>: Types::of_set::<K>("BTreeSet");
     [T: Value + ?Sized + 'static] crate::Vec<T>: Types::of_list::<T>("Vec");
@@ -273,6 +289,55 @@ impl<C> Opened<C> {
 pub fn open<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Opened<C>, Stop> {
     let create = |tx: &mut W| word_of(&C::create_empty(tx)?);
     of_word(open_word(tx, name, &C::types(), create)?)
+}
+
+/// Opens the collection of this name, or creates it, or makes it of a collection of the types `Old`
+/// that has the name. `convert` does that in the same transaction, and takes the old one over.
+///
+/// ```
+/// # use collections::{BTreeMap, Index, IndexedMap};
+/// # use collections::catalog::{self, Opened};
+/// # use words::{Transact, mock::Mock};
+/// # struct ByAge;
+/// # impl Index<str, u32> for ByAge {
+/// #     type Key = u32;
+/// #     fn key(_: &String, age: &u32) -> Option<u32> {
+/// #         Some(*age)
+/// #     }
+/// # }
+/// type Ages = IndexedMap<str, u32, (ByAge,)>;
+///
+/// # let mut mock = Mock::new(1 << 16);
+/// # let opened = mock.transact(|tx| catalog::open::<BTreeMap<str, u32>, _>(tx, "ages"))?;
+/// # let Opened::Created(old) = opened else { panic!("it is new") };
+/// # mock.transact(|tx| old.put(tx, "ann", 40))?;
+/// let opened = mock.transact(|tx| {
+///     // An earlier version of the program had no index.
+///     let convert = |tx: &mut _, old: BTreeMap<str, u32>| Ages::from_map(tx, old);
+///     catalog::open_or_convert(tx, "ages", convert)
+/// })?;
+/// let Opened::Found(ages) = opened else { panic!("it is there") };
+/// while !mock.transact(|tx| ages.rebuild_step(tx, 100))? {}
+/// # assert_eq!(mock.transact(|tx| ages.by(ByAge).last(tx))?, Some(("ann".to_owned(), 40)));
+/// # Ok::<(), words::mock::Refused>(())
+/// ```
+///
+/// # Errors
+/// As [`open`].
+pub fn open_or_convert<Old: Named, New: Named, W: Allocate>(
+    tx: &mut W,
+    name: &str,
+    convert: impl FnOnce(&mut W, Old) -> Result<New, Stop>,
+) -> Result<Opened<New>, Stop> {
+    let opened = match find::<New, W>(tx, name)? {
+        Some(Opened::Other(types)) => Opened::Other(types),
+        _ => return open(tx, name),
+    };
+    let Some(old) = remove::<Old, W>(tx, name)? else { return Ok(opened) };
+    let new = convert(tx, old)?;
+    let Place::Catalog(names) = names(tx)? else { return Err(Stop::BadValue) };
+    insert(tx, names, name, &New::types(), word_of(&new)?)?;
+    Ok(Opened::Found(new))
 }
 
 /// Opens the map of this name whose types are known at run time, or creates it. See
@@ -340,9 +405,21 @@ fn open_word<W: Allocate>(
         return record.opened(tx, stored, types);
     }
     let collection = create(tx)?;
+    insert(tx, names, name, types, collection)?;
+    Ok(Opened::Created(collection))
+}
+
+/// Stores the word of a collection under a name.
+fn insert<W: Allocate>(
+    tx: &mut W,
+    names: BTreeMap<str, Record>,
+    name: &str,
+    types: &Types,
+    collection: u64,
+) -> Result<(), Stop> {
     let (lengths, types) = (types.lengths, Text::new(tx, &types.text())?);
     names.put(tx, name, Record { collection, lengths, types })?;
-    Ok(Opened::Created(collection))
+    Ok(())
 }
 
 fn find_word<W: Allocate>(
@@ -462,105 +539,4 @@ fn word_of<C: Named>(collection: &C) -> Result<u64, Stop> {
 }
 
 #[cfg(test)]
-mod tests {
-    use words::Transact;
-    use words::mock::Mock;
-
-    use super::*;
-
-    fn opened<C: Named>(mock: &mut Mock, name: &str) -> Opened<C> {
-        mock.transact(|tx| open::<C, _>(tx, name)).unwrap()
-    }
-
-    #[test]
-    fn collection_is_found_by_its_name_and_types() {
-        let mut mock = Mock::new(1 << 16);
-        let Opened::Created(users) = opened::<HashMap<str, u64>>(&mut mock, "users") else {
-            panic!("it is new");
-        };
-        mock.transact(|tx| users.put(tx, "ann", 7)).unwrap();
-        let Opened::Created(names) = opened::<BTreeSet<(u32, String)>>(&mut mock, "") else {
-            panic!("it is new");
-        };
-        assert!(mock.transact(has_root).unwrap());
-        assert_eq!(opened(&mut mock, "users"), Opened::Found(users));
-        assert_eq!(opened(&mut mock, ""), Opened::Found(names));
-        assert_eq!(mock.transact(|tx| users.get(tx, "ann")).unwrap(), Some(7));
-        let Opened::Created(log) = opened::<crate::Vec<[u64; 2]>>(&mut mock, "log") else {
-            panic!("it is new");
-        };
-        mock.transact(|tx| log.push(tx, [1, 2])).unwrap();
-        assert_eq!(opened(&mut mock, "log"), Opened::Found(log));
-        let other = opened::<VecDeque<[u64; 2]>>(&mut mock, "log");
-        assert_eq!(other, Opened::Other(crate::Vec::<[u64; 2]>::types()));
-        let list = mock.transact(list).unwrap();
-        let texts = list.iter().map(|(name, types)| format!("{name}: {types}"));
-        let expected = [
-            ": BTreeSet<(u32, str)>",
-            "log: Vec<[u64; 2]> (values of 16 bytes)",
-            "users: HashMap<str, u64> (values of 8 bytes)",
-        ];
-        assert!(texts.eq(expected), "{list:?}");
-    }
-
-    #[test]
-    fn other_types_are_refused() {
-        mod other {
-            /// Has the name and not the layout.
-            #[derive(
-                Clone,
-                Copy,
-                zerocopy::TryFromBytes,
-                zerocopy::IntoBytes,
-                zerocopy::Immutable,
-                zerocopy::KnownLayout,
-            )]
-            #[repr(C)]
-            pub(super) struct Lengths(pub(super) [u64; 3]);
-        }
-        let mut mock = Mock::new(1 << 16);
-        let created = opened::<HashMap<u64, Lengths>>(&mut mock, "of a struct");
-        assert!(matches!(created, Opened::Created(_)));
-        let stored = HashMap::<u64, Lengths>::types();
-        assert_eq!(opened::<Counter>(&mut mock, "of a struct"), Opened::Other(stored.clone()));
-        type Other = HashMap<u64, other::Lengths>;
-        assert_eq!(opened::<Other>(&mut mock, "of a struct"), Opened::Other(stored.clone()));
-        let set = opened::<BTreeMap<u64, Lengths>>(&mut mock, "of a struct");
-        assert_eq!(set, Opened::Other(stored));
-    }
-
-    #[test]
-    fn root_of_a_program_is_kept() {
-        let mut mock = Mock::new(1 << 16);
-        assert_eq!(mock.transact(|tx| find::<Counter, _>(tx, "visits")).unwrap(), None);
-        let object = mock
-            .transact(|tx| {
-                let object = tx.alloc(5_u64)?;
-                tx.set_root(object.to_bits())?;
-                Ok(object.to_bits())
-            })
-            .unwrap();
-        assert_eq!(opened::<Counter>(&mut mock, "visits"), Opened::OwnRoot);
-        assert_eq!(mock.transact(|tx| tx.root()).unwrap(), object);
-        assert!(!mock.transact(has_root).unwrap());
-    }
-
-    #[test]
-    fn removed_name_leaves_no_memory() {
-        let mut mock = Mock::new(1 << 16);
-        let Opened::Created(visits) = opened::<Counter>(&mut mock, "visits") else {
-            panic!("it is new");
-        };
-        let before = mock.objects();
-        let Opened::Created(users) = opened::<HashMap<str, str>>(&mut mock, "users") else {
-            panic!("it is new");
-        };
-        let wrong = mock.transact(|tx| remove::<Counter, _>(tx, "users")).unwrap();
-        assert_eq!(wrong, None);
-        let removed = mock.transact(|tx| remove::<HashMap<str, str>, _>(tx, "users")).unwrap();
-        assert_eq!(removed, Some(users));
-        mock.transact(|tx| users.free(tx)).unwrap();
-        assert_eq!(mock.objects(), before);
-        assert_eq!(opened(&mut mock, "visits"), Opened::Found(visits));
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`HashMap`], [`HashSet`] | any keys and values, growing and shrinking |
 //! | [`BTreeMap`], [`BTreeSet`] | any keys and values, in order |
+//! | [`IndexedMap`] | an ordered map whose records are also found by other keys, in order |
 //! | [`Vec`] | elements by index, growing and shrinking at the back |
 //! | [`VecDeque`] | elements by index, growing and shrinking at both ends: a queue |
 //! | [`Counter`] | an integer that many threads change at once |
@@ -23,6 +24,7 @@ pub mod encoded;
 mod entry;
 pub mod hash_map;
 pub mod hash_set;
+pub mod indexed_map;
 mod key;
 mod length;
 pub mod raw;
@@ -39,6 +41,7 @@ pub use counter::Counter;
 pub use definitions::Definitions;
 pub use hash_map::HashMap;
 pub use hash_set::HashSet;
+pub use indexed_map::{Index, IndexedMap};
 #[doc(hidden)]
 pub use key::derived;
 pub use key::{AsKey, Key, KeyBuf};

@@ -40,6 +40,11 @@ impl Tree {
         Ok(is_empty)
     }
 
+    /// Returns whether entries are still to be freed.
+    pub(crate) fn has_cleared<W: Words>(self, tx: &mut W) -> Result<bool, Stop> {
+        Ok(tx.read(self.header_at(CLEARED))? != 0)
+    }
+
     /// Frees up to `most` entries, and the header if there were no more. Returns whether it did.
     pub(crate) fn free<W: Words>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
         if !self.clear(tx, most)? {

@@ -36,6 +36,7 @@ use crate::value::{AsValue, Value};
 pub use crate::btree::{Checked, Damage};
 pub use entry::Entry;
 pub use range::{AsPrefix, Iter, KeyRange, Pair, Range};
+pub(crate) use range::{Bounds, after_prefix, bounds_of_prefix_within};
 
 /// Entries that [`BTreeMap::retain`] reads before it removes some of them.
 const RETAINED: usize = 256;
@@ -293,7 +294,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
     /// Every range of std can be the bounds, such as `..`, `"a".."b"` or `(5, 0)..=(5, 9)`. A range
     /// whose start is above its end has no entries.
     pub fn range(self, bounds: impl KeyRange<K>) -> Range<K, V> {
-        Range::of(self, bounds.bounds())
+        Range::of(self, bounds.bounds(true))
     }
 
     /// Returns the entries whose keys begin with a string, or with the first components of a tuple.
@@ -446,8 +447,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
         self.tree().check(tx, from, most_leaves, &is_pair::<K, V>)
     }
 
+    /// Returns the map with this header.
+    pub(crate) const fn at(header: u64) -> Self {
+        BTreeMap { header, types: PhantomData }
+    }
+
+    pub(crate) const fn header(self) -> u64 {
+        self.header
+    }
+
     #[inline]
-    const fn tree(self) -> Tree {
+    pub(crate) const fn tree(self) -> Tree {
         Tree::at(self.header, Self::FORM)
     }
 }

@@ -17,7 +17,7 @@ use crate::value::Value;
 const PAGE: usize = 64;
 
 /// The encoded bounds of a range.
-type Bounds = (Bound<KeyBuf>, Bound<KeyBuf>);
+pub(crate) type Bounds = (Bound<KeyBuf>, Bound<KeyBuf>);
 
 /// A key and its value, as maps return them.
 pub type Pair<K, V> = (<K as Key>::Owned, <V as Value>::Owned);
@@ -26,12 +26,12 @@ pub type Pair<K, V> = (<K as Key>::Owned, <V as Value>::Owned);
 ///
 /// A trait of its own, as [`RangeBounds`] would leave the type of the keys of `..` open.
 pub trait KeyRange<K: Key + ?Sized> {
-    /// Returns the encoded bounds.
-    fn bounds(&self) -> (Bound<KeyBuf>, Bound<KeyBuf>);
+    /// Returns the encoded bounds. `is_last` says that no component follows them in a key.
+    fn bounds(&self, is_last: bool) -> (Bound<KeyBuf>, Bound<KeyBuf>);
 }
 
 impl<K: Key + ?Sized> KeyRange<K> for RangeFull {
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self, _: bool) -> Bounds {
         (Bound::Unbounded, Bound::Unbounded)
     }
 }
@@ -40,8 +40,13 @@ impl<K: Key + ?Sized> KeyRange<K> for RangeFull {
 macro_rules! ranges {
     ($($range:ty)*) => {$(
         impl<K: Key + ?Sized, Q: AsKey<K>> KeyRange<K> for $range {
-            fn bounds(&self) -> Bounds {
-                (self.start_bound().map(KeyBuf::of), self.end_bound().map(KeyBuf::of))
+            fn bounds(&self, is_last: bool) -> Bounds {
+                let encoded = |key: &Q| {
+                    let mut out = KeyBuf::new();
+                    key.encode(&mut out, is_last);
+                    out
+                };
+                (self.start_bound().map(encoded), self.end_bound().map(encoded))
             }
         }
     )*};
@@ -60,6 +65,12 @@ ranges! {
 pub trait AsPrefix<K: Key + ?Sized> {
     /// Appends the bytes with which the encoded keys begin.
     fn encode_prefix(&self, out: &mut KeyBuf);
+
+    /// Appends the bytes with which the encoded keys begin where another component follows them.
+    /// Strings are encoded in another way there.
+    fn encode_prefix_within(&self, out: &mut KeyBuf) {
+        self.encode_prefix(out);
+    }
 }
 
 /// Implements [`AsPrefix`] for strings.
@@ -68,6 +79,15 @@ macro_rules! strings {
         impl<Q: AsKey<$key>> AsPrefix<$key> for Q {
             fn encode_prefix(&self, out: &mut KeyBuf) {
                 self.encode(out, true);
+            }
+
+            fn encode_prefix_within(&self, out: &mut KeyBuf) {
+                let mut whole = KeyBuf::new();
+                self.encode(&mut whole, false);
+                // Without the byte that ends the string.
+                if let Some((_, prefix)) = whole.as_bytes().split_last() {
+                    out.push(prefix);
+                }
             }
         }
     )*};
@@ -99,16 +119,29 @@ tuple!(A QueryA 0, B QueryB 1, C QueryC 2; D);
 pub(crate) fn bounds_of_prefix<K: Key + ?Sized>(prefix: &impl AsPrefix<K>) -> Bounds {
     let mut low = KeyBuf::new();
     prefix.encode_prefix(&mut low);
-    let high = match low.as_bytes().iter().rposition(|&byte| byte < u8::MAX) {
+    let high = after_prefix(low.as_bytes());
+    (Bound::Included(low), high)
+}
+
+/// Returns the same bounds where another component follows the keys.
+pub(crate) fn bounds_of_prefix_within<K: Key + ?Sized>(prefix: &impl AsPrefix<K>) -> Bounds {
+    let mut low = KeyBuf::new();
+    prefix.encode_prefix_within(&mut low);
+    let high = after_prefix(low.as_bytes());
+    (Bound::Included(low), high)
+}
+
+/// Returns the upper bound of the byte strings that begin with `prefix`.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Bound<KeyBuf> {
+    match prefix.iter().rposition(|&byte| byte < u8::MAX) {
         None => Bound::Unbounded,
         Some(last) => {
             let mut high = KeyBuf::new();
-            high.push(&low.as_bytes()[..last]);
-            high.push(&[low.as_bytes()[last] + 1]);
+            high.push(&prefix[..last]);
+            high.push(&[prefix[last] + 1]);
             Bound::Excluded(high)
         }
-    };
-    (Bound::Included(low), high)
+    }
 }
 
 /// The entries of a map in a range of keys, made by [`BTreeMap::range`] and [`BTreeMap::prefix`].
@@ -150,8 +183,12 @@ impl<K: ?Sized, V: ?Sized> Clone for Range<K, V> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Range<K, V> {
-    pub(super) fn of(map: BTreeMap<K, V>, (low, high): Bounds) -> Range<K, V> {
+    pub(crate) fn of(map: BTreeMap<K, V>, (low, high): Bounds) -> Range<K, V> {
         Range { map, low, high, is_reverse: false }
+    }
+
+    pub(crate) fn into_bounds(self) -> Bounds {
+        (self.low, self.high)
     }
 
     /// Turns the direction: from the greatest key to the least, or back.

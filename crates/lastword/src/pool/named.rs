@@ -2,12 +2,14 @@
 
 use collections::catalog::{self, Named, Opened, Types};
 use collections::encoded::{EncodedMap, EncodedTypes};
-use collections::{BTreeMap, HashMap, Key, Value};
+use collections::indexed_map::Indexes;
+use collections::{BTreeMap, HashMap, IndexedMap, Key, Value};
 
 use super::Pool;
 use crate::design::Design;
 use crate::error::{Error, NamedError};
 use crate::worker::Committed;
+use crate::{Stop, Tx};
 
 impl<D: Design> Pool<D> {
     /// Opens the collection of this name, or creates it. A new collection is durable on return.
@@ -103,5 +105,81 @@ impl<D: Design> Pool<D> {
         V: Value + ?Sized + 'static,
     {
         self.named(name)
+    }
+
+    /// Opens the map with indexes of this name, or creates it: as [`named`](Pool::named). The names
+    /// of the indexes and the types of their keys are compared, too.
+    ///
+    /// ```
+    /// use lastword::prelude::*;
+    ///
+    /// struct ByAge;
+    /// impl Index<str, u32> for ByAge {
+    ///     type Key = u32;
+    ///     fn key(_: &String, age: &u32) -> Option<u32> {
+    ///         Some(*age)
+    ///     }
+    /// }
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("named.pool");
+    /// let pool = Pool::create(&path, Options::new())?;
+    /// let ages = pool.indexed_map::<str, u32, (ByAge,)>("ages")?;
+    /// pool.run(|tx| ages.insert(tx, "ann", 40))?;
+    /// let oldest = pool.run(|tx| ages.by(ByAge).last(tx))?.value;
+    /// assert_eq!(oldest, Some(("ann".to_owned(), 40)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`named`](Pool::named).
+    pub fn indexed_map<K, V, I>(&self, name: &str) -> Result<IndexedMap<K, V, I>, Error>
+    where
+        K: Key + ?Sized + 'static,
+        V: Value + ?Sized + 'static,
+        I: Indexes<K, V> + 'static,
+    {
+        self.named(name)
+    }
+
+    /// Opens the collection of this name, or creates it, or makes it of a collection of the types
+    /// `Old` that has the name: as [`named`](Pool::named). `convert` does that in one transaction,
+    /// and takes the old collection over. It may run again.
+    ///
+    /// ```
+    /// # use lastword::{Tx, prelude::*};
+    /// # struct ByAge;
+    /// # impl Index<str, u32> for ByAge {
+    /// #     type Key = u32;
+    /// #     fn key(_: &String, age: &u32) -> Option<u32> {
+    /// #         Some(*age)
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("named.pool");
+    /// # let pool = Pool::create(&path, Options::new())?;
+    /// # pool.btree_map::<str, u32>("ages")?;
+    /// type Ages = IndexedMap<str, u32, (ByAge,)>;
+    ///
+    /// // An earlier version of the program had no index.
+    /// let convert = |tx: &mut Tx<'_, _>, old: BTreeMap<str, u32>| Ages::from_map(tx, old);
+    /// let ages = pool.named_or_convert("ages", convert)?;
+    /// while !pool.run(|tx| ages.rebuild_step(tx, 100))?.value {}
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`named`](Pool::named).
+    pub fn named_or_convert<Old: Named, New: Named>(
+        &self,
+        name: &str,
+        mut convert: impl FnMut(&mut Tx<'_, D>, Old) -> Result<New, Stop>,
+    ) -> Result<New, Error> {
+        let done = self.run(|tx| catalog::open_or_convert(tx, name, &mut convert))?;
+        // Also a found one: the conversion may be of this transaction.
+        if D::DURABLE {
+            done.ticket.wait()?;
+        }
+        self.durable(done, name, || New::types().to_string())
     }
 }
