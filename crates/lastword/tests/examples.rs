@@ -126,26 +126,40 @@ fn killed_sessions_example_keeps_sessions_until_they_expire() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("sessions.pool");
-    let (mut acknowledged, mut removed) = (BTreeMap::new(), 0);
+    let mut acknowledged = BTreeMap::new();
     for most in [3, 701, 160] {
         let lines = killed("killed_sessions_example_keeps_sessions_until_they_expire", &path, most);
         // The first line is the number of sessions that were found.
         acknowledged.extend(lines[1..].iter().map(|line| words::<String, u64>(line)));
         let (pool, map) = sessions::open(&path).unwrap();
-        let now = sessions::now();
-        let body = |tx: &mut lastword::Tx<'_, _>| {
-            let get = |(token, &expires)| Ok((expires, map.get(tx, token)?));
-            acknowledged.iter().map(get).collect::<Result<Vec<_>, lastword::Stop>>()
-        };
-        for (expires, found) in pool.run(body).unwrap().value {
-            // A session may also have been renewed once more.
-            assert!(found.map_or(expires < now, |found| found.expires >= expires));
-            removed += usize::from(found.is_none());
-        }
         assert_eq!(pool.run(|tx| map.check(tx)).unwrap().value.damage, []);
+        let now = sessions::now();
+        for (expires, found) in found_sessions(&pool, map, &acknowledged) {
+            // A session may also have been renewed once more.
+            assert!(found.map_or(expires < now, |found| found >= expires));
+        }
         pool.close().unwrap();
     }
-    assert!(removed > 0, "no session has expired");
+    let (pool, map) = sessions::open(&path).unwrap();
+    let expired = map.by(sessions::ByExpiry).range(..u64::MAX / 2);
+    while !pool.run(|tx| expired.remove_step(tx, 100)).unwrap().value {}
+    let left = found_sessions(&pool, map, &acknowledged);
+    assert!(left.iter().all(|(_, found)| found.is_none()), "the index has all sessions");
+}
+
+/// Returns the expiry of each acknowledged session, printed and found.
+fn found_sessions(
+    pool: &lastword::Pool,
+    map: sessions::Sessions,
+    acknowledged: &BTreeMap<String, u64>,
+) -> Vec<(u64, Option<u64>)> {
+    let found = pool.run(|tx| {
+        let get = |(token, &printed): (&String, &u64)| {
+            Ok((printed, map.get(tx, token)?.map(|session| session.expires)))
+        };
+        acknowledged.iter().map(get).collect::<Result<Vec<_>, lastword::Stop>>()
+    });
+    found.unwrap().value
 }
 
 #[test]
@@ -166,12 +180,12 @@ fn killed_orders_example_continues_after_last_order() {
             })
             .unwrap()
             .value;
+        assert!(orders >= reached + lines.len() as u64);
         let (traded, sides) = model_of_orders(orders);
         assert!(bids.into_iter().eq(sides[1].clone()) && asks.into_iter().eq(sides[0].clone()));
         for (line, number) in lines.iter().zip(reached + 1..) {
             assert_eq!(words::<u64, u64>(line), (number, traded[number as usize - 1]));
         }
-        assert!(orders >= reached + lines.len() as u64);
         reached = orders;
         pool.close().unwrap();
     }

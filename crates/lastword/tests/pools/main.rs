@@ -29,6 +29,7 @@ mod grouping;
 mod growth;
 mod heap_reuse;
 mod ideal;
+mod indexes;
 mod limits;
 mod listeners;
 mod live_views;
