@@ -50,7 +50,7 @@ static void types(void) {
     MUST(lw_map_open(pool, "numbers", LW_ORDERED_MAP, &STR, &U64, &numbers) == LW_OK);
     MUST(lw_map_open(pool, "numbers", LW_ORDERED_MAP, &STR, &other, &map) == LW_EMISMATCH);
     const char *text = lw_message(LW_EMISMATCH);
-    MUST(strstr(text, "is a BTreeMap<str, u64>") && strstr(text, "not a BTreeMap<str, u32>"));
+    MUST(strstr(text, "is BTreeMap<str, u64>") && strstr(text, "not BTreeMap<str, u32>"));
     MUST(lw_map_open(pool, "numbers", LW_HASH_MAP, &STR, &U64, &map) == LW_EMISMATCH);
     MUST(lw_map_open(pool, "numbers", 2, &STR, &U64, &map) == LW_EINVAL);
     MUST(strcmp(lw_message(LW_EINVAL), lw_strerror(LW_EINVAL)) == 0);

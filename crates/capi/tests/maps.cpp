@@ -87,8 +87,8 @@ void check_shared(lw::worker& worker, const shared& maps) {
 void types(lw::pool& pool) {
     const auto other = [&] { lw::map<std::string, std::int32_t>::open(pool, "ages"); };
     const std::string text = error_of(LW_EMISMATCH, other);
-    expect(text.find("is a BTreeMap<str, u32>") != std::string::npos, "it names the stored types");
-    expect(text.find("not a BTreeMap<str, i32>") != std::string::npos, "and those of the program");
+    expect(text.find("is BTreeMap<str, u32>") != std::string::npos, "it names the stored types");
+    expect(text.find("not BTreeMap<str, i32>") != std::string::npos, "and those of the program");
     error_of(LW_EMISMATCH, [&] { lw::hash_map<std::string, std::uint32_t>::open(pool, "ages"); });
     error_of(LW_EMISMATCH, [&] { pool.root<account>(); });
     lw::map<int, nameless>::open(pool, "nameless");

@@ -291,8 +291,9 @@ pub fn open<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Opened<C>, 
     of_word(open_word(tx, name, &C::types(), create)?)
 }
 
-/// Opens the collection of this name, or creates it, or makes it of a collection of the types `Old`
-/// that has the name. `convert` does that in the same transaction, and takes the old one over.
+/// Opens the collection of this name, or creates it. If the name belongs to a collection of type
+/// `Old`, `replace` builds the new collection from it in the same transaction. The new collection
+/// takes over the memory of the old one.
 ///
 /// ```
 /// # use collections::{BTreeMap, Index, IndexedMap};
@@ -313,8 +314,8 @@ pub fn open<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Opened<C>, 
 /// # mock.transact(|tx| old.put(tx, "ann", 40))?;
 /// let opened = mock.transact(|tx| {
 ///     // An earlier version of the program had no index.
-///     let convert = |tx: &mut _, old: BTreeMap<str, u32>| Ages::from_map(tx, old);
-///     catalog::open_or_convert(tx, "ages", convert)
+///     let index = |tx: &mut _, old: BTreeMap<str, u32>| Ages::from_map(tx, old);
+///     catalog::open_or_replace(tx, "ages", index)
 /// })?;
 /// let Opened::Found(ages) = opened else { panic!("it is there") };
 /// while !mock.transact(|tx| ages.rebuild_step(tx, 100))? {}
@@ -324,17 +325,17 @@ pub fn open<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Opened<C>, 
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_or_convert<Old: Named, New: Named, W: Allocate>(
+pub fn open_or_replace<Old: Named, New: Named, W: Allocate>(
     tx: &mut W,
     name: &str,
-    convert: impl FnOnce(&mut W, Old) -> Result<New, Stop>,
+    replace: impl FnOnce(&mut W, Old) -> Result<New, Stop>,
 ) -> Result<Opened<New>, Stop> {
     let opened = match find::<New, W>(tx, name)? {
         Some(Opened::Other(types)) => Opened::Other(types),
         _ => return open(tx, name),
     };
     let Some(old) = remove::<Old, W>(tx, name)? else { return Ok(opened) };
-    let new = convert(tx, old)?;
+    let new = replace(tx, old)?;
     let Place::Catalog(names) = names(tx)? else { return Err(Stop::BadValue) };
     insert(tx, names, name, &New::types(), word_of(&new)?)?;
     Ok(Opened::Found(new))

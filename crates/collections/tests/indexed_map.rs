@@ -267,7 +267,7 @@ fn indexes_are_added_to_a_named_map() {
     let refused = mock.transact(|tx| catalog::open::<One, _>(tx, "players")).unwrap();
     assert!(matches!(refused, Opened::Other(_)));
     let from_map = |tx: &mut Mock, old| One::from_map(tx, old);
-    let opened = mock.transact(|tx| catalog::open_or_convert(tx, "players", from_map));
+    let opened = mock.transact(|tx| catalog::open_or_replace(tx, "players", from_map));
     let Opened::Found(one) = opened.unwrap() else { panic!("it is there") };
     assert!(!mock.transact(|tx| one.rebuild_step(tx, 50)).unwrap());
     let unread = mock.transact(|tx| one.by(ByScore).last(tx)).unwrap_err();
@@ -280,7 +280,7 @@ fn indexes_are_added_to_a_named_map() {
     let convert = |tx: &mut Mock, old: One| old.with_indexes(tx);
     for _ in 0..2 {
         // The second time it has the indexes.
-        let opened = mock.transact(|tx| catalog::open_or_convert(tx, "players", convert)).unwrap();
+        let opened = mock.transact(|tx| catalog::open_or_replace(tx, "players", convert)).unwrap();
         let Opened::Found::<Players>(players) = opened else { panic!("it is there") };
         let mut steps = 0;
         while !mock.transact(|tx| players.rebuild_step(tx, 50)).unwrap() {

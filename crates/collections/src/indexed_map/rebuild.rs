@@ -29,7 +29,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
     /// true: the indexes cannot be read before. The map belongs to the result, so no transaction
     /// may change it through another handle from then on.
     ///
-    /// [`catalog::open_or_convert`](crate::catalog::open_or_convert) does this with a map that has
+    /// [`catalog::open_or_replace`](crate::catalog::open_or_replace) does this with a map that has
     /// a name.
     ///
     /// # Errors

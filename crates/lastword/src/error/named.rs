@@ -11,8 +11,8 @@ use thiserror::Error;
 pub enum NamedError {
     /// The name belongs to a collection of other types.
     #[error(
-        "cannot open `{name}` in {path}: it is a {stored}, not a {wanted}; open it with its types, \
-         or use another name"
+        "cannot open `{name}` in {path}: its type is {stored}, not {wanted}; open it with its \
+         type, or use another name"
     )]
     OtherTypes {
         /// The pool's file.
@@ -28,7 +28,7 @@ pub enum NamedError {
     /// The conversion of the collection is unfinished. It opens with no types until
     /// [`Pool::convert`](crate::Pool::convert) has ended.
     #[error(
-        "cannot open `{name}` in {path}: its conversion from a {from} to a {to} is unfinished; run \
+        "cannot open `{name}` in {path}: its conversion from {from} to {to} is unfinished; run \
          `Pool::convert` with these types to its end"
     )]
     Converting {
@@ -44,7 +44,7 @@ pub enum NamedError {
 
     /// The types of a conversion agree, so the pool could not distinguish converted values.
     #[error(
-        "cannot convert `{name}` in {path} from a {from} to a {to}: the pool cannot distinguish \
+        "cannot convert `{name}` in {path} from {from} to {to}: the pool cannot distinguish \
          these types; give a type another name, or `#[lastword::persist]` to both"
     )]
     Alike {

@@ -98,7 +98,7 @@ impl<D: Design> Pool<D> {
                 Converted::Opened(opened) => opened,
                 Converted::Alike => return Err(self.alike::<C, N>(name)),
             };
-            let wanted = || format!("{} or a {}", C::types(), N::types());
+            let wanted = || format!("{} or {}", C::types(), N::types());
             let collection = NamedError::of(opened, &self.info().path, name, wanted)?;
             // Another thread may have converted it just now, so that is durable on return, too.
             if D::DURABLE {

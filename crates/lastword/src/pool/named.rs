@@ -81,7 +81,7 @@ impl<D: Design> Pool<D> {
     /// let ages = pool.hash_map::<str, u32>("ages")?;
     /// pool.run(|tx| ages.insert(tx, "ann", 40))?;
     /// let other = pool.hash_map::<str, str>("ages").unwrap_err();
-    /// assert!(other.to_string().contains("is a HashMap<str, u32>"));
+    /// assert!(other.to_string().contains("is HashMap<str, u32>"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -142,9 +142,11 @@ impl<D: Design> Pool<D> {
         self.named(name)
     }
 
-    /// Opens the collection of this name, or creates it, or makes it of a collection of the types
-    /// `Old` that has the name: as [`named`](Pool::named). `convert` does that in one transaction,
-    /// and takes the old collection over. It may run again.
+    /// Opens the collection of this name, or creates it, as [`named`](Pool::named). If the name
+    /// belongs to a collection of type `Old`, `replace` builds the new collection from it in the
+    /// same transaction. The new collection takes over the memory of the old one. `replace` runs
+    /// again if the transaction repeats. To change the type of all values, which takes many
+    /// transactions, call [`convert`](Pool::convert).
     ///
     /// ```
     /// # use lastword::{Tx, prelude::*};
@@ -162,21 +164,21 @@ impl<D: Design> Pool<D> {
     /// type Ages = IndexedMap<str, u32, (ByAge,)>;
     ///
     /// // An earlier version of the program had no index.
-    /// let convert = |tx: &mut Tx<'_, _>, old: BTreeMap<str, u32>| Ages::from_map(tx, old);
-    /// let ages = pool.named_or_convert("ages", convert)?;
+    /// let index = |tx: &mut Tx<'_, _>, old: BTreeMap<str, u32>| Ages::from_map(tx, old);
+    /// let ages = pool.named_or_replace("ages", index)?;
     /// while !pool.run(|tx| ages.rebuild_step(tx, 100))?.value {}
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// As [`named`](Pool::named).
-    pub fn named_or_convert<Old: Named, New: Named>(
+    pub fn named_or_replace<Old: Named, New: Named>(
         &self,
         name: &str,
-        mut convert: impl FnMut(&mut Tx<'_, D>, Old) -> Result<New, Stop>,
+        mut replace: impl FnMut(&mut Tx<'_, D>, Old) -> Result<New, Stop>,
     ) -> Result<New, Error> {
-        let done = self.run(|tx| catalog::open_or_convert(tx, name, &mut convert))?;
-        // Also a found one: the conversion may be of this transaction.
+        let done = self.run(|tx| catalog::open_or_replace(tx, name, &mut replace))?;
+        // Also a found one: this transaction may have replaced it.
         if D::DURABLE {
             done.ticket.wait()?;
         }

@@ -238,10 +238,10 @@ fn map_of_other_key_fields_is_refused() {
     assert!(matches!(error, Error::Named(NamedError::OtherTypes { .. })), "{error}");
     let text = error.to_string();
     let expected = [
-        "is a HashMap<(City, Event), u64> (values of 8 bytes) with key City { country: str, name: \
+        "is HashMap<(City, Event), u64> (values of 8 bytes) with key City { country: str, name: \
          str, size: Option<i32> }, key enum Event: u8 { None = 0 | At(level: Level, city: City) = \
          1 | Text([u8], bool) = 2 | Id(Id) = 3 | Nothing(Nothing) = 4 }, key enum Level: i16 { \
-         High = 300 | Low = -7 | Lower = -6 }, key Id { u64 }, key Nothing { }, not a",
+         High = 300 | Low = -7 | Lower = -6 }, key Id { u64 }, key Nothing { }, not ",
         "with key City { _name: str, _country: str, _size: Option<i32> }, key enum Event: u8 { \
          _None = 0 };",
     ];

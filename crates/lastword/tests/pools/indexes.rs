@@ -31,8 +31,8 @@ fn city(number: u64) -> String {
 
 fn open<D: Design>(path: &Path) -> (Pool<D>, Cities) {
     let pool = Pool::<D>::open_as(path, options()).unwrap();
-    let convert = |tx: &mut Tx<'_, D>, old: BTreeMap<u64, str>| Cities::from_map(tx, old);
-    let cities = pool.named_or_convert("cities", convert).unwrap();
+    let index = |tx: &mut Tx<'_, D>, old: BTreeMap<u64, str>| Cities::from_map(tx, old);
+    let cities = pool.named_or_replace("cities", index).unwrap();
     (pool, cities)
 }
 
@@ -115,11 +115,11 @@ fn other_indexes_are_refused_with_both_names() {
     }
     let error = pool.indexed_map::<u64, str, (ByCity, BySize)>("cities").unwrap_err();
     assert!(matches!(error, Error::Named(NamedError::OtherTypes { .. })));
-    let both = "is a IndexedMap<u64, str, (ByCity: str)> (keys of 8 bytes), not a \
+    let both = "is IndexedMap<u64, str, (ByCity: str)> (keys of 8 bytes), not \
                 IndexedMap<u64, str, (ByCity: str, BySize: u32)> (keys of 8 bytes)";
     assert!(error.to_string().contains(both), "{error}");
-    let convert = |tx: &mut Tx<'_, _>, old: Cities| old.with_indexes(tx);
-    let opened = pool.named_or_convert("cities", convert);
+    let index = |tx: &mut Tx<'_, _>, old: Cities| old.with_indexes(tx);
+    let opened = pool.named_or_replace("cities", index);
     let cities: IndexedMap<u64, str, (ByCity, BySize)> = opened.unwrap();
     while !pool.run(|tx| cities.rebuild_step(tx, 10)).unwrap().value {}
     assert_eq!(pool.run(|tx| cities.by(BySize).last(tx)).unwrap().value, None);

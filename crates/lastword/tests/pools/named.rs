@@ -220,7 +220,7 @@ fn encoded_map_is_the_typed_map_of_its_name() {
     let _ = pool.run(|tx| encoded.put(tx, b"bob", &50_u32.to_ne_bytes())).unwrap();
     assert_eq!(pool.run(|tx| ages.get(tx, "bob")).unwrap().value, Some(50));
     let other = pool.encoded_map("ages", &types("u64", 8)).unwrap_err();
-    assert!(other.to_string().contains("is a BTreeMap<str, u32> (values of 4 bytes), not a"));
+    assert!(other.to_string().contains("is BTreeMap<str, u32> (values of 4 bytes), not "));
     let made = pool.encoded_map("weights", &types("f64", 8)).unwrap();
     pool.close().unwrap();
 
@@ -242,9 +242,9 @@ fn name_with_other_types_is_refused() {
     let error = pool.hash_map::<str, u32>("users").unwrap_err();
     assert!(matches!(error, Error::Named(NamedError::OtherTypes { .. })));
     let text = error.to_string();
-    assert!(text.contains("is a HashMap<str, u64> (values of 8 bytes), not a HashMap<str, u32>"));
+    assert!(text.contains("is HashMap<str, u64> (values of 8 bytes), not HashMap<str, u32>"));
     let set = pool.named::<BTreeSet<str>>("users").unwrap_err();
-    assert!(set.to_string().contains("not a BTreeSet<str>"), "{set}");
+    assert!(set.to_string().contains("not BTreeSet<str>"), "{set}");
 }
 
 #[test]
