@@ -317,6 +317,40 @@ fn changes_without_effect_conflict_in_all_forms() {
     changes_without_effect_conflict::<u64, ()>(|n| n);
 }
 
+/// Tests that a key above a full last leaf, which moves nothing, conflicts with changes of the leaf.
+fn append_beside_full_leaf_conflicts<K: Key + ?Sized, V: Number>(
+    slots: u64,
+    key: fn(u64) -> K::Owned,
+) where
+    K::Owned: AsKey<K>,
+{
+    let value = V::of(7);
+    // The leaf is the root, and one of several.
+    for leaves in [1, 3] {
+        let mut mock = Mock::new(64 << 20);
+        let map: BTreeMap<K, V> = mock.transact(BTreeMap::create).unwrap();
+        for n in 0..leaves * slots {
+            mock.transact(|tx| map.put(tx, key(n), value)).unwrap();
+        }
+        let nodes = mock.objects();
+        let append = |tx: &mut Recorder<'_>| map.put(tx, key(9000), value);
+        let last = leaves * slots - 1;
+        assert!(conflict(&mut mock, |tx| map.remove(tx, key(last)), append), "{leaves} leaves");
+        assert!(conflict(&mut mock, |tx| map.remove(tx, key(last - 3)), append));
+        assert!(conflict(&mut mock, |tx| map.remove(tx, key(9000)), append));
+        assert!(conflict(&mut mock, |tx| map.update(tx, key(9000), |old| old), append));
+        mock.transact(|tx| map.put(tx, key(9000), value)).unwrap();
+        assert!(mock.objects() > nodes, "the last leaf was not full");
+    }
+}
+
+#[test]
+fn append_beside_full_leaf_conflicts_in_all_forms() {
+    append_beside_full_leaf_conflicts::<[u8], ()>(28, user);
+    append_beside_full_leaf_conflicts::<u64, u64>(28, |n| n);
+    append_beside_full_leaf_conflicts::<u64, ()>(54, |n| n);
+}
+
 #[test]
 fn split_conflicts_with_a_join_that_moves_its_bound() {
     let mut mock = Mock::new(64 << 20);

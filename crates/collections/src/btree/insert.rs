@@ -262,6 +262,10 @@ impl Tree {
         let kept = count - usize::from(is_left);
         let kept = if injected(Mutant::SplitLeavesKey) { slots.min(kept + 1) } else { kept };
         node.take(kept, slots);
+        if kept == slots {
+            // Nothing moved: a concurrent removal from the full node must conflict all the same.
+            node.protect(tx)?;
+        }
         if is_left {
             node.put(tx, position, &left[position])?;
         }
