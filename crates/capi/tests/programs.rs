@@ -18,7 +18,7 @@ const SANITIZED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-rec
 /// The undefined-behavior sanitizer takes most of the time in which templates are compiled.
 const TEMPLATES: [&str; 2] = ["-O0", "-fsanitize=address"];
 
-/// Constants of the examples that valgrind runs, which is 50 times slower: each with fewer steps.
+/// Constants of the examples and their smaller values under valgrind, which is 50 times slower.
 const SHORTER: [(&str, &str); 5] = [
     ("TRANSFERS = 20000", "TRANSFERS = 1000"),
     ("EACH = 1000", "EACH = 100"),

@@ -189,7 +189,7 @@ type Old = HashMap<u64, v1::User>;
 type New = HashMap<u64, v2::User>;
 
 #[test]
-fn empty_collections_of_each_length_are_converted() {
+fn short_vectors_are_converted() {
     for len in 0..5 {
         let mut mock = Mock::new(1 << 16);
         let old: Stored<u32> = created(&mut mock, "name");

@@ -194,7 +194,7 @@ fn map_of_numbers_matches_std() {
     let map: Numbers = mock.transact(IndexedMap::create).unwrap();
     let mut model = Model::new();
     for step in 0..2000 {
-        // Often one of the greatest index key, and sometimes without one.
+        // Often a record with the greatest index key, sometimes a record without one.
         let (key, value) = (below(600) as u32, if below(3) == 0 { 510 } else { below(530) });
         match below(3) {
             0 => assert_eq!(mock.transact(|tx| map.remove(tx, key)).unwrap(), model.remove(&key)),
@@ -228,7 +228,7 @@ fn map_of_numbers_matches_std() {
 }
 
 #[test]
-fn cleared_map_stays_in_step() {
+fn cleared_map_and_indexes_agree() {
     let mut mock = Mock::new(8 << 20);
     let map: Players = mock.transact(IndexedMap::create).unwrap();
     for n in 0..500_u16 {
@@ -383,16 +383,27 @@ fn concurrent_changes_and_rebuilds_are_serializable() {
     assert!(conflicts > 100 && both > 200 && rebuilds > 20, "{conflicts}, {both}, {rebuilds}");
 }
 
-#[test]
-fn changes_without_effect_conflict() {
+/// Returns a map of 300 equal players.
+fn equal_players() -> (Mock, Players) {
     let mut mock = Mock::new(8 << 20);
     let map: Players = mock.transact(IndexedMap::create).unwrap();
     for n in 0..300_u16 {
         mock.transact(|tx| map.insert(tx, n.to_string(), [1, 1])).unwrap();
     }
+    (mock, map)
+}
+
+#[test]
+fn absent_key_is_protected() {
+    let (mut mock, map) = equal_players();
     let insert = |tx: &mut Recorder<'_>| map.insert(tx, "x", [1, 1]);
     assert!(conflict(&mut mock, |tx| map.remove(tx, "x"), insert));
     assert!(conflict(&mut mock, |tx| map.update(tx, "x", |player| player), insert));
+}
+
+#[test]
+fn changes_without_effect_conflict() {
+    let (mut mock, map) = equal_players();
     // Neither changes an entry.
     let same = |tx: &mut Recorder<'_>| map.update(tx, "7", |player| player);
     let other = |tx: &mut Recorder<'_>| map.update(tx, "7", |[score, _]| [score, 6]);
@@ -406,14 +417,15 @@ fn changes_without_effect_conflict() {
 }
 
 #[test]
-fn check_finds_entries_out_of_step() {
+fn check_finds_inconsistent_entries() {
     let mut mock = Mock::new(8 << 20);
     let map: Players = mock.transact(IndexedMap::create).unwrap();
     for n in 0..200_u16 {
         mock.transact(|tx| map.insert(tx, n.to_string(), [n, n])).unwrap();
     }
     let records = mock.transact(|tx| map.records(tx)).unwrap();
-    // Not indexed; not removed from the indexes; with another score and a group of the old name.
+    // Three records: one not indexed, one still indexed after its removal, one whose score
+    // changed.
     mock.transact(|tx| records.put(tx, "x", [1, 1])).unwrap();
     mock.transact(|tx| records.delete(tx, "7")).unwrap();
     mock.transact(|tx| records.put(tx, "11", [12, 16])).unwrap();

@@ -7,14 +7,14 @@
 
 #[path = "mutants/collections.rs"]
 mod collections;
+#[path = "mutants/concurrent.rs"]
+mod concurrent;
 #[path = "mutants/conversions.rs"]
 mod conversions;
 #[path = "mutants/heaps.rs"]
 mod heaps;
 #[path = "mutants/hostile.rs"]
 mod hostile;
-#[path = "mutants/meetings.rs"]
-mod meetings;
 #[path = "mutants/migrations.rs"]
 mod migrations;
 #[path = "mutants/paced.rs"]
@@ -76,7 +76,7 @@ const PARTS: [(&str, Part); 32] = [
     ("an older copy", hostile::an_older_copy),
     ("a freed array", heaps::a_freed_array),
     ("a heap of format 1", heaps::a_heap_of_format_1),
-    ("transactions that meet", meetings::transactions_that_meet),
+    ("concurrent transactions", concurrent::concurrent_transactions),
     ("filled and freed collections", collections::filled_and_freed_collections),
     ("a refused name", collections::a_refused_name),
     ("an interrupted conversion", conversions::an_interrupted_conversion),

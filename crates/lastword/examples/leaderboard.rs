@@ -42,7 +42,7 @@ pub(crate) fn run(path: &Path, games: u64) -> Result<(), Error> {
         let threads: Vec<_> = (1..=4).map(|seed| scope.spawn(move || play(seed))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("a player panicked"))
     })?;
-    // One transaction, so that the scores and ranks are those of one moment.
+    // One transaction, so that the scores and ranks come from one snapshot.
     let best = pool.run(|tx| {
         let (best, _) = scores.by(ByScore).range(..).rev().page(tx, 3)?;
         let ranked = |(name, score)| Ok((rank(tx, scores, score)?, name, score));
@@ -68,8 +68,8 @@ fn play(pool: &Pool, scores: Scores, seed: u64, games: u64) -> Result<(), Error>
     Ok(())
 }
 
-/// Returns the number of players with a greater score, plus 1. It counts them: for the rank of the
-/// last of a million players, keep the number of players in each range of scores.
+/// Returns the number of players with a greater score, plus 1. The function counts these players.
+/// For millions of players, store the number of players in each range of scores instead.
 fn rank(tx: &mut impl Words, scores: Scores, score: u64) -> Result<u64, Stop> {
     Ok(1 + scores.by(ByScore).range(score + 1..).count(tx)?)
 }

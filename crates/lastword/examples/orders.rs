@@ -4,8 +4,8 @@
 //!   cargo run --release -p lastword --example orders [PATH]
 //! ```
 //!
-//! An order trades with the other side, and its rest joins the book in the same transaction. Kill
-//! it at any time and run it again: it continues after the last order, and no share is lost.
+//! An order trades against the other side, and its remaining shares enter the book in the same
+//! transaction. Kill it and run it again: it continues after the last order and loses no share.
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ fn trade(tx: &mut impl Allocate, book: Book, number: u64) -> Result<u64, Stop> {
     let (rank, limit) = if is_bid { (-price, price) } else { (price, -price) };
     let mut left = shares;
     while left > 0 {
-        // The first order of the other side, if its price is good enough.
+        // The first order of the other side, if its price matches.
         let Some((best, offered)) = other.range(..=(limit, u64::MAX)).first(tx)? else { break };
         let traded = left.min(offered);
         left -= traded;

@@ -63,7 +63,7 @@ fn serve(pool: &Pool, sessions: Sessions, number: u64, logins: u64) -> Result<()
         let (token, long) = (format!("{start}-{number}-{login}"), format!("{start}-{number}-0"));
         let session = Session { user: number, expires: now() + 20 };
         let renewed = Session { expires: now() + 3_600_000, ..session };
-        // The new session and the renewal of the first, or neither.
+        // One transaction stores the new session and renews the first, or does neither.
         let done = worker.run(|tx| {
             sessions.insert(tx, &token, session)?;
             sessions.insert(tx, &long, renewed)

@@ -1,20 +1,20 @@
-//! The examples keep the promises of their documentation, also after `kill -9`.
+//! The examples do what their docs say, also after `kill -9`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../examples/bank.rs"]
-#[allow(dead_code, reason = "its `main` is for people")]
+#[allow(dead_code, reason = "the test does not call `main`")]
 mod bank;
 #[path = "../examples/leaderboard.rs"]
-#[allow(dead_code, reason = "its `main` is for people")]
+#[allow(dead_code, reason = "the test does not call `main`")]
 mod leaderboard;
 #[path = "../examples/orders.rs"]
-#[allow(dead_code, reason = "its `main` is for people")]
+#[allow(dead_code, reason = "the test does not call `main`")]
 mod orders;
 #[path = "../examples/sessions.rs"]
-#[allow(dead_code, reason = "its `main` is for people")]
+#[allow(dead_code, reason = "the test does not call `main`")]
 mod sessions;
 #[path = "../examples/world.rs"]
-#[allow(dead_code, reason = "its `main` is for people")]
+#[allow(dead_code, reason = "the test does not call `main`")]
 mod world;
 
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ fn child() -> Option<PathBuf> {
 }
 
 /// Runs a test in a child process and kills it with `kill -9` once it has printed `most` lines.
-/// Returns all lines that it has printed until its death.
+/// Returns all lines that it printed before it was killed.
 fn killed(test: &str, path: &Path, most: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -120,7 +120,7 @@ fn killed_world_example_resumes_after_saved_tick() {
 }
 
 #[test]
-fn killed_sessions_example_keeps_sessions_until_they_expire() {
+fn killed_sessions_example_loses_no_session() {
     if let Some(path) = child() {
         return sessions::run(&path, u64::MAX).unwrap();
     }
@@ -128,7 +128,7 @@ fn killed_sessions_example_keeps_sessions_until_they_expire() {
     let path = dir.path().join("sessions.pool");
     let mut acknowledged = BTreeMap::new();
     for most in [3, 701, 160] {
-        let lines = killed("killed_sessions_example_keeps_sessions_until_they_expire", &path, most);
+        let lines = killed("killed_sessions_example_loses_no_session", &path, most);
         // The first line is the number of sessions that were found.
         acknowledged.extend(lines[1..].iter().map(|line| words::<String, u64>(line)));
         let (pool, map) = sessions::open(&path).unwrap();
@@ -163,7 +163,7 @@ fn found_sessions(
 }
 
 #[test]
-fn killed_orders_example_continues_after_last_order() {
+fn killed_orders_example_resumes() {
     if let Some(path) = child() {
         return orders::run(&path, u64::MAX).unwrap();
     }
@@ -171,7 +171,7 @@ fn killed_orders_example_continues_after_last_order() {
     let path = dir.path().join("orders.pool");
     let mut reached = 0;
     for most in [1, 400, 90] {
-        let lines = killed("killed_orders_example_continues_after_last_order", &path, most);
+        let lines = killed("killed_orders_example_resumes", &path, most);
         let (pool, book) = orders::open(&path).unwrap();
         let (orders, bids, asks) = pool
             .run(|tx| {
@@ -194,8 +194,8 @@ fn killed_orders_example_continues_after_last_order() {
 /// A side of the model's order book.
 type Side = BTreeMap<(i64, u64), u64>;
 
-/// Returns the shares that each of the first orders has traded at once, and the asks and bids that
-/// rest after them.
+/// Returns the shares that each of the first orders trades on arrival, and the asks and bids that
+/// remain.
 fn model_of_orders(orders: u64) -> (Vec<u64>, [Side; 2]) {
     let mut sides: [Side; 2] = Default::default();
     let trade = |number| {
@@ -243,7 +243,7 @@ fn killed_leaderboard_example_keeps_scores() {
 }
 
 #[test]
-fn examples_with_indexes_run_to_their_ends() {
+fn examples_run_to_the_end() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         sessions::run(&dir.path().join("sessions.pool"), 5).unwrap();

@@ -5,8 +5,8 @@
 //! | [`macro@persist`] | `lastword::persist` | a stored type: traits, checks, fields |
 //! | [`macro@Key`] | `lastword::Key` | the traits of a key |
 //!
-//! Their documentation is at the re-exports, since its examples need `lastword`. As a dependency of
-//! this crate's tests Cargo would build that once more, for the compiler.
+//! Their documentation is at the re-exports, since its examples need `lastword`. If this crate's
+//! tests depended on `lastword`, Cargo would build it a second time for the compiler's own use.
 //!
 //! Generated code names only `lastword`, with its hidden module `__private`, so a program needs no
 //! other crate. The traits and the checks themselves are in `words` and `collections`.

@@ -1,6 +1,7 @@
-//! Tests of parts of the C interface that no C function shows alone.
+//! Tests of internals of the C interface that no C function exposes.
 //!
-//! The library has no tests inside, since their build would compile the whole of it once more.
+//! These tests are not unit tests of the library: Cargo would compile the library a second time to
+//! build them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod statuses;

@@ -17,18 +17,19 @@
 //! | first | an empty `new`, the conversion, the record | no open name, all values in `old` |
 //! | moves | values out of `old`, converted into `new` | each value in one of both |
 //! | last move | also frees `old`, which is empty | all values in `new` |
-//! | arranging | exchanges in a vector, counted in `at` | all values in `new` |
+//! | reversal | swaps in a vector, counted in `at` | all values in `new` |
 //! | last | the record, and frees the conversion | the name open with the new types |
 //!
-//! The last move, the arranging of a collection that needs none, and the last step are one
-//! transaction. A vector gives its elements from the back, so they are in reverse order in `new`
-//! until they are arranged.
+//! The last move, the reversal and the last step are one transaction where the collection needs no
+//! reversal. A vector gives its elements from the back, so `new` holds them in reverse order until
+//! the reversal ends.
 //!
 //! Invariants:
 //! - A value is converted in the transaction that moves it: exactly once.
-//! - The name opens with no types between the first step and the last. Earlier versions of Lastword
-//!   refuse the record, whose types are those of no collection.
-//! - Types that agree are not converted: a finished conversion would look like one to begin.
+//! - Between the first step and the last, the name cannot be opened with any types. Earlier
+//!   versions of Lastword refuse the record, whose types are those of no collection.
+//! - Types that agree are not converted: the catalog could not distinguish a finished conversion
+//!   from a conversion that has not begun.
 //! - Write skew: each step protects the conversion, so two steps conflict. The first and the last
 //!   step write the record, as all operations do that change a name.
 
@@ -43,7 +44,7 @@ use crate::key::{AsKey, Key};
 use crate::value::{AsValue, Value};
 use crate::vec_deque::VecDeque;
 
-/// Begins the name of the types in the record of an unfinished conversion, and of no others.
+/// The prefix of the type name in the record of an unfinished conversion. No other record has it.
 const UNFINISHED: &str = "unfinished conversion of ";
 
 /// An unfinished conversion.
@@ -53,7 +54,7 @@ struct Conversion {
     /// The old collection, or 0 once it is freed.
     old: u64,
     new: u64,
-    /// Progress of the arranging.
+    /// Pairs of elements of a vector that are swapped already.
     at: u64,
     lengths: Lengths,
     types: Text,
@@ -82,13 +83,13 @@ pub trait Convert<N: Named>: Named {
         change: &mut dyn FnMut(Self::Old) -> Self::New,
     ) -> Result<bool, Stop>;
 
-    /// Arranges about `most` values of the new collection, when all are there. Returns whether it
-    /// is complete. `at` is 0 at first, and is kept between the steps.
+    /// Does about `most` swaps of the reversal of the new collection, once all values are there.
+    /// Returns whether the order is complete. `at` is 0 at first, and is kept between the steps.
     ///
     /// # Errors
     /// As [`Words::write`].
     #[doc(hidden)]
-    fn arrange_step<W: Words>(_: N, _: &mut W, _: &mut u64, _: u64) -> Result<bool, Stop> {
+    fn reverse_step<W: Words>(_: N, _: &mut W, _: &mut u64, _: u64) -> Result<bool, Stop> {
         Ok(true)
     }
 }
@@ -111,7 +112,7 @@ where
     ) -> Result<bool, Stop> {
         let mut pairs = Vec::new();
         let mut next = Some(Cursor::START);
-        // A part without pairs is one of empty buckets, which are few: others have merged.
+        // A page without pairs covers only empty buckets. These are few, because neighbors merge.
         while let Some(from) = next.filter(|_| pairs.is_empty()) {
             next = self.scan(tx, from, most as u64, |key, value| pairs.push((key, value)))?;
         }
@@ -180,7 +181,7 @@ where
     }
 
     /// Reverses the elements, which were moved from the back.
-    fn arrange_step<W: Words>(
+    fn reverse_step<W: Words>(
         new: crate::Vec<U>,
         tx: &mut W,
         at: &mut u64,
@@ -221,8 +222,8 @@ where
     }
 }
 
-/// Requires that a pair was removed that a scan has found. In a damaged map the next scan could
-/// find it again, without end.
+/// Returns [`Stop::BadValue`] if a pair that a scan found could not be removed. In a damaged map,
+/// scans could otherwise find it for ever.
 fn removed(is_removed: bool) -> Result<(), Stop> {
     if is_removed { Ok(()) } else { Err(Stop::BadValue) }
 }
@@ -245,9 +246,10 @@ pub enum Converted<N> {
 /// Repeat it, each step in a transaction of its own, until the result is no longer
 /// [`Converted::Unfinished`].
 ///
-/// A step moves about `most` values, in the order of the collection or of hashes. It calls `change`
-/// with each, again if the transaction runs again. The progress is part of the pool: after a crash
-/// the next call continues. Until the last step the name opens with no types.
+/// A step moves about `most` values, in the collection's order; a hash map has the order of hashes,
+/// and a vector is moved from the back. It calls `change` for each value, and calls it again if the
+/// transaction repeats. The progress is part of the pool: after a crash the next call continues.
+/// Until the last step, opening the name is refused, with the old types and the new.
 ///
 /// ```
 /// use collections::VecDeque;
@@ -281,7 +283,7 @@ pub enum Converted<N> {
 ///
 /// # Errors
 /// As [`open`]. [`Stop::Full`] and [`Stop::TooLarge`] if the step needs more memory or a larger
-/// log; the steps before stay.
+/// log; earlier steps stay committed.
 pub fn convert_step<C: Convert<N>, N: Named, W: Allocate>(
     tx: &mut W,
     name: &str,
@@ -327,7 +329,7 @@ pub fn convert_step<C: Convert<N>, N: Named, W: Allocate>(
         }
         conversion.old = 0;
     }
-    if !C::arrange_step(new, tx, &mut conversion.at, most.max(1) as u64)? {
+    if !C::reverse_step(new, tx, &mut conversion.at, most.max(1) as u64)? {
         tx.set(object, conversion)?;
         return Ok(Converted::Unfinished);
     }

@@ -14,7 +14,7 @@ use crate::btree_map::{
 use crate::key::{AsKey, Key, KeyBuf};
 use crate::value::Value;
 
-/// Entries that a visit of a range reads at once.
+/// Entries that `for_each` reads at a time.
 const PAGE: usize = 64;
 
 /// An index of a map, made by [`IndexedMap::by`].
@@ -104,7 +104,7 @@ where
     }
 }
 
-/// Encodes an index key as an entry begins.
+/// Encodes an index key as the first part of an entry.
 fn encoded<X: Key + ?Sized>(key: &impl AsKey<X>) -> KeyBuf {
     let mut out = KeyBuf::new();
     key.encode(&mut out, false);
@@ -117,9 +117,9 @@ fn after(key: KeyBuf) -> Bound<KeyBuf> {
 
 /// The records of a map in a range of an index, made by [`By`].
 ///
-/// As [`Range`], it holds keys and stays valid whatever changes in the map, and it is the cursor of
-/// a scan that takes several transactions. Between them a record may get another index key. It is
-/// then found twice, or not at all.
+/// Like a [`Range`], it holds keys and stays valid when the map changes. It is also the cursor of a
+/// scan in several transactions. If a record gets another index key between two of them, the scan
+/// may return it twice or not at all.
 ///
 /// All methods that read return [`Stop::BadValue`] while
 /// [`rebuild_step`](IndexedMap::rebuild_step) has entries to add.

@@ -12,7 +12,7 @@ use crate::btree_map::BTreeMap;
 use crate::key::Key;
 use crate::value::Value;
 
-/// Number of findings in one result at most; more would prove no more.
+/// The greatest number of findings in one result. More would not help a repair.
 const DAMAGE_MAX: usize = 100;
 
 /// Entries of an index that are read before their records are.
@@ -114,7 +114,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
                 all.found(Damage::Index { index, damage });
             }
         }
-        // A damaged tree is not searched: its order is wrong, and would report sound entries.
+        // A damaged tree is not searched: in a tree with a wrong order, a search would report sound
+        // entries as missing.
         if all.damage.is_empty() && !all.is_rebuilding {
             Self::find_missing(tx, &header, &mut all)?;
             for index in 0..I::LENGTHS.len() {

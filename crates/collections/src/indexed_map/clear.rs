@@ -22,8 +22,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
     }
 
     /// Frees up to `most` records, and as many entries of each index. Returns whether the map is
-    /// empty and all is freed. The first step makes the map empty for all transactions after it:
-    /// see [`BTreeMap::clear_step`].
+    /// empty and all their memory is freed. The first step makes the map empty for all transactions
+    /// after it: see [`BTreeMap::clear_step`].
     ///
     /// # Errors
     /// As [`Words::write`].
@@ -37,8 +37,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
             }
         }
         if was_cleared {
-            // All trees lose their entries in one transaction. A tree that has none to free would
-            // lose those that were inserted since the last step, and the others would keep theirs.
+            // All trees lose their entries in one transaction. A tree whose entries are all freed
+            // would also lose entries inserted since the last step, while the other trees kept
+            // theirs.
             return Ok(false);
         }
         let mut is_empty = true;

@@ -1,4 +1,4 @@
-//! Indexes, and the tuples of them that a map has.
+//! The traits of an index and of a map's tuple of indexes.
 //!
 //! ```text
 //!   entry    | index key, as a component that is not the last | key of the record |
@@ -17,7 +17,7 @@ use crate::definitions::{Definitions, short_name};
 use crate::key::{AsKey, Key, KeyBuf, derived};
 use crate::value::Value;
 
-/// Most indexes of a map.
+/// The greatest number of indexes of a map.
 pub(super) const INDEXES_MAX: usize = 4;
 
 /// The encoded entries of one record, one for each index that has it.
@@ -64,7 +64,7 @@ pub trait Index<K: Key + ?Sized, V: Value + ?Sized> {
 /// The indexes of a map: a tuple of one to four [`Index`] types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tuple of indexes of records of `{K}` and `{V}`",
-    note = "write one to four types that implement `Index`, as `(ByCity,)`"
+    note = "write one to four types that implement `Index`, for example `(ByCity,)`"
 )]
 pub trait Indexes<K: Key + ?Sized, V: Value + ?Sized> {
     /// The lengths of the encoded entries, where they are fixed.

@@ -21,14 +21,14 @@
 //!
 //! Invariants:
 //! - Without a rebuild, each index has an entry for each record with an index key, and no others.
-//! - During a rebuild this holds for the records before `from`. Changes of all records keep every
-//!   index in step, so an index may also have entries of records from `from` on.
+//! - During a rebuild this holds for the records before `from`. Changes of all records update every
+//!   index, so an index may also have entries of records from `from` on.
 //! - The header is written only by a rebuild, and never by a change of a record.
 //! - Write skew: an entry belongs to one record, and a transaction that changes the entry writes
 //!   the record, too. Two transactions that change entries of one record therefore conflict in the
-//!   map. Entries of different records are different keys of the set, which protects its own
-//!   structure. A change that leaves an entry as it is relies on the record's old value only, and
-//!   writes or protects that. A change that finds no record to remove protects its place.
+//!   map of records. Entries of different records are different keys of the set, which protects its
+//!   own structure. A change that keeps an entry relies only on the record's old value, which it
+//!   writes or protects. A removal or update of an absent key protects the place of the key.
 
 mod by;
 mod check;
@@ -64,7 +64,7 @@ const REBUILD: u64 = 8;
 const REPLACED: u64 = 16;
 const INDEX: u64 = 24;
 
-/// The entries of a record that is not there.
+/// The entries of an absent record.
 const NO_ENTRIES: Entries = [const { None }; INDEXES_MAX];
 
 /// An ordered map with secondary indexes; a value of one word that objects can hold.
@@ -170,7 +170,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
         self.entry(tx, key)?.insert(value)
     }
 
-    /// Replaces the value of a key, if it is there, by the result of `change`. Returns that.
+    /// Replaces the value of a key with the result of `change`, and returns the new value; `None`
+    /// if the key is absent.
     ///
     /// # Errors
     /// As [`insert`](IndexedMap::insert).
@@ -183,7 +184,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
         self.entry(tx, key)?.update(change)
     }
 
-    /// Returns the place of a key, to be read and changed after one search.
+    /// Returns the entry of a key. One search serves several reads and a change.
     ///
     /// # Errors
     /// As [`get`](IndexedMap::get).
@@ -291,7 +292,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
         self.records(tx)?.for_each(tx, visit)
     }
 
-    /// Returns the number of records. It is exact, from up to 64 words.
+    /// Returns the number of records. It is exact, and reads up to 64 words.
     ///
     /// # Errors
     /// As [`get`](IndexedMap::get).

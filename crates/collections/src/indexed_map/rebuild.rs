@@ -1,14 +1,13 @@
-//! Indexes of records that are there before the indexes are: added in steps, while others use the
-//! map.
+//! Addition of indexes to an existing map, in steps, while other transactions use the map.
 //!
 //! The records are indexed in the order of their keys, and `from` is the key of the next. Changes
-//! of records keep the indexes in step before and after `from`, so a step inserts entries that may
-//! be there, and a change removes entries that may be missing.
+//! of records update the indexes before and after `from`. A step therefore may insert an entry that
+//! is already there, and a change may remove an entry that is missing.
 //!
 //! Write skew: a step reads a record and inserts its entry. A concurrent change of the record to
 //! another index key removes that entry. If it finds none, it protects the place where the step
-//! inserts, and one of the two conflicts. A new record is not seen by the step, and its insertion
-//! adds its entries itself.
+//! inserts, and one of the two transactions aborts. A step does not see a record that is inserted
+//! after its snapshot. The insertion of that record adds its entries.
 
 use std::ops::Bound;
 
@@ -42,7 +41,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
     /// Replaces the indexes by others, which are rebuilt from the records as after
     /// [`from_map`](IndexedMap::from_map). Every copy of the old value dangles from then on.
     ///
-    /// `J` may also be the same indexes, after a damage of them or a change of their functions.
+    /// `J` may also be the same indexes, for example after they were damaged or their functions
+    /// changed.
     ///
     /// # Errors
     /// As [`Allocate::allocate`].

@@ -6,7 +6,7 @@ use std::collections::BTreeSet as Objects;
 use words::mock::Mock;
 use words::{Addr, Allocate, Stop, Transact, Words};
 
-/// Bytes of the heap that the second of two concurrent transactions leaves to the first.
+/// Bytes of the heap that the second transaction skips, so that the first can allocate there.
 pub(crate) const APART: u64 = 64 << 10;
 
 /// A change of the heap.

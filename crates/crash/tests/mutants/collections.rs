@@ -1,5 +1,5 @@
-//! Tests of mutants of the collections in one transaction after another: the memory that they leave
-//! behind, and the types that the catalog compares.
+//! Tests of mutants in the collections that one thread shows: leaked memory, and the types that the
+//! catalog compares.
 
 use faults::mutants::{Mutant, inject};
 use lastword::collections::catalog::{self, Converted, Opened};
@@ -11,7 +11,7 @@ use words::{Allocate, Objects, Stop, Transact};
 const PAIRS: u64 = 600;
 const STEP: u64 = 7;
 
-/// A value that an object holds, or for some numbers a longer one.
+/// A short value; every ninth is too long for one object.
 fn text(number: u64) -> String {
     "text".repeat(if number.is_multiple_of(9) { 400 } else { number as usize % 9 })
 }
@@ -151,7 +151,7 @@ pub(crate) fn a_refused_name(bug: Option<Mutant>) -> Option<String> {
         catalog::open::<Places<larger::Point>, _>(tx, "places")
     });
     if !matches!(opened.unwrap(), Opened::Other(_)) {
-        return Some("permitted: a type of another size".to_owned());
+        return Some("permitted: opening a collection with a type of another size".to_owned());
     }
     let mut mock = Mock::new(1 << 16);
     let (root, opened) = mock
@@ -164,5 +164,6 @@ pub(crate) fn a_refused_name(bug: Option<Mutant>) -> Option<String> {
         .unwrap();
     let is_kept = mock.transact(|tx| tx.root()).unwrap() == root.to_bits();
     let is_refused = matches!(opened, Opened::OwnRoot);
-    (!is_kept || !is_refused).then(|| "permitted: a name beside a program's root".to_owned())
+    (!is_kept || !is_refused)
+        .then(|| "permitted: a catalog in a pool with the program's own root".to_owned())
 }

@@ -1,5 +1,5 @@
-//! Tests of mutants in conversions of named collections: the power fails once at every point of a
-//! conversion, and the next one goes on.
+//! Tests of mutants in conversions of named collections: a power failure at each point of a
+//! conversion, after which a second call continues it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -72,7 +72,8 @@ fn convert<D: Design>(pool: &Pool<D>) -> Result<(New, Vec<[u64; 4]>), Error> {
     Ok((map, pool.convert::<Vec<u64>, Vec<[u64; 4]>>("list", |n| [n + 1; 4])?))
 }
 
-/// Returns whether there is such a point.
+/// Crashes at this point of a conversion, and checks the recovered pool. Returns false if the
+/// conversion has no such point.
 fn crash_at<D: Design>(point: usize, image: &Image, medium: Medium) -> Result<bool, String> {
     let refused = |error: Error| format!("refused: {error}");
     let mut crashed = false;
@@ -99,7 +100,7 @@ fn crash_at<D: Design>(point: usize, image: &Image, medium: Medium) -> Result<bo
             Ok(map) => {
                 let found = pool.run(|tx| map.len(tx)).unwrap().value;
                 if found != VALUES {
-                    return Err(format!("torn: {found} values after point {point}"));
+                    return Err(format!("lost: {found} values after point {point}"));
                 }
             }
             Err(error) => return Err(refused(error)),
@@ -113,7 +114,7 @@ fn crash_at<D: Design>(point: usize, image: &Image, medium: Medium) -> Result<bo
             Ok(are_pairs && elements.into_iter().eq((0..VALUES).map(expected)))
         });
         if !is_whole.unwrap().value {
-            return Err(format!("torn: values differ after point {point}"));
+            return Err(format!("lost: values differ after point {point}"));
         }
     }
     Ok(crashed)

@@ -320,11 +320,11 @@ registry! {
     JoinedNodeLeaks 156 "joined-node-leaks"
         "A B-tree node that was emptied by a join is not freed.",
     AbsentKeyNotProtected 157 "absent-key-not-protected"
-        "A change of an ordered map that writes nothing protects nothing.",
+        "An operation on an ordered map that changes nothing does not protect its key's place.",
     EmptyTreeNotProtected 158 "empty-tree-not-protected"
         "A pop from an empty ordered map does not protect the root.",
     AbsentPairNotProtected 159 "absent-pair-not-protected"
-        "A change of a hash map that writes nothing protects nothing.",
+        "An operation on a hash map that changes nothing does not protect its key's place.",
     DoublingSkipsBucket 160 "doubling-skips-bucket"
         "A directory that doubles leaves out the new bucket of the split.",
     MergedSlotsKept 161 "merged-slots-kept"
@@ -346,9 +346,9 @@ registry! {
     ClearedEndsNotProtected 169 "cleared-ends-not-protected"
         "The first step that clears a queue does not protect its ends.",
     StoredLengthsIgnored 170 "stored-lengths-ignored"
-        "A named collection opens with a type of another size.",
+        "The catalog ignores the stored lengths of a named collection.",
     OwnRootReplaced 171 "own-root-replaced"
-        "The catalog takes the place of a program's own root.",
+        "The catalog replaces a program's own root.",
     ReplacedTypesLeak 172 "replaced-types-leak"
         "Types in the catalog that were replaced are not freed.",
     UnmovedValuesForgotten 173 "unmoved-values-forgotten"

@@ -25,8 +25,8 @@ pub enum NamedError {
         wanted: Box<str>,
     },
 
-    /// The conversion of the collection is unfinished. It opens with no types until
-    /// [`Pool::convert`](crate::Pool::convert) has ended.
+    /// The conversion of the collection is unfinished. It cannot be opened until
+    /// [`Pool::convert`](crate::Pool::convert) has finished.
     #[error(
         "cannot open `{name}` in {path}: its conversion from {from} to {to} is unfinished; run \
          `Pool::convert` with these types to its end"
@@ -42,10 +42,11 @@ pub enum NamedError {
         to: Box<str>,
     },
 
-    /// The types of a conversion agree, so the pool could not distinguish converted values.
+    /// The types of a conversion agree, so the pool could not distinguish converted values from old
+    /// ones.
     #[error(
         "cannot convert `{name}` in {path} from {from} to {to}: the pool cannot distinguish \
-         these types; give a type another name, or `#[lastword::persist]` to both"
+         these types; rename one of the types, or put `#[lastword::persist]` on both"
     )]
     Alike {
         /// The pool's file.

@@ -45,28 +45,31 @@ impl<D: Design> Pool<D> {
     /// ```
     ///
     /// `change` gets each value, and may get it again: a transaction that meets a conflict repeats.
-    /// A value that points to others, such as a collection, keeps them if the new value has the
-    /// pointer.
+    /// If a value holds a pointer, for example a collection, copy the pointer into the new value.
+    /// The object that it points to stays.
     ///
     /// **Durability.** The conversion runs in transactions of up to 64 values, fewer if these are
     /// too large for one. It is durable on return. After a crash, or an error such as
     /// [`Error::Full`], all values are there, each in its old form or its new one. The next call
-    /// continues, and converts no value twice. Until the end the name opens with no types
-    /// ([`NamedError::Converting`]).
+    /// continues, and converts no value twice. Until the last step, opening the name is refused,
+    /// with the old types and the new ([`NamedError::Converting`]).
     ///
     /// **Handles.** A handle of the old types that was opened before dangles when the conversion
-    /// ends. Until then it has the values that are not moved, and those inserted through it are
-    /// converted, too; a vector may get them in another order. Several threads may convert one name
-    /// at once. They share the work, and all return the new collection.
+    /// ends. Until then the handle reads the values that are not yet moved. The conversion also
+    /// converts values that are inserted through it. In a vector, their order may change. Several
+    /// threads may convert one name at once. They share the work, and all return the new
+    /// collection.
     ///
-    /// **Cost.** A removal and an insertion of each value, and for a [`Vec`] half an exchange. The
-    /// memory of an old value is free before the new one is stored. New values of another size
-    /// class use it only when no object is left in its slab. So a heap may need room for both.
+    /// **Cost.** Each value is removed and inserted once. A [`Vec`] then swaps its elements in
+    /// pairs. A new value of the same size class can use the memory of an old one. New values of
+    /// another size class can use it only when the slab of the old values is empty. The heap may
+    /// therefore need room for the old and the new values.
     ///
     /// # Errors
-    /// [`NamedError`]: the name belongs to other types than the two, or another conversion of it is
-    /// unfinished, or the types agree, or the pool's root is an object of the program.
-    /// [`Error::Full`] in a pool without room. As [`run`](Pool::run).
+    /// [`NamedError`] if the collection has neither of the two types, if another conversion of it
+    /// is unfinished, if the pool cannot distinguish the two types, or if the pool's root is an
+    /// object of the program. [`Error::Full`] if the pool has no room. Otherwise as
+    /// [`run`](Pool::run).
     ///
     /// [`HashMap`]: collections::HashMap
     /// [`BTreeMap`]: collections::BTreeMap

@@ -92,7 +92,7 @@ fn step_and_crash<D: Design>(path: &Path) -> bool {
 }
 
 #[test]
-fn conversion_continues_after_a_crash_at_each_step() {
+fn conversion_resumes_after_crash() {
     fn crashed<D: Design>() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("users.pool");
@@ -143,7 +143,7 @@ fn threads_share_a_conversion() {
 }
 
 #[test]
-fn conversion_to_wrong_types_names_all_of_them() {
+fn refused_conversion_names_all_types() {
     let dir = tempfile::tempdir().unwrap();
     let pool = Pool::create(dir.path().join("users.pool"), options()).unwrap();
     fill(&pool);
@@ -176,7 +176,7 @@ fn long_values_are_converted_in_small_transactions() {
 }
 
 #[test]
-fn full_pool_loses_nothing_and_continues() {
+fn conversion_resumes_after_full_pool() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users.pool");
     let pool = Pool::create(&path, options()).unwrap();

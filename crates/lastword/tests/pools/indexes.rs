@@ -96,7 +96,7 @@ fn indexes_are_rebuilt<D: Design>() {
 }
 
 #[test]
-fn indexes_are_rebuilt_beside_changes_in_every_design() {
+fn indexes_are_rebuilt_during_changes() {
     every_durable!(indexes_are_rebuilt());
 }
 

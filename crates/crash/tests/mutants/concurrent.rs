@@ -1,8 +1,8 @@
-//! Tests of mutants of the collections that let write skew pass: two transactions under snapshot
-//! isolation, the second one between the snapshot of the first and its operations.
+//! Tests of mutants in the collections that allow write skew.
 //!
-//! The results of both and the content that they leave must be those of one after the other, in one
-//! order or the other. The heap of the model runs both orders.
+//! Two transactions run under snapshot isolation. The second runs between the snapshot and the
+//! operations of the first. The results of both transactions and the final content must equal those
+//! of a serial execution, in one of the two orders. The test executes both orders on the mock heap.
 
 use faults::mutants::{Mutant, inject};
 use lastword::collections::{BTreeMap, HashMap, Vec, VecDeque};
@@ -12,17 +12,17 @@ use words::{Stop, Transact};
 
 use crate::parts::machine;
 
-/// An element of which a chunk has 7.
+/// An element of 64 bytes; a chunk holds 7.
 type Long = [u64; 8];
 
-/// The collections of a meeting.
+/// The collections that both transactions use.
 #[derive(Clone, Copy)]
 struct Tables {
     ordered: BTreeMap<u64, u64>,
     hashed: HashMap<u64, u64>,
     vec: Vec<u64>,
     queue: VecDeque<Long>,
-    /// Marks of the first transaction for the second.
+    /// Keys that a transaction inserts after it found something absent.
     marks: HashMap<u64, u64>,
 }
 
@@ -37,15 +37,15 @@ struct Content {
 type Body = fn(&mut ErasedTx<'_>, Tables) -> Result<u64, Stop>;
 
 /// Two transactions on a prepared state.
-struct Meeting {
+struct ConcurrentPair {
     name: &'static str,
     prepare: Body,
     first: Body,
     second: Body,
 }
 
-const MEETINGS: [Meeting; 8] = [
-    Meeting {
+const PAIRS: [ConcurrentPair; 8] = [
+    ConcurrentPair {
         name: "an absent key, and its insertion",
         prepare: |tx, it| it.ordered.extend(tx, [(2, 2), (4, 4), (6, 6)]).map(|()| 0),
         first: |tx, it| {
@@ -54,7 +54,7 @@ const MEETINGS: [Meeting; 8] = [
         },
         second: |tx, it| unless_marked(tx, it, |tx| it.ordered.put(tx, 5, 50)),
     },
-    Meeting {
+    ConcurrentPair {
         name: "an empty map, and an insertion",
         prepare: |tx, it| {
             it.ordered.put(tx, 1, 1).and_then(|_| it.ordered.remove(tx, 1)).map(|_| 0)
@@ -65,7 +65,7 @@ const MEETINGS: [Meeting; 8] = [
         },
         second: |tx, it| unless_marked(tx, it, |tx| it.ordered.put(tx, 5, 50)),
     },
-    Meeting {
+    ConcurrentPair {
         name: "an absent pair, and its insertion",
         prepare: |tx, it| it.hashed.extend(tx, [(2, 2), (4, 4), (6, 6)]).map(|()| 0),
         first: |tx, it| {
@@ -74,25 +74,25 @@ const MEETINGS: [Meeting; 8] = [
         },
         second: |tx, it| unless_marked(tx, it, |tx| it.hashed.put(tx, 5, 50)),
     },
-    Meeting {
+    ConcurrentPair {
         name: "a push behind a full chunk, and a pop",
         prepare: |tx, it| it.vec.extend(tx, 0..120_u64).map(|()| 0),
         first: |tx, it| it.vec.push(tx, 7).map(|()| 0),
         second: |tx, it| it.vec.pop(tx).map(Option::unwrap_or_default),
     },
-    Meeting {
+    ConcurrentPair {
         name: "a pop beside an empty chunk, and a push",
         prepare: |tx, it| it.vec.extend(tx, 0..61_u64).and_then(|()| it.vec.pop(tx)).map(|_| 0),
         first: |tx, it| it.vec.pop(tx).map(Option::unwrap_or_default),
         second: |tx, it| it.vec.push(tx, 7).map(|()| 0),
     },
-    Meeting {
+    ConcurrentPair {
         name: "pops of all at the front, and at the back",
         prepare: |tx, it| queue(tx, it, 13, 2),
         first: |tx, it| (0..5).try_fold(0, |_, _| Ok(head(it.queue.pop_front(tx)?))),
         second: |tx, it| (0..6).try_fold(0, |_, _| Ok(head(it.queue.pop_back(tx)?))),
     },
-    Meeting {
+    ConcurrentPair {
         name: "a change by an index, and a pop at the front",
         prepare: |tx, it| queue(tx, it, 50, 3),
         first: |tx, it| it.queue.set(tx, 30, [99; 8]).map(head),
@@ -102,7 +102,7 @@ const MEETINGS: [Meeting; 8] = [
             Ok(head(seen))
         },
     },
-    Meeting {
+    ConcurrentPair {
         name: "a step that clears, and a push at the front",
         prepare: |tx, it| queue(tx, it, 70, 9),
         first: |tx, it| {
@@ -114,7 +114,7 @@ const MEETINGS: [Meeting; 8] = [
     },
 ];
 
-/// Fills the queue with `len` elements, of which it pops the first ones again.
+/// Pushes `len` elements to the queue, and pops the first `popped`.
 fn queue(tx: &mut ErasedTx<'_>, it: Tables, len: u64, popped: u64) -> Result<u64, Stop> {
     it.queue.extend(tx, (0..len).map(|n| [n; 8]))?;
     (0..popped).try_for_each(|_| it.queue.pop_front(tx).map(drop))?;
@@ -140,7 +140,7 @@ fn unless_marked(
     if it.marks.contains_key(tx, 1)? { Ok(2) } else { change(tx).map(u64::from) }
 }
 
-impl Meeting {
+impl ConcurrentPair {
     fn tables(&self, tx: &mut ErasedTx<'_>) -> Result<Tables, Stop> {
         let tables = Tables::create(tx)?;
         (self.prepare)(tx, tables)?;
@@ -181,28 +181,29 @@ impl Tables {
     }
 }
 
-/// Returns the results of both and their content, one after the other.
-fn in_order(meeting: &Meeting, order: [usize; 2]) -> ([u64; 2], Option<Content>) {
+/// Runs the two transactions serially in this order, and returns their results and the final
+/// content.
+fn in_order(pair: &ConcurrentPair, order: [usize; 2]) -> ([u64; 2], Option<Content>) {
     let mut mock = Mock::new(1 << 20);
-    let tables = mock.transact(|tx| meeting.tables(&mut ErasedTx::new(tx))).unwrap();
+    let tables = mock.transact(|tx| pair.tables(&mut ErasedTx::new(tx))).unwrap();
     let mut results = [0; 2];
     for number in order {
-        let body = [meeting.first, meeting.second][number];
+        let body = [pair.first, pair.second][number];
         results[number] = mock.transact(|tx| body(&mut ErasedTx::new(tx), tables)).unwrap();
     }
     (results, mock.transact(|tx| tables.content(&mut ErasedTx::new(tx))).unwrap())
 }
 
-/// Runs each meeting, and returns the first one whose outcome no order has.
-pub(crate) fn transactions_that_meet(bug: Option<Mutant>) -> Option<String> {
-    let orders = MEETINGS.each_ref().map(|it| [[0, 1], [1, 0]].map(|order| in_order(it, order)));
+/// Runs each pair, and returns the first one whose outcome matches neither serial order.
+pub(crate) fn concurrent_transactions(bug: Option<Mutant>) -> Option<String> {
+    let orders = PAIRS.each_ref().map(|it| [[0, 1], [1, 0]].map(|order| in_order(it, order)));
     let _injected = inject(bug);
     let recorder = machine();
     let options = Options::new().bytes(1 << 20).log_bytes(256 << 10).ring_entries(1 << 12);
     let options = options.medium(Medium::Dax).system(recorder.system());
     let pool = Pool::<Snapshot>::create_as("/pool", options).unwrap();
-    for (meeting, orders) in MEETINGS.iter().zip(orders) {
-        let tables = pool.run(|tx| meeting.tables(&mut ErasedTx::new(tx))).unwrap().value;
+    for (pair, orders) in PAIRS.iter().zip(orders) {
+        let tables = pool.run(|tx| pair.tables(&mut ErasedTx::new(tx))).unwrap().value;
         let mut second = None;
         let first = pool.run(|tx| {
             let tx = &mut ErasedTx::new(tx);
@@ -212,22 +213,20 @@ pub(crate) fn transactions_that_meet(bug: Option<Mutant>) -> Option<String> {
                 second = Some(std::thread::scope(|threads| {
                     let run = || {
                         let _injected = inject(bug);
-                        pool.run(|tx| (meeting.second)(&mut ErasedTx::new(tx), tables))
-                            .unwrap()
-                            .value
+                        pool.run(|tx| (pair.second)(&mut ErasedTx::new(tx), tables)).unwrap().value
                     };
                     threads.spawn(run).join().unwrap()
                 }));
             }
-            (meeting.first)(tx, tables)
+            (pair.first)(tx, tables)
         });
         let results = [first.unwrap().value, second.unwrap()];
         let content = pool.run(|tx| tables.content(&mut ErasedTx::new(tx)));
         let Ok(Some(content)) = content.map(|found| found.value) else {
-            return Some(format!("torn: {}", meeting.name));
+            return Some(format!("damaged: {}", pair.name));
         };
         if !orders.contains(&(results, Some(content))) {
-            return Some(format!("skew: {}", meeting.name));
+            return Some(format!("skew: {}", pair.name));
         }
     }
     None
