@@ -26,6 +26,7 @@
 //!   create the same name both write the map's entry for it.
 
 mod convert;
+mod listed;
 
 use std::fmt;
 
@@ -46,6 +47,7 @@ use crate::value::Value;
 use crate::vec_deque::VecDeque;
 
 pub use convert::{Convert, Converted, convert_step};
+pub use listed::{Listed, check, collections};
 
 /// The first word of the catalog's object.
 const MAGIC: u64 = u64::from_le_bytes(*b"LWNAMES1");
@@ -59,7 +61,7 @@ struct Root {
 }
 
 /// A collection in the catalog.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Record {
     collection: u64,

@@ -56,6 +56,11 @@ impl Counter {
         Ok(Counter { object: tx.alloc([0; WORDS])? })
     }
 
+    /// Returns the counter with this object.
+    pub(crate) const fn at_object(object: u64) -> Counter {
+        Counter { object: Ptr::from_bits(object) }
+    }
+
     /// Adds a number, which may be negative. The sum wraps at the limits of `i64`.
     ///
     /// # Errors

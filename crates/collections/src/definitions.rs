@@ -79,6 +79,14 @@ impl Definitions {
         Some(Definitions(wanted.0.iter().cloned().chain(kept).collect()))
     }
 
+    /// Returns the definition that begins with this head. `None` if there are several.
+    pub(crate) fn only(&self, begin: &str) -> Option<&str> {
+        match self.of(begin)[..] {
+            [line] => Some(line),
+            _ => None,
+        }
+    }
+
     /// Returns the definitions that begin with this head. Types of several modules may share it.
     fn of(&self, begin: &str) -> Vec<&str> {
         self.lines().filter(|line| head(line) == begin).collect()

@@ -1,8 +1,9 @@
-//! Maps whose types are known at run time, for other languages.
+//! Collections whose types are known at run time, for other languages and for tools.
 //!
 //! [`EncodedMap`] is a [`HashMap`](crate::HashMap) or a [`BTreeMap`](crate::BTreeMap) whose keys
 //! and values are given as they are stored. It is the same collection as the typed map of the same
 //! types: each language can open a map of another one. The catalog compares the names of the types.
+//! [`EncodedCollection`] is a collection of any kind, by the types in the catalog.
 //!
 //! ```
 //! use collections::BTreeMap;
@@ -29,7 +30,13 @@
 //!   value of the type are refused where the name shows it, as for `str`. Rust's decoding refuses
 //!   the rest.
 
+mod collection;
 mod cursor;
+mod decode;
+mod decoded;
+mod entries;
+mod shape;
+mod syntax;
 mod types;
 
 use std::borrow::Cow;
@@ -39,7 +46,10 @@ use words::{Allocate, Stop, Words};
 use crate::btree::{Form, Tree};
 use crate::hash_map::EncodedTrie;
 
+pub use collection::{Checked, Damage, EncodedCollection, Kind, Size};
 pub use cursor::Cursor;
+pub use decoded::{Decoded, Field};
+pub use entries::Entries;
 pub use types::{Encoding, Rule};
 
 /// The kind of a map.

@@ -68,7 +68,7 @@ use self::bucket::Form;
 use self::scan::decode;
 use self::trie::{Search, Trie};
 use crate::key::{AsKey, Key, KeyBuf};
-use crate::value::{AsValue, Value};
+use crate::value::{AsValue, Value, is_pair};
 
 /// The types of a map.
 type Kind<K, V> = PhantomData<fn(&K, &V)>;
@@ -465,7 +465,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
     /// As [`Words::read`], and [`Stop::BadValue`] when the pointers of damaged memory lead to a
     /// wrong place.
     pub fn check<W: Words>(self, tx: &mut W) -> Result<Checked, Stop> {
-        self.trie().check_all::<W, K, V>(tx)
+        self.trie().check_all(tx, &is_pair::<K, V>)
     }
 
     /// Checks about `most` pairs from a cursor on, without the length and the pairs that are yet to
@@ -480,7 +480,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> HashMap<K, V> {
         from: Cursor,
         most: u64,
     ) -> Result<Checked, Stop> {
-        self.trie().check::<W, K, V>(tx, from, most)
+        self.trie().check(tx, from, most, &is_pair::<K, V>)
     }
 
     fn delete_encoded<W: Words>(self, tx: &mut W, key: &KeyBuf) -> Result<bool, Stop> {

@@ -9,7 +9,7 @@
 //! | [`VecDeque`] | elements by index, growing and shrinking at both ends: a queue |
 //! | [`Counter`] | an integer that many threads change at once |
 //! | [`catalog`] | collections by name |
-//! | [`encoded`] | maps whose types are known at run time, for other languages |
+//! | [`encoded`] | the same with types known at run time, for other languages and tools |
 //! | [`raw`] | maps from `u64` to `u64` and a queue: the structures of the papers' workloads |
 //!
 //! A [`Key`] is an ordered byte string to a map, and a [`Value`] is a byte string.

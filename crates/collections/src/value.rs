@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use words::{OBJECT_BYTES_MAX, Persist, Stop};
 
 use crate::definitions::{Definitions, stored_name};
+use crate::key::Key;
 
 /// A type that values of a map can have, and elements of a vector or queue.
 ///
@@ -66,6 +67,16 @@ pub trait Value {
     /// # Errors
     /// [`Stop::BadValue`] when the bytes are no encoded value.
     fn decode(bytes: Cow<'_, [u8]>) -> Result<Self::Owned, Stop>;
+}
+
+/// Returns whether bytes are an encoded value of a type.
+pub(crate) fn is_value<V: Value + ?Sized>(bytes: &[u8]) -> bool {
+    V::decode(Cow::Borrowed(bytes)).is_ok()
+}
+
+/// Returns whether bytes are an encoded key and value of these types.
+pub(crate) fn is_pair<K: Key + ?Sized, V: Value + ?Sized>(key: &[u8], value: &[u8]) -> bool {
+    K::from_bytes(key).is_ok() && is_value::<V>(value)
 }
 
 /// A value that stands for one of type `V`, such as `&str` and `String` for `str`.

@@ -25,7 +25,7 @@ use words::{Allocate, Stop, Words};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::sequence::{Form, Sequence, Side};
-use crate::value::{AsValue, Value};
+use crate::value::{AsValue, Value, is_value};
 
 pub use crate::sequence::{Checked, Damage, Iter};
 
@@ -344,7 +344,7 @@ impl<T: Value + ?Sized> Vec<T> {
     /// As [`Words::read`], and [`Stop::BadValue`] when the pointers of damaged memory lead to a
     /// wrong place.
     pub fn check<W: Words>(self, tx: &mut W) -> Result<Checked, Stop> {
-        self.sequence().check_all::<W, T>(tx)
+        self.sequence().check_all(tx, &is_value::<T>)
     }
 
     /// Checks about `most` elements from an index on, without those that are yet to be freed. A
@@ -353,7 +353,7 @@ impl<T: Value + ?Sized> Vec<T> {
     /// # Errors
     /// As [`check`](Vec::check).
     pub fn check_step<W: Words>(self, tx: &mut W, from: u64, most: u64) -> Result<Checked, Stop> {
-        self.sequence().check::<W, T>(tx, from, most)
+        self.sequence().check(tx, from, most, &is_value::<T>)
     }
 
     #[inline]

@@ -21,7 +21,6 @@
 mod entry;
 mod range;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -31,7 +30,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::btree::{Form, Tree};
 use crate::key::{AsKey, Key, KeyBuf};
-use crate::value::{AsValue, Value};
+use crate::value::{AsValue, Value, is_pair};
 
 pub use crate::btree::{Checked, Damage};
 pub use entry::Entry;
@@ -460,8 +459,4 @@ impl<K: Key + ?Sized, V: Value + ?Sized> BTreeMap<K, V> {
     pub(crate) const fn tree(self) -> Tree {
         Tree::at(self.header, Self::FORM)
     }
-}
-
-fn is_pair<K: Key + ?Sized, V: Value + ?Sized>(key: &[u8], value: &[u8]) -> bool {
-    K::from_bytes(key).is_ok() && V::decode(Cow::Borrowed(value)).is_ok()
 }

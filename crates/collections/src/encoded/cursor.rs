@@ -13,7 +13,7 @@ use std::ops::{Bound, ControlFlow, Range};
 
 use words::{Stop, Words};
 
-use super::{EncodedMap, Inner};
+use super::{EncodedMap, Inner, MapKind};
 use crate::btree::{Scan, Tree};
 use crate::hash_map::EncodedTrie;
 
@@ -243,8 +243,20 @@ impl Cursor {
             };
             return Ok(false);
         };
+        let key = &self.page.bytes[item.key.clone()];
+        // A damaged tree may have a leaf in many places: the cursor would go round. A hash map's
+        // pages have no pair before the place.
+        if self.map.kind == MapKind::Ordered && self.place == Place::At {
+            let is_beyond = match direction {
+                Direction::Forward => *key > *self.key,
+                Direction::Backward => *key < *self.key,
+            };
+            if !is_beyond {
+                return Err(Stop::BadValue);
+            }
+        }
         self.key.clear();
-        self.key.extend_from_slice(&self.page.bytes[item.key.clone()]);
+        self.key.extend_from_slice(key);
         self.value.clear();
         self.value.extend_from_slice(&self.page.bytes[item.value.clone()]);
         (self.hash, self.place) = (item.hash, Place::At);

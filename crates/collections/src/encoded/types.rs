@@ -4,6 +4,8 @@ use std::str;
 
 use words::OBJECT_BYTES_MAX;
 
+use super::syntax::array;
+
 /// The name of a type of keys or values, and the length of its encodings if they have one.
 ///
 /// ```
@@ -62,7 +64,7 @@ impl Encoding {
             "u128" | "i128" => Some(Some(16)),
             "()" => Some(Some(0)),
             "str" | "[u8]" => Some(None),
-            _ => array(name).map(Some),
+            _ => byte_array(name).map(Some),
         };
         let is_name = !name.is_empty() && name.chars().all(|c| !c.is_control());
         if !is_name || known.is_some_and(|known| known != length) {
@@ -101,8 +103,8 @@ impl Encoding {
 }
 
 /// Returns the length of `[u8; N]`.
-fn array(name: &str) -> Option<usize> {
-    name.strip_prefix("[u8; ")?.strip_suffix(']')?.parse().ok()
+fn byte_array(name: &str) -> Option<usize> {
+    array(name).filter(|(element, _)| *element == "u8").map(|(_, length)| length)
 }
 
 impl Rule {

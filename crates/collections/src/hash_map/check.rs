@@ -7,11 +7,10 @@ use words::{Addr, Stop, Words};
 
 use super::bucket::{Bucket, Pair};
 use super::hash::hash;
-use super::scan::{Cursor, decode};
+use super::scan::{Cursor, with_pair};
 use super::trie::{SLOTS, Spot, Trie};
 use crate::entry::Entry;
-use crate::key::{Key, KeyBuf};
-use crate::value::Value;
+use crate::key::KeyBuf;
 
 /// Number of findings in one result at most; more would prove no more.
 const DAMAGE_MAX: usize = 100;
@@ -155,26 +154,29 @@ impl Checked {
 }
 
 impl Trie {
-    /// Checks buckets from a cursor on until they have `most` pairs.
+    /// Checks buckets from a cursor on until they have `most` pairs. `is_pair` returns whether
+    /// bytes are a key and a value of the map's types.
     ///
     /// # Errors
     /// As [`Words::read`], and [`Stop::BadValue`] when a node is in the wrong place.
-    pub(super) fn check<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+    pub(super) fn check<W: Words>(
         self,
         tx: &mut W,
         from: Cursor,
         most: u64,
+        is_pair: &dyn Fn(&[u8], &[u8]) -> bool,
     ) -> Result<Checked, Stop> {
-        self.check_trie::<W, K, V>(tx, self.root(), from, most)
+        self.check_trie(tx, self.root(), from, most, is_pair)
     }
 
     /// Checks the live or the detached trie, whose root is in a word of the header.
-    fn check_trie<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+    fn check_trie<W: Words>(
         self,
         tx: &mut W,
         start: Addr,
         from: Cursor,
         most: u64,
+        is_pair: &dyn Fn(&[u8], &[u8]) -> bool,
     ) -> Result<Checked, Stop> {
         let mut checked = Checked::default();
         let (seed, _) = self.open(tx)?;
@@ -185,7 +187,7 @@ impl Trie {
                 break;
             };
             check_slots(tx, &spot, &mut checked)?;
-            self.check_bucket::<W, K, V>(tx, seed, &spot, spot.range(at), &mut checked)?;
+            self.check_bucket(tx, seed, (&spot, spot.range(at)), is_pair, &mut checked)?;
             next = spot.range(at).1.checked_add(1);
             empty += u64::from(spot.bucket.head.count == 0);
             if checked.entries + empty >= most || checked.is_full() {
@@ -200,15 +202,16 @@ impl Trie {
     ///
     /// # Errors
     /// As [`check`](Trie::check).
-    pub(super) fn check_all<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+    pub(super) fn check_all<W: Words>(
         self,
         tx: &mut W,
+        is_pair: &dyn Fn(&[u8], &[u8]) -> bool,
     ) -> Result<Checked, Stop> {
-        let mut checked = self.check::<W, K, V>(tx, Cursor::START, u64::MAX)?;
+        let mut checked = self.check(tx, Cursor::START, u64::MAX, is_pair)?;
         if checked.is_full() {
             return Ok(checked);
         }
-        let cleared = self.check_trie::<W, K, V>(tx, self.cleared(), Cursor::START, u64::MAX)?;
+        let cleared = self.check_trie(tx, self.cleared(), Cursor::START, u64::MAX, is_pair)?;
         checked.pending = cleared.entries;
         cleared.damage.into_iter().for_each(|damage| checked.found(damage));
         let (expected, found) = (checked.entries, self.length().check(tx)?);
@@ -234,12 +237,12 @@ impl Trie {
         Ok(key)
     }
 
-    fn check_bucket<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
+    fn check_bucket<W: Words>(
         self,
         tx: &mut W,
         seed: u64,
-        spot: &Spot,
-        (low, high): (u64, u64),
+        (spot, (low, high)): (&Spot, (u64, u64)),
+        is_pair: &dyn Fn(&[u8], &[u8]) -> bool,
         checked: &mut Checked,
     ) -> Result<(), Stop> {
         let Bucket { object: bucket, head, .. } = spot.bucket;
@@ -255,9 +258,11 @@ impl Trie {
                 if !(low..=high).contains(&found) {
                     checked.found(Damage::Stray { bucket, low, high, found });
                 }
-                let sound = self
-                    .key(tx, &pair)
-                    .and_then(|key| decode::<W, K, V>(tx, self.form, &pair).map(|_| key));
+                let sound =
+                    with_pair(tx, self.form, &pair, |key, value| match is_pair(&key, &value) {
+                        true => Ok(KeyBuf::of::<[u8]>(&*key)),
+                        false => Err(Stop::BadValue),
+                    });
                 match sound {
                     Ok(key) => {
                         let expected = hash(seed, key.words(), key.as_bytes().len());

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use words::{Allocate, Stop, Words};
 
 use super::bucket::Form;
+use super::check::Checked;
 use super::hash::hash;
 use super::random_seed;
+use super::scan::with_pair;
 use super::trie::Trie;
-use crate::entry::Entry;
 use crate::key::KeyBuf;
 
 /// A trie and the lengths of its keys and values.
@@ -92,6 +93,16 @@ impl EncodedTrie {
         self.0.clear(tx, most)
     }
 
+    /// Checks the whole map; see [`HashMap::check`](super::HashMap::check). `is_pair` returns
+    /// whether bytes are a key and a value of the map's types.
+    pub(crate) fn check<W: Words>(
+        self,
+        tx: &mut W,
+        is_pair: &dyn Fn(&[u8], &[u8]) -> bool,
+    ) -> Result<Checked, Stop> {
+        self.0.check_all(tx, is_pair)
+    }
+
     /// Returns the hash of a key.
     pub(crate) fn hash_of<W: Words>(self, tx: &mut W, key: &[u8]) -> Result<u64, Stop> {
         let (seed, _) = self.0.open(tx)?;
@@ -108,16 +119,10 @@ impl EncodedTrie {
     ) -> Result<Option<u64>, Stop> {
         let batch = self.0.batch(tx, from)?;
         for item in batch.items {
-            match self.0.form.inline {
-                Some(lengths) => {
-                    let (key, value) = item.pair.inline(lengths);
-                    visit(item.hash, key.into(), value.into());
-                }
-                None => Entry::open(tx, item.pair.entry())?.pair(tx, |key, value| {
-                    visit(item.hash, key, value);
-                    Ok(())
-                })?,
-            }
+            with_pair(tx, self.0.form, &item.pair, |key, value| {
+                visit(item.hash, key, value);
+                Ok(())
+            })?;
         }
         Ok(batch.next)
     }

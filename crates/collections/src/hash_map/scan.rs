@@ -4,6 +4,7 @@
 //! transactions do, because neither a split nor a merge changes the hash of a key. Pairs of one
 //! hash are given together.
 
+use std::borrow::Cow;
 use std::vec::IntoIter;
 
 use words::{Addr, Stop, Words};
@@ -107,13 +108,26 @@ pub(super) fn decode<W: Words, K: Key + ?Sized, V: Value + ?Sized>(
     form: Form,
     pair: &Pair,
 ) -> Result<(K::Owned, V::Owned), Stop> {
+    with_pair(tx, form, pair, |key, value| Ok((K::from_bytes(&key)?, V::decode(value)?)))
+}
+
+/// Calls `with` on the bytes of a key and its value.
+///
+/// # Errors
+/// As [`Words::read`], [`Stop::BadValue`] when there is no entry, and those of `with`.
+#[inline]
+pub(super) fn with_pair<W: Words, R>(
+    tx: &mut W,
+    form: Form,
+    pair: &Pair,
+    with: impl FnOnce(Cow<'_, [u8]>, Cow<'_, [u8]>) -> Result<R, Stop>,
+) -> Result<R, Stop> {
     match form.inline {
         Some(lengths) => {
             let (key, value) = pair.inline(lengths);
-            Ok((K::from_bytes(key)?, V::decode(value.into())?))
+            with(key.into(), value.into())
         }
-        None => Entry::open(tx, pair.entry())?
-            .pair(tx, |key, value| Ok((K::from_bytes(&key)?, V::decode(value)?))),
+        None => Entry::open(tx, pair.entry())?.pair(tx, with),
     }
 }
 

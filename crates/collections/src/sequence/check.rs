@@ -5,9 +5,8 @@ use std::fmt;
 use words::{Stop, Words};
 
 use super::descend::{Bounds, Spot};
-use super::iter::decode;
+use super::iter::element;
 use super::{Sequence, Side};
-use crate::value::Value;
 
 /// Number of findings in one result at most; more would prove no more.
 const DAMAGE_MAX: usize = 100;
@@ -97,15 +96,17 @@ impl Checked {
 }
 
 impl Sequence {
-    /// Checks the chunks from that of an index on, until they have `most` elements.
+    /// Checks the chunks from that of an index on, until they have `most` elements. `is_value`
+    /// returns whether bytes are an element of the type.
     ///
     /// # Errors
     /// As [`Words::read`], and [`Stop::BadValue`] when a node is in the wrong place.
-    pub(crate) fn check<W: Words, T: Value + ?Sized>(
+    pub(crate) fn check<W: Words>(
         self,
         tx: &mut W,
         from: u64,
         most: u64,
+        is_value: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Checked, Stop> {
         let mut checked = Checked::default();
         let Some(root) = self.root(tx)? else {
@@ -124,7 +125,7 @@ impl Sequence {
         };
         while next <= last {
             let spot = self.seek(tx, next)?.ok_or(Stop::BadValue)?;
-            self.check_chunk::<W, T>(tx, bounds, from, spot, &mut checked)?;
+            self.check_chunk(tx, (bounds, from), spot, is_value, &mut checked)?;
             next += chunk;
             if checked.entries >= most.max(1) || checked.is_full() {
                 checked.next = (next <= last).then(|| next.saturating_sub(bounds.first));
@@ -138,11 +139,12 @@ impl Sequence {
     ///
     /// # Errors
     /// As [`check`](Sequence::check).
-    pub(crate) fn check_all<W: Words, T: Value + ?Sized>(
+    pub(crate) fn check_all<W: Words>(
         self,
         tx: &mut W,
+        is_value: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Checked, Stop> {
-        let mut checked = self.check::<W, T>(tx, 0, u64::MAX)?;
+        let mut checked = self.check(tx, 0, u64::MAX, is_value)?;
         if checked.is_full() {
             return Ok(checked);
         }
@@ -150,19 +152,19 @@ impl Sequence {
         if root != 0 && tx.read(self.cleared().start())? == root {
             return Err(Stop::BadValue);
         }
-        let cleared = self.cleared().check::<W, T>(tx, 0, u64::MAX)?;
+        let cleared = self.cleared().check(tx, 0, u64::MAX, is_value)?;
         checked.pending = cleared.entries;
         cleared.damage.into_iter().for_each(|damage| checked.found(damage));
         Ok(checked)
     }
 
     /// Checks a chunk, and counts its elements from an index on.
-    fn check_chunk<W: Words, T: Value + ?Sized>(
+    fn check_chunk<W: Words>(
         self,
         tx: &mut W,
-        bounds: Bounds,
-        from: u64,
+        (bounds, from): (Bounds, u64),
         spot: Spot,
+        is_value: &dyn Fn(&[u8]) -> bool,
         checked: &mut Checked,
     ) -> Result<(), Stop> {
         let (node, slots) = (spot.chunk, self.form.slots() as u64);
@@ -179,11 +181,14 @@ impl Sequence {
             checked.found(Damage::Number { chunk, expected, found });
         }
         for slot in node.from..node.to {
-            let element =
-                node.with_slots(tx, slot, slot + 1, |tx, slot| decode::<W, T>(tx, self, slot));
-            match element {
-                Ok(_) => {}
-                Err(Stop::BadValue) => checked.found(Damage::Element { chunk, slot: slot as u64 }),
+            let is_sound = node.with_slots(tx, slot, slot + 1, |tx, slot| {
+                element(tx, self, slot, |bytes| Ok(is_value(&bytes)))
+            });
+            match is_sound {
+                Ok(true) => {}
+                Ok(false) | Err(Stop::BadValue) => {
+                    checked.found(Damage::Element { chunk, slot: slot as u64 });
+                }
                 Err(stop) => return Err(stop),
             }
         }

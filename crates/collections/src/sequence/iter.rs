@@ -1,5 +1,6 @@
 //! Iteration in both directions, a chunk at a time.
 
+use std::borrow::Cow;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
@@ -55,26 +56,17 @@ enum Rest {
     Positions(u64, u64, u64),
 }
 
-/// An iterator over elements, from both ends.
-///
-/// It borrows the transaction, which therefore writes nothing meanwhile. It ends after the first
-/// [`Stop`].
+/// The slots of elements, from both ends.
 #[derive(Debug)]
-pub struct Iter<'t, W, T: ?Sized> {
-    tx: &'t mut W,
+pub(crate) struct Slots {
     sequence: Sequence,
     rest: Rest,
     front: Batch,
     back: Batch,
-    kind: PhantomData<fn(&T)>,
 }
 
-impl<'t, W: Words, T: Value + ?Sized> Iter<'t, W, T> {
-    pub(crate) fn new(
-        tx: &'t mut W,
-        sequence: Sequence,
-        indices: impl RangeBounds<u64>,
-    ) -> Iter<'t, W, T> {
+impl Slots {
+    pub(crate) fn new(sequence: Sequence, indices: impl RangeBounds<u64>) -> Slots {
         let begin = match indices.start_bound() {
             Bound::Included(&index) => index,
             Bound::Excluded(&index) => index.saturating_add(1),
@@ -86,27 +78,40 @@ impl<'t, W: Words, T: Value + ?Sized> Iter<'t, W, T> {
             Bound::Unbounded => u64::MAX,
         };
         let (front, back) = (Batch::default(), Batch::default());
-        Iter { tx, sequence, rest: Rest::Indices(begin, end), front, back, kind: PhantomData }
+        Slots { sequence, rest: Rest::Indices(begin, end), front, back }
     }
 
-    /// Gives the element at a side.
-    fn step(&mut self, side: Side) -> Result<Option<T::Owned>, Stop> {
+    /// Calls `with` on the next element from the front.
+    ///
+    /// # Errors
+    /// As [`Words::read`], [`Stop::BadValue`] for damage, and those of `with`.
+    pub(crate) fn next<W: Words, R>(
+        &mut self,
+        tx: &mut W,
+        with: impl FnOnce(Cow<'_, [u8]>) -> Result<R, Stop>,
+    ) -> Result<Option<R>, Stop> {
+        let sequence = self.sequence;
+        let slot = self.step(tx, Side::Front)?;
+        slot.map(|slot| element(tx, sequence, slot, with)).transpose()
+    }
+
+    /// Ends the iteration.
+    fn end(&mut self) {
+        self.rest = Rest::Positions(0, 0, 0);
+        (self.front, self.back) = (Batch::default(), Batch::default());
+    }
+
+    /// Returns the slot at a side.
+    fn step<W: Words>(&mut self, tx: &mut W, side: Side) -> Result<Option<&[u8]>, Stop> {
         while self.batch(side).is_empty() {
-            let (begin, end, label) = self.positions()?;
+            let (begin, end, label) = self.positions(tx)?;
             if begin == end {
                 // The rest is in the batch of the other side.
-                return self.take(side, side.other());
+                return Ok(self.batch_mut(side.other()).take(side));
             }
-            self.fill(side, (begin, end, label))?;
+            self.fill(tx, side, (begin, end, label))?;
         }
-        self.take(side, side)
-    }
-
-    /// Takes the element at a side of a batch.
-    fn take(&mut self, side: Side, from: Side) -> Result<Option<T::Owned>, Stop> {
-        let batch = if from == Side::Front { &mut self.front } else { &mut self.back };
-        let slot = batch.take(side);
-        slot.map(|slot| decode::<W, T>(self.tx, self.sequence, slot)).transpose()
+        Ok(self.batch_mut(side).take(side))
     }
 
     const fn batch(&self, side: Side) -> &Batch {
@@ -116,11 +121,18 @@ impl<'t, W: Words, T: Value + ?Sized> Iter<'t, W, T> {
         }
     }
 
-    fn positions(&mut self) -> Result<(u64, u64, u64), Stop> {
+    const fn batch_mut(&mut self, side: Side) -> &mut Batch {
+        match side {
+            Side::Front => &mut self.front,
+            Side::Back => &mut self.back,
+        }
+    }
+
+    fn positions<W: Words>(&mut self, tx: &mut W) -> Result<(u64, u64, u64), Stop> {
         match self.rest {
             Rest::Positions(begin, end, label) => Ok((begin, end, label)),
             Rest::Indices(begin, end) => {
-                let bounds = self.sequence.bounds(self.tx)?;
+                let bounds = self.sequence.bounds(tx)?;
                 let end = end.min(bounds.len());
                 let begin = begin.min(end);
                 let (begin, end) = (bounds.first + begin, bounds.first + end);
@@ -131,17 +143,22 @@ impl<'t, W: Words, T: Value + ?Sized> Iter<'t, W, T> {
     }
 
     /// Reads the chunk at a side of these positions.
-    fn fill(&mut self, side: Side, (begin, end, label): (u64, u64, u64)) -> Result<(), Stop> {
+    fn fill<W: Words>(
+        &mut self,
+        tx: &mut W,
+        side: Side,
+        (begin, end, label): (u64, u64, u64),
+    ) -> Result<(), Stop> {
         let form = self.sequence.form;
         let position = if side == Side::Front { begin } else { end - 1 };
-        let spot = self.sequence.seek(self.tx, position)?.ok_or(Stop::BadValue)?;
+        let spot = self.sequence.seek(tx, position)?.ok_or(Stop::BadValue)?;
         let used = spot.base + spot.chunk.from as u64..spot.base + spot.chunk.to as u64;
-        if !used.contains(&position) || spot.label(self.tx, form)? != label {
+        if !used.contains(&position) || spot.label(tx, form)? != label {
             return Err(Stop::BadValue);
         }
         let (from, to) = (used.start.max(begin), used.end.min(end));
         let slot = |position: u64| (position - spot.base) as usize;
-        let bytes = spot.chunk.with_slots(self.tx, slot(from), slot(to), |tx, bytes| {
+        let bytes = spot.chunk.with_slots(tx, slot(from), slot(to), |tx, bytes| {
             if form.inline.is_none() {
                 for pointer in bytes.chunks_exact(8) {
                     tx.will_read(Addr::new(pointer_of(pointer)?, 0), ENTRY_BYTES);
@@ -162,12 +179,39 @@ impl<'t, W: Words, T: Value + ?Sized> Iter<'t, W, T> {
         }
         Ok(())
     }
+}
+
+/// An iterator over elements, from both ends.
+///
+/// It borrows the transaction, which therefore writes nothing meanwhile. It ends after the first
+/// [`Stop`].
+#[derive(Debug)]
+pub struct Iter<'t, W, T: ?Sized> {
+    tx: &'t mut W,
+    slots: Slots,
+    kind: PhantomData<fn(&T)>,
+}
+
+impl<'t, W: Words, T: Value + ?Sized> Iter<'t, W, T> {
+    pub(crate) fn new(
+        tx: &'t mut W,
+        sequence: Sequence,
+        indices: impl RangeBounds<u64>,
+    ) -> Iter<'t, W, T> {
+        Iter { tx, slots: Slots::new(sequence, indices), kind: PhantomData }
+    }
+
+    /// Gives the element at a side.
+    fn step(&mut self, side: Side) -> Result<Option<T::Owned>, Stop> {
+        let sequence = self.slots.sequence;
+        let slot = self.slots.step(self.tx, side)?;
+        slot.map(|slot| element(self.tx, sequence, slot, T::decode)).transpose()
+    }
 
     fn give(&mut self, side: Side) -> Option<Result<T::Owned, Stop>> {
         let next = self.step(side).transpose();
         if let Some(Err(_)) = next {
-            self.rest = Rest::Positions(0, 0, 0);
-            (self.front, self.back) = (Batch::default(), Batch::default());
+            self.slots.end();
         }
         next
     }
@@ -191,19 +235,21 @@ impl<W: Words, T: Value + ?Sized> DoubleEndedIterator for Iter<'_, W, T> {
 
 impl<W: Words, T: Value + ?Sized> FusedIterator for Iter<'_, W, T> {}
 
-/// Decodes the element of a slot.
+/// Calls `with` on the bytes of the element of a slot.
 ///
 /// # Errors
-/// As [`Words::read`], and [`Stop::BadValue`] for bytes that are no element.
-pub(super) fn decode<W: Words, T: Value + ?Sized>(
+/// As [`Words::read`], [`Stop::BadValue`] when there is no entry, and those of `with`.
+#[inline]
+pub(super) fn element<W: Words, R>(
     tx: &mut W,
     sequence: Sequence,
     slot: &[u8],
-) -> Result<T::Owned, Stop> {
+    with: impl FnOnce(Cow<'_, [u8]>) -> Result<R, Stop>,
+) -> Result<R, Stop> {
     if sequence.form.inline.is_some() {
-        return T::decode(slot.into());
+        return with(slot.into());
     }
-    Entry::open(tx, pointer_of(slot)?)?.value(tx, T::decode)
+    Entry::open(tx, pointer_of(slot)?)?.value(tx, with)
 }
 
 fn pointer_of(slot: &[u8]) -> Result<u64, Stop> {

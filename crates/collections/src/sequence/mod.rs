@@ -59,6 +59,7 @@ use node::{Node, WORDS, capacity};
 
 pub use check::{Checked, Damage};
 pub use iter::Iter;
+pub(crate) use iter::Slots;
 
 /// Offsets in the header.
 const ROOT: u64 = 0;
@@ -97,7 +98,12 @@ pub(crate) struct Form {
 
 impl Form {
     pub(crate) const fn of<T: Value + ?Sized>() -> Form {
-        match T::FIXED {
+        Form::of_length(T::FIXED)
+    }
+
+    /// Returns the form for elements of this length, or of any.
+    pub(crate) const fn of_length(fixed: Option<usize>) -> Form {
+        match fixed {
             Some(bytes) if bytes <= INLINE_BYTES => Form { inline: Some(bytes), stride: bytes },
             _ => Form { inline: None, stride: 8 },
         }
