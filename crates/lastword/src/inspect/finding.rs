@@ -8,6 +8,8 @@
 //! | `Damage` | opens, with damage inside | restore it |
 //! | `Refused` | does not open | restore it, or as the finding says |
 
+mod collection;
+mod remedy;
 mod shown;
 
 use std::path::PathBuf;
@@ -15,8 +17,10 @@ use std::path::PathBuf;
 use thiserror::Error;
 use words::TxId;
 
+pub use self::collection::CollectionDamage;
 use self::shown::{log_lost, objects_shown, ranges};
 use crate::error::{LogMismatch, commands, layout};
+use crate::superblock::printable;
 
 /// How bad a finding is, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -265,6 +269,29 @@ pub enum Problem {
         /// The root.
         root: u64,
     },
+    /// The catalog of collections with names is damaged.
+    #[error("the catalog of collections is damaged: {0}")]
+    Catalog(CollectionDamage),
+    /// A collection with a name is damaged.
+    #[error("collection `{}` is damaged: {damage}", printable(name))]
+    Collection {
+        /// The name.
+        name: String,
+        /// The first damage found.
+        damage: CollectionDamage,
+    },
+    /// A collection was not checked: this program does not know its types.
+    #[error(
+        "collection `{}` was not checked: this program does not know {}",
+        printable(name),
+        printable(types)
+    )]
+    CollectionUnchecked {
+        /// The name.
+        name: String,
+        /// The types in the catalog.
+        types: String,
+    },
 }
 
 impl Problem {
@@ -301,6 +328,9 @@ impl Problem {
             Problem::Heap(_) => "heap",
             Problem::HeapUnchecked => "heap_unchecked",
             Problem::Root { .. } => "root",
+            Problem::Catalog(_) => "catalog",
+            Problem::Collection { .. } => "collection",
+            Problem::CollectionUnchecked { .. } => "collection_unchecked",
         }
     }
 
@@ -314,7 +344,7 @@ impl Problem {
             {
                 Severity::Harmless
             }
-            Problem::HeapUnchecked => Severity::Unchecked,
+            Problem::HeapUnchecked | Problem::CollectionUnchecked { .. } => Severity::Unchecked,
             Problem::TornEnd { .. } | Problem::PageChecksums { may_be_torn: true, .. } => {
                 Severity::Harmless
             }
@@ -323,9 +353,11 @@ impl Problem {
             | Problem::LogHead { .. }
             | Problem::LogHeadBehind { .. }
             | Problem::LogLost { .. } => Severity::Spare,
-            Problem::PageChecksums { .. } | Problem::Heap(_) | Problem::Root { .. } => {
-                Severity::Damage
-            }
+            Problem::PageChecksums { .. }
+            | Problem::Heap(_)
+            | Problem::Root { .. }
+            | Problem::Catalog(_)
+            | Problem::Collection { .. } => Severity::Damage,
             _ => Severity::Refused,
         }
     }
@@ -381,100 +413,9 @@ impl Problem {
             },
             Problem::HeapUnchecked => "unknown: the rest of the heap was not checked".into(),
             Problem::Root { .. } => "all data that the program reaches from its root".into(),
-        }
-    }
-
-    /// Returns the remedy.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Problem::SuperblockBehind { edition, newer, .. }
-            | Problem::LogHeadBehind { edition, newer, .. }
-                if edition + 1 == *newer =>
-            {
-                "none needed: a crash interrupted an update, and the next opening completes it"
-            }
-            Problem::Superblock { .. }
-            | Problem::SuperblockBehind { .. }
-            | Problem::LogHead { .. }
-            | Problem::LogHeadBehind { .. } => {
-                "repair it, or open the pool: both overwrite this copy with the current one"
-            }
-            Problem::NoSuperblock | Problem::Superblocks | Problem::Areas => {
-                "if the file is a pool, restore both files from the same backup"
-            }
-            Problem::Version { .. }
-            | Problem::LogVersion { .. }
-            | Problem::Design { .. }
-            | Problem::Medium { .. } => "open it with the program that wrote it",
-            Problem::Length { found, expected } if found > expected => {
-                "remove the appended bytes (`truncate`, to the required length); if nothing was \
-                 appended, restore both files from the same backup"
-            }
-            Problem::Length { .. } => "restore both files from the same backup",
-            Problem::Layout { .. } => "open it with the program that created or migrates it",
-            Problem::OtherMedium { .. } => "open it on its own medium",
-            Problem::NoDax => {
-                "move it to a file system mounted with `-o dax`, or open it on another medium"
-            }
-            Problem::LogLost { .. } => {
-                "repair it, or open the pool: both make a new log, and rename a file in its place \
-                 to `NAME.log.lost`"
-            }
-            Problem::LogOfOtherTime { found, expected, .. } if found > expected => {
-                "the pool's file is an older copy: put back the file that belongs to this log, or \
-                 restore both files from the same backup"
-            }
-            Problem::LogMissing { needed_after: None }
-            | Problem::LogLength { needed_after: None, .. }
-            | Problem::NoLogHead { needed_after: None }
-            | Problem::LogHeads { needed_after: None }
-            | Problem::LogOfOtherPool { needed_after: None, .. }
-            | Problem::LogOfOtherTime { needed_after: None, .. } => {
-                "put back the log that belongs to the pool; if it is lost, make a new one with \
-                 `lastword pool check --repair --without-log`, or open the pool with the option \
-                 `without_log`"
-            }
-            Problem::LogMissing { .. }
-            | Problem::LogOfOtherPool { .. }
-            | Problem::LogOfOtherTime { .. } => {
-                "put back the log that belongs to the pool, or restore both files from the same \
-                 backup"
-            }
-            Problem::LogLength { .. }
-            | Problem::NoLogHead { .. }
-            | Problem::LogHeads { .. }
-            | Problem::LogGroups { .. }
-            | Problem::LogGroup { .. } => "restore both files from the same backup",
-            Problem::TornEnd { .. } => "none needed: opening the pool recovers",
-            Problem::DamagedPages { .. }
-            | Problem::PageChecksums { .. }
-            | Problem::Heap(_)
-            | Problem::HeapUnchecked
-            | Problem::Root { .. } => self.heap_remedy(),
-        }
-    }
-
-    /// Returns the remedy of a problem with the heap.
-    fn heap_remedy(&self) -> &'static str {
-        match self {
-            Problem::DamagedPages { .. } => {
-                "restore both files from the same backup, or save the intact objects with \
-                 `lastword pool export --salvage`"
-            }
-            Problem::PageChecksums { may_be_torn: true, .. } => {
-                "none needed: opening and closing the pool computes new checksums"
-            }
-            Problem::PageChecksums { .. } => {
-                "restore both files from the same backup; opening and closing the pool accepts \
-                 these pages as they are"
-            }
-            Problem::HeapUnchecked => "fix the other findings, then check again",
-            Problem::Root { .. } => {
-                "set the root again with the program, or restore both files from the same backup"
-            }
-            _ => {
-                "restore both files from the same backup, or save the intact objects with \
-                 `lastword pool export --salvage`"
+            Problem::Catalog(_) => "the collections that the program opens by name".into(),
+            Problem::Collection { name, .. } | Problem::CollectionUnchecked { name, .. } => {
+                format!("the collection `{}`", printable(name))
             }
         }
     }
@@ -499,15 +440,17 @@ impl Problem {
                 Some("a new log is made only on demand: repair with `without_log`")
             }
             Problem::TornEnd { .. } => Some("it is no damage, and opening the pool handles it"),
-            Problem::HeapUnchecked => Some("it is no damage"),
+            Problem::HeapUnchecked | Problem::CollectionUnchecked { .. } => Some("it is no damage"),
             Problem::PageChecksums { .. } => Some("no copy shows whether these pages are intact"),
             Problem::Version { .. }
             | Problem::LogVersion { .. }
             | Problem::Design { .. }
             | Problem::Medium { .. } => Some("another program wrote it"),
-            Problem::DamagedPages { .. } | Problem::Heap(_) | Problem::Root { .. } => {
-                Some("the files hold no second copy of these words")
-            }
+            Problem::DamagedPages { .. }
+            | Problem::Heap(_)
+            | Problem::Root { .. }
+            | Problem::Catalog(_)
+            | Problem::Collection { .. } => Some("the files hold no second copy of these words"),
             Problem::Length { .. } => {
                 Some("the missing bytes have no second copy, and existing bytes are kept")
             }

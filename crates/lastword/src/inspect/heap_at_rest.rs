@@ -1,18 +1,20 @@
 //! The content of a closed pool, for tools.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
+use collections::encoded::{Decoded, EncodedCollection};
 use lw_alloc::{Allocation, Live};
 use medium::System;
 use words::Stop;
 
+use super::catalog::{self, CollectionInfo};
 use super::{CheckOptions, Checked, Contents, Report, look, word};
 use crate::shadow::PAGE_BYTES;
 use crate::sync::Ordering;
 use crate::transfer::content::Content;
 use crate::transfer::stream::Header;
-use crate::{Error, Medium};
+use crate::{Error, Medium, ViewTx};
 
 /// The content of a pool in memory, as opening it would show, for tools that read objects.
 /// [`load`](HeapAtRest::load) accepts only a sound heap; [`salvage`](HeapAtRest::salvage) also
@@ -41,10 +43,10 @@ pub struct HeapAtRest {
 }
 
 impl HeapAtRest {
-    /// Loads the content of a pool, and checks it as [`check`](crate::check) does, also while a
-    /// process has it open. Never writes. Takes as much memory as the heap. A pool that was closed
-    /// cleanly needs no log: its heap is whole. A log of a later opening of the same pool is
-    /// refused, because the pool's file is then an older copy.
+    /// Loads the content of a pool, and checks it as [`check`](crate::check) does, except for the
+    /// collections with names. Works also while a process has it open. Never writes. Takes as much
+    /// memory as the heap. A pool that was closed cleanly needs no log: its heap is whole. A log of
+    /// a later opening of the same pool is refused, because the pool's file is then an older copy.
     ///
     /// # Errors
     /// As [`check`](crate::check) and [`Report::sound`].
@@ -118,7 +120,7 @@ impl HeapAtRest {
 
     /// Returns whether every page of this part of the heap matches its checksum or has none.
     fn are_whole(&self, extent: Range<u64>) -> bool {
-        let damaged = &self.contents.damaged;
+        let damaged = self.contents.damaged.pages();
         let first = extent.start / PAGE_BYTES;
         let next = damaged.partition_point(|page| (*page as u64) < first);
         damaged.get(next).is_none_or(|page| *page as u64 * PAGE_BYTES >= extent.end)
@@ -150,6 +152,53 @@ impl HeapAtRest {
         all[first..end].iter().map(|word| word.load(Ordering::Relaxed))
     }
 
+    /// Returns the collections with names, in order of their names. `None` if the pool has no
+    /// catalog.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use lastword::{HeapAtRest, Options, Pool};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("shop.pool");
+    /// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+    /// let stock = pool.hash_map::<(u8, String), u64>("stock")?;
+    /// pool.run(|tx| stock.insert(tx, (7, "apple"), 100))?;
+    /// pool.close()?;
+    ///
+    /// let heap = HeapAtRest::load(&path)?;
+    /// let stock = &heap.collections()?.expect("the pool has a catalog")[0];
+    /// stock.for_each(|key, value| {
+    ///     assert_eq!(key.unwrap().to_string(), "(7, \"apple\")");
+    ///     assert_eq!(value.unwrap().to_string(), "100");
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadPointer`], [`Error::BadValue`] and [`Error::Stopped`] if the catalog is damaged;
+    /// as [`read`](HeapAtRest::read).
+    pub fn collections(&self) -> Result<Option<Vec<CollectionAtRest<'_>>>, Error> {
+        let contents = &self.contents;
+        let Some(opened) = catalog::open(&mut &*contents)? else { return Ok(None) };
+        let at_rest = |(info, collection)| CollectionAtRest { contents, info, collection };
+        Ok(Some(opened.into_iter().map(at_rest).collect()))
+    }
+
+    /// Reads from the content. The body runs once.
+    ///
+    /// # Errors
+    /// The body's, as [`Worker::read`](crate::Worker::read). After a salvage
+    /// [`MediumError::DamagedPages`](crate::MediumError::DamagedPages) if the body reads a damaged
+    /// page.
+    pub fn read<R>(
+        &self,
+        body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        self.contents.read(body)
+    }
+
     /// Returns the content, to compact or export it.
     pub(crate) fn content(&self) -> Content<impl Fn(u64) -> Result<u64, Stop> + '_> {
         let Contents { heap, superblock, last, image, .. } = &self.contents;
@@ -171,5 +220,47 @@ impl HeapAtRest {
     pub(crate) fn holds(&self, allocation: &Allocation) -> bool {
         let extent = allocation.extent();
         extent.end <= self.contents.superblock.heap_bytes && self.are_whole(extent)
+    }
+}
+
+/// A collection with a name, in a pool at rest.
+#[derive(Debug)]
+pub struct CollectionAtRest<'h> {
+    contents: &'h Contents,
+    info: CollectionInfo,
+    /// `None` if the record is damaged or the types are unknown.
+    collection: Option<EncodedCollection>,
+}
+
+impl CollectionAtRest<'_> {
+    /// Returns the description. Its damage is that of the record and of the length alone.
+    pub fn info(&self) -> &CollectionInfo {
+        &self.info
+    }
+
+    /// Calls `each` with the key and the value of each entry, until it breaks: those that the kind
+    /// of the collection has. A counter has no entries, and neither has a collection of unknown
+    /// types.
+    ///
+    /// # Errors
+    /// Damage of the collection, after the entries before it: [`Error::BadValue`],
+    /// [`Error::BadPointer`], [`Error::Stopped`]; after a salvage
+    /// [`MediumError::DamagedPages`](crate::MediumError::DamagedPages).
+    pub fn for_each(
+        &self,
+        mut each: impl FnMut(Option<Decoded<'_>>, Option<Decoded<'_>>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let Some(collection) = &self.collection else { return Ok(()) };
+        let mut entries = collection.entries();
+        self.contents.read(|tx| {
+            while entries.next(tx)? {
+                let key = entries.key().map(|key| collection.decode_key(key));
+                let value = entries.value().map(|value| collection.decode_value(value));
+                if each(key, value).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        })
     }
 }

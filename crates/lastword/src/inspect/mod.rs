@@ -4,6 +4,7 @@
 //! needs recovery is replayed in memory, so a check sees the content that opening the pool would
 //! show. A pool that a process has open is read [beside it](crate::in_use).
 
+mod catalog;
 mod check;
 mod check_options;
 mod convert;
@@ -12,6 +13,7 @@ mod finding;
 mod heads;
 mod heap_at_rest;
 mod repair;
+mod replayed;
 mod scrub;
 
 use std::collections::BTreeMap;
@@ -20,24 +22,26 @@ use std::path::Path;
 use lw_alloc::Usage;
 use medium::writes::{Piece, Pieces};
 use medium::{Counts, FileLog, HeapMedium, PoolFile, System};
-use words::TxId;
+use words::{ADDRESS_BITS, Stop, TxId};
 
+pub use catalog::CollectionInfo;
 pub use check_options::CheckOptions;
 pub use convert::convert;
 pub use copy::{CopyOptions, copy};
-pub use finding::{Finding, Problem, Severity};
-pub use heap_at_rest::HeapAtRest;
+pub use finding::{CollectionDamage, Finding, Problem, Severity};
+pub use heap_at_rest::{CollectionAtRest, HeapAtRest};
 pub use repair::{Repair, repair, repair_with};
 pub use scrub::{Scrub, scrub};
 
 use self::heads::{HeadReader, Heads};
+use self::replayed::ReplayedWords;
 use crate::in_use::{self, Interrupted, Tail};
 use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
-use crate::storage::{Found, Survey, heap};
-use crate::superblock::Superblock;
+use crate::storage::{Damaged, Found, Survey, heap};
+use crate::superblock::{FORMAT_VERSION, Superblock};
 use crate::sync::{Arc, Ordering};
-use crate::{Error, Info, Medium};
+use crate::{Error, Info, Medium, ViewTx};
 
 /// Walks of the heads of a pool in use until the owner has changed too many of them.
 const WALKS: usize = 100;
@@ -152,6 +156,80 @@ fn usage_beside(path: &Path, expected: &CheckOptions) -> Result<Usage, Interrupt
     Err(Interrupted::Changed)
 }
 
+/// Returns the collections with names of a closed pool, in order of their names, as opening the
+/// pool would show them. `None` if the pool has no catalog: it has no root, or its root is an
+/// object of the program. Never writes. Reads the catalog, some words of each collection, and after
+/// an unclean shutdown the log.
+///
+/// ```
+/// use lastword::{Options, Pool};
+/// use lastword::collections::encoded::Size;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("shop.pool");
+/// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+/// let stock = pool.hash_map::<str, u64>("stock")?;
+/// pool.run(|tx| stock.insert(tx, "apple", 100))?;
+/// pool.close()?;
+/// let found = lastword::list_collections(&path)?.expect("the pool has a catalog");
+/// assert_eq!((&*found[0].name, found[0].key.as_deref()), ("stock", Some("str")));
+/// assert_eq!(found[0].size, Some(Size::Entries(1)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`inspect`](crate::inspect). [`MediumError::InUse`](crate::MediumError::InUse) if a process
+/// has the pool open: [`check`](crate::check) lists its collections. [`Error::BadPointer`],
+/// [`Error::BadValue`] and [`Error::Stopped`] if the catalog is damaged.
+pub fn list_collections(path: impl AsRef<Path>) -> Result<Option<Vec<CollectionInfo>>, Error> {
+    list_collections_with(path, &CheckOptions::new())
+}
+
+/// Returns the collections of a pool against expectations; see [`list_collections`].
+///
+/// # Errors
+/// As [`list_collections`] and [`inspect_with`](crate::inspect_with).
+pub fn list_collections_with(
+    path: impl AsRef<Path>,
+    expected: &CheckOptions,
+) -> Result<Option<Vec<CollectionInfo>>, Error> {
+    let survey = survey(path.as_ref(), expected)?;
+    let mut replayed = ReplayedWords::default();
+    if survey.refusal.is_none() {
+        check::replay_into(&survey, &mut replayed)?;
+    }
+    let found = survey.found()?;
+    let superblock = *found.superblocks.current();
+    let mut image = HeadReader::new(&found.file, superblock.heap_offset);
+    let word = |index: u64| {
+        let word = replayed.get(index).unwrap_or_else(|| image.word(8 * index));
+        image.error.take().map_or(Ok(word), |error| Err(error.into()))
+    };
+    let base = u64::from(superblock.tag()) << ADDRESS_BITS;
+    catalog::list(&mut Closed { word, heap: heap(&superblock), base })
+}
+
+/// The heap of a closed pool in its file.
+struct Closed<F> {
+    /// Returns the word of an index.
+    word: F,
+    heap: lw_alloc::Heap,
+    base: u64,
+}
+
+impl<F: FnMut(u64) -> Result<u64, Error>> catalog::Heap for Closed<F> {
+    type Tx<'t> = ViewTx<'t>;
+
+    fn read<R>(
+        &mut self,
+        body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        let mut tx = ViewTx::of_words(&mut self.word, self.heap, self.base);
+        let done = body(&mut tx);
+        tx.conclude(done)
+    }
+}
+
 /// Surveys the files under shared locks: other checks may run, and no process opens the pool.
 fn survey(path: &Path, expected: &CheckOptions) -> Result<Survey, Error> {
     Survey::of(path, expected, |path| PoolFile::open_shared(path))
@@ -186,6 +264,8 @@ pub struct Checked {
     pub torn_end: bool,
     /// The content of the heap.
     pub usage: Usage,
+    /// The collections with names; `None` if the pool has no catalog, or a damaged one.
+    pub collections: Option<Vec<CollectionInfo>>,
 }
 
 /// The result of a check.
@@ -240,9 +320,9 @@ impl Report {
     }
 }
 
-/// Checks a pool: its superblocks, its log, the coverage of the heap by live and free objects, and
-/// the root. Reports all damage that it finds, each with its effect and a remedy. Never writes.
-/// Takes as much memory as the heap.
+/// Checks a pool: its superblocks, its log, the coverage of the heap by live and free objects, the
+/// root, and the collections with names. Reports all damage that it finds, each with its effect and
+/// a remedy. Never writes. Takes as much memory as the heap.
 ///
 /// If a process has the pool open ([`Info::in_use`]), the check is of the state after one
 /// transaction, [`Checked::durable_id`]: the last one in the log when the heap was read. It has all
@@ -292,7 +372,11 @@ pub fn check(path: impl AsRef<Path>) -> Result<Report, Error> {
 ///
 /// [`Options`]: crate::Options
 pub fn check_with(path: impl AsRef<Path>, expected: &CheckOptions) -> Result<Report, Error> {
-    Ok(look(path.as_ref(), expected, &System::kernel())?.0)
+    let (mut report, contents) = look(path.as_ref(), expected, &System::kernel())?;
+    if let Some(contents) = contents {
+        contents.check_collections(&mut report)?;
+    }
+    Ok(report)
 }
 
 /// The heap of a pool in memory.
@@ -305,8 +389,50 @@ struct Contents {
     last: TxId,
     /// The medium, if this program knows it.
     medium: Option<Medium>,
-    /// The pages that differ from their checksums, in ascending order.
-    damaged: Vec<usize>,
+    damaged: Damaged,
+}
+
+impl catalog::Heap for &Contents {
+    type Tx<'t> = ViewTx<'t>;
+
+    fn read<R>(
+        &mut self,
+        body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        Contents::read(self, body)
+    }
+}
+
+impl Contents {
+    /// Reads from the heap image. A read of a damaged page is an error.
+    fn read<R>(&self, body: impl FnOnce(&mut ViewTx<'_>) -> Result<R, Stop>) -> Result<R, Error> {
+        let base = u64::from(self.superblock.tag()) << ADDRESS_BITS;
+        let mut tx = ViewTx::of_memory(self.image.heap(), &self.damaged, self.heap, base);
+        let done = body(&mut tx);
+        tx.conclude(done)
+    }
+
+    /// Checks the collections with names, and adds the findings to a report.
+    fn check_collections(&self, report: &mut Report) -> Result<(), Error> {
+        let Superblock { version, heap_offset, heap_bytes, .. } = self.superblock;
+        // Pointers are followed from a root that leads to an object, in the current format.
+        let is_root = |finding: &Finding| matches!(finding.problem, Problem::Root { .. });
+        if version != FORMAT_VERSION || report.findings.iter().any(is_root) {
+            return Ok(());
+        }
+        let catalog::Collections { problems, infos } = catalog::check(&mut &*self)?;
+        for (header, problem) in problems {
+            let offset = header.map(|header| header & ((1 << ADDRESS_BITS) - 1));
+            let offset = offset.filter(|offset| *offset < heap_bytes);
+            let (path, at) =
+                (self.damaged.path().into(), offset.map(|offset| heap_offset + offset));
+            report.findings.push(Finding { path, at, problem });
+        }
+        if let Some(checked) = &mut report.checked {
+            checked.collections = infos;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the report, and the heap if it could be recovered in memory, damaged or not.
@@ -322,6 +448,7 @@ fn look(
     let medium = survey.medium;
     let contents = image.zip(survey.superblock).map(|(image, superblock)| {
         let last = replayed.map_or(TxId(superblock.reproduced), |replayed| replayed.last);
+        let damaged = Damaged::new(&survey.file, &superblock, damaged);
         Contents { image, heap: heap(&superblock), superblock, last, medium, damaged }
     });
     // The survey holds the refusal. One from the log's groups was added after it.
@@ -340,6 +467,7 @@ fn look(
         durable_id: replayed.map_or(TxId(superblock.reproduced), |replayed| replayed.last),
         torn_end: replayed.is_some_and(|replayed| replayed.torn),
         usage,
+        collections: None,
     };
     let report =
         Report { findings, info: Some(info), checked: Some(checked), refusal: None, layout };

@@ -242,8 +242,8 @@ impl<D: Design> std::fmt::Debug for PoolView<'_, D> {
     }
 }
 
-/// Reader of a [`PoolView`] or a [`PoolReader`](crate::PoolReader). A write or an allocation ends
-/// it with [`Stop::ReadOnly`].
+/// Reader of a [`PoolView`], a [`PoolReader`](crate::PoolReader) or a
+/// [`HeapAtRest`](crate::HeapAtRest). A write or an allocation ends it with [`Stop::ReadOnly`].
 pub struct ViewTx<'v> {
     source: Source<'v>,
     heap: lw_alloc::Heap,
@@ -261,6 +261,8 @@ enum Source<'v> {
     Pages(Box<Pages<'v>>),
     /// Memory, and its damaged pages.
     Memory(&'v Heap, &'v Damaged),
+    /// A function that returns the word of an index.
+    Words(&'v mut dyn FnMut(u64) -> Result<u64, Error>),
 }
 
 /// Pages of a frozen image.
@@ -320,6 +322,15 @@ impl<'v> ViewTx<'v> {
         ViewTx::new(Source::Memory(words, damaged), words.len() as u64, heap, base)
     }
 
+    /// Returns a reader of a heap whose words `word` returns by their indices.
+    pub(crate) fn of_words(
+        word: &'v mut dyn FnMut(u64) -> Result<u64, Error>,
+        heap: lw_alloc::Heap,
+        base: u64,
+    ) -> ViewTx<'v> {
+        ViewTx::new(Source::Words(word), heap.bytes() / 8, heap, base)
+    }
+
     fn new(source: Source<'v>, bound: u64, heap: lw_alloc::Heap, base: u64) -> ViewTx<'v> {
         let wild = Addr::new(0, 0);
         ViewTx { source, heap, base, bound, stop: None, wild, error: None }
@@ -359,6 +370,7 @@ impl<'v> ViewTx<'v> {
                 damaged.check_word(index as usize).map(|()| word)
             }
             Source::Pages(pages) => pages.word(index),
+            Source::Words(word) => word(index),
         };
         word.map_err(|error| {
             self.error.get_or_insert(error);

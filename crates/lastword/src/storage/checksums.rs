@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
@@ -106,7 +106,7 @@ pub(crate) struct Damaged {
 }
 
 impl Damaged {
-    pub(super) fn new(file: &PoolFile, superblock: &Superblock, pages: Vec<usize>) -> Damaged {
+    pub(crate) fn new(file: &PoolFile, superblock: &Superblock, pages: Vec<usize>) -> Damaged {
         let (path, heap_offset) = (file.path().to_path_buf(), superblock.heap_offset);
         Damaged { path, heap_offset, pages }
     }
@@ -133,6 +133,11 @@ impl Damaged {
             true => Err(self.error(page, 1)),
             false => Ok(()),
         }
+    }
+
+    /// Returns the pool's file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns their numbers.
