@@ -172,19 +172,24 @@ pub(crate) enum PoolCommand {
     Info(PoolInfo),
     /// Report all damage of a pool, its effects and the remedies
     ///
-    /// Reads superblocks, log, heap and root, verifies the page checksums of a closed pool, and
-    /// writes nothing. Two kinds of damage are not detected: a changed value on a page without a
-    /// current checksum, or in a pool in use; and a changed group at the very end of a log that
-    /// waits for replay, which looks like a torn write.
+    /// Reads superblocks, log, heap, root and the collections with names, verifies the page
+    /// checksums of a closed pool, and writes nothing. Two kinds of damage are not detected: a
+    /// changed value on a page without a current checksum, or in a pool in use; and a changed group
+    /// at the very end of a log that waits for replay, which looks like a torn write.
     ///
     /// Works while a process has the pool open (design `decoupled`), and does not disturb it. The
     /// report is then as of one transaction (`durable ID`).
     ///
     /// Exit status: 0 no damage, 1 damage, 2 the pool could not be examined.
     Check(PoolCheck),
-    /// Print every live object of a pool, one a line, without writing to the pool
+    /// Print the collections and every live object of a pool, without writing to the pool
     ///
-    /// For a pool in use it prints the objects as of one transaction.
+    /// Collections with names are printed with their entries, in order of the names, and then the
+    /// objects, one a line. Keys and values are decoded as far as the pool has their types: the
+    /// fields of types with `#[lastword::persist]` and `#[derive(Key)]` too. Other bytes are
+    /// hexadecimal.
+    ///
+    /// For a pool in use it prints the content as of one transaction.
     ///
     /// With `--format jsonl` each line is a JSON object (JSON Lines), so a pool of any size can be
     /// read line by line. The whole output is not one JSON document.
@@ -407,6 +412,12 @@ pub(crate) struct PoolCheck {
 pub(crate) struct PoolDump {
     /// Pool file
     pub(crate) path: PathBuf,
+    /// Print the entries of this collection, and no objects
+    #[arg(long, value_name = "NAME")]
+    pub(crate) collection: Option<String>,
+    /// Number of entries to print of each collection [default: all]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
     /// Number of words to print of each object [default: 4; with --salvage all]
     #[arg(long, value_name = "N")]
     pub(crate) words: Option<usize>,

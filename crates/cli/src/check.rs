@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::{Format, PoolCheck};
 use crate::failure::{Failure, Verdict};
 use crate::pool::{Description, layout_text, owner_text, yes_no};
-use crate::report::{HeapUse, complain, json, print, table};
+use crate::report::{Collection, HeapUse, complain, json, print, table};
 
 /// Checks the pool and prints the findings.
 ///
@@ -163,6 +163,7 @@ impl Shown {
         let mut info = Description::without_flush(&checked.info);
         info.path = path.display().to_string();
         info.heap = Some(HeapUse::of(usage));
+        info.collections = checked.collections.clone().map(Collection::all);
         Shown {
             needs_recovery,
             transactions_to_replay,

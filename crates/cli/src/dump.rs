@@ -1,14 +1,20 @@
-//! `lastword pool dump`: every live object, one a line.
+//! `lastword pool dump`: the collections with their entries, and every live object, one a line.
 //!
 //! ```text
+//!   collection "stock": HashMap<str, u64>, 1 entry
+//!     "apple": 100
 //!   pointer             kind    bytes  taken        first words
 //!   0x5ab1000000010050  object     16     32  root  0x2a 0x5ab1000000010070 ...
 //! ```
+//!
+//! [`entries`] prints the collections.
 //!
 //! `taken` is the object's size with its header: the slot of its size class, or a block's share of
 //! its array. The whole heap is checked before anything is printed. Then lines are printed as the
 //! scan finds objects, and a closed pipe ends the scan. With `--salvage` a damaged pool is printed,
 //! too, without the objects on damaged pages.
+
+mod entries;
 
 use std::io::{self, Write};
 
@@ -33,17 +39,19 @@ pub(crate) fn run(arguments: &PoolDump) -> Result<Verdict, Failure> {
         Err(error) if is_damage(&error) => return damaged(arguments, &error),
         Err(error) => return Err(error.into()),
     };
-    output::stream(|out| print(&snapshot, arguments, out))?;
-    Ok(Verdict::Held)
+    let damage = entries::Dump::new(&snapshot, arguments)?.stream(arguments)?;
+    complain(&damage);
+    Ok(Verdict::of(damage.is_empty()))
 }
 
 /// Prints the objects that lie on no damaged page, and complains about the damage.
 fn salvage(arguments: &PoolDump) -> Result<Verdict, Failure> {
     let (snapshot, report) = HeapAtRest::salvage(&arguments.path)?;
-    output::stream(|out| print(&snapshot, arguments, out))?;
+    let more = entries::Dump::new(&snapshot, arguments)?.stream(arguments)?;
     let damage = report.findings.iter().filter(|one| one.severity() > Severity::Harmless);
-    complain(&damage.map(ToString::to_string).collect::<Vec<_>>());
-    Ok(Verdict::of(report.is_sound()))
+    let damage: Vec<_> = damage.map(ToString::to_string).chain(more).collect();
+    complain(&damage);
+    Ok(Verdict::of(report.is_sound() && damage.is_empty()))
 }
 
 /// Prints the damage in place of objects.
@@ -66,6 +74,7 @@ struct Damaged {
     damage: String,
 }
 
+/// Prints the objects.
 fn print(snapshot: &HeapAtRest, arguments: &PoolDump, out: &mut impl Write) -> io::Result<()> {
     let root = snapshot.root();
     if arguments.format == DumpFormat::Table {

@@ -55,6 +55,12 @@ pub(crate) enum Failure {
     #[error("{path} exists already: export to another name, or remove it first")]
     ExportExists { path: PathBuf },
 
+    #[error(
+        "{path} has no collection {name:?}: `lastword pool info {}` lists its collections",
+        quoted(path)
+    )]
+    NoCollection { path: PathBuf, name: String },
+
     #[error("{path} holds another program's data: choose another pool")]
     ForeignData { path: PathBuf },
 

@@ -6,7 +6,9 @@
 
 use std::path::Path;
 
-use lastword::{CopyOptions, Decoupled, Error, Info, LogPath, Medium, MemoryUse, Options, Pool};
+use lastword::{
+    CopyOptions, Decoupled, Error, Info, LogPath, Medium, MediumError, MemoryUse, Options, Pool,
+};
 use medium::PoolFile;
 use serde::Serialize;
 
@@ -16,7 +18,7 @@ use crate::args::{
 };
 use crate::failure::{Failure, Verdict};
 use crate::media::{Costs, MediumName};
-use crate::report::{HeapUse, json, print, table};
+use crate::report::{Collection, HeapUse, json, print, table};
 use crate::shadow::{ShadowName, check_bound};
 
 /// Runs the command and prints its report.
@@ -105,7 +107,13 @@ fn info(arguments: &PoolInfo) -> Result<Verdict, Failure> {
         Err(Error::InUse(_)) => None,
         usage => Some(HeapUse::of(&usage?)),
     };
-    let description = Description { heap, ..Description::of(&info, path) };
+    let mut description = Description { heap, ..Description::of(&info, path) };
+    match lastword::list_collections_with(path, &expected.options()) {
+        Ok(found) => description.collections = found.map(Collection::all),
+        // A process has opened the pool. A check lists the collections of a pool in use.
+        Err(Error::InUse(_) | Error::Medium(MediumError::InUse { .. })) => {}
+        Err(error) => description.catalog_damage = Some(error.to_string()),
+    }
     print(&match output.format {
         Format::Json => json::object(&description),
         Format::Table => table::pairs(&description.rows()),
@@ -152,6 +160,12 @@ pub(crate) struct Description {
     ownership_records: Option<u64>,
     memory_bytes: MemoryBytes,
     pub(crate) heap: Option<HeapUse>,
+    /// Collections with names. Absent without a catalog, with a damaged one, and in a description
+    /// of a pool in use.
+    pub(crate) collections: Option<Vec<Collection>>,
+    /// The reason why the catalog cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catalog_damage: Option<String>,
 }
 
 /// Memory of the open pool.
@@ -253,6 +267,8 @@ impl Description {
             ownership_records: info.ownership_records,
             memory_bytes: MemoryBytes::of(info.memory()),
             heap: None,
+            collections: None,
+            catalog_damage: None,
         }
     }
 
@@ -313,6 +329,13 @@ impl Description {
             rows.insert(2, ("flush", table::time(flush_ns)));
         }
         rows.extend(self.heap.iter().flat_map(HeapUse::rows));
+        for collection in self.collections.iter().flatten() {
+            let (name, shown) = (collection.quoted_name(), collection.description());
+            rows.push(("collection", format!("{name}: {shown}")));
+        }
+        if let Some(damage) = &self.catalog_damage {
+            rows.push(("collections", format!("the catalog is damaged: {damage}")));
+        }
         rows
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Field names are the JSON keys. Scripts depend on them.
 
+mod collection;
 pub(crate) mod format;
 mod heap;
 pub(crate) mod json;
@@ -15,6 +16,7 @@ use lastword::Medium;
 use papers::Trial;
 use serde::Serialize;
 
+pub(crate) use self::collection::{Collection, Json};
 pub(crate) use self::heap::HeapUse;
 use crate::designs::DesignName;
 use crate::driver::Measured;

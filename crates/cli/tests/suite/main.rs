@@ -3,6 +3,7 @@
 //! `cargo test -p lastword-cli --test suite pool::` runs the tests of one file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod collections;
 mod common;
 mod compare;
 mod crash;

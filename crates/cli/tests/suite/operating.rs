@@ -1,10 +1,13 @@
 //! The commands of the book's Operating pages, run as they stand there.
 //!
 //! Each block of commands runs in a directory of its own, which has what the pages assume: closed
-//! pools `my.pool` and `bank.pool`, and a backup. Absolute paths lead into that directory.
+//! pools `my.pool` (with the collection `stock`) and `bank.pool`, and a backup. Absolute paths lead
+//! into that directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use lastword::{Options, Pool};
 
 use crate::common::Room;
 
@@ -36,6 +39,9 @@ fn prepared() -> Room {
     for pool in ["my.pool", "bank.pool", "backup/bank.pool"] {
         room.expect(0, &["pool", "create", pool, "--bytes", "1M", "--log-bytes", "1M"]);
     }
+    let pool = Pool::open(room.path("my.pool"), Options::new()).unwrap();
+    pool.hash_map::<str, u64>("stock").unwrap();
+    pool.close().unwrap();
     room
 }
 

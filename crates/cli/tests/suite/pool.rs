@@ -90,6 +90,7 @@ fn new_pool_is_described_and_sound() {
         let expected = [
             "checksummed_bytes",
             "clean",
+            "collections",
             "compress",
             "design",
             "file_bytes",
@@ -223,6 +224,7 @@ fn check_of_unclean_pool_writes_nothing() {
             "blocks",
             "checksummed_bytes",
             "clean",
+            "collections",
             "compress",
             "design",
             "durable_id",
