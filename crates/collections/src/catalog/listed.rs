@@ -5,6 +5,7 @@ use words::{Allocate, Stop, Words};
 use super::{Lengths, Place, Record, Types, names};
 use crate::btree_map;
 use crate::encoded::EncodedCollection;
+use crate::indexed_map;
 
 /// A collection in the catalog.
 #[derive(Clone, Debug)]
@@ -40,7 +41,10 @@ impl Listed {
         let types = self.types(tx)?;
         let Lengths { key, value } = types.lengths;
         let lengths = (fixed(key), fixed(value));
-        let header = self.record.collection;
+        let header = match types.name.starts_with("IndexedMap<") {
+            true => indexed_map::records_at(tx, self.record.collection)?,
+            false => self.record.collection,
+        };
         Ok(EncodedCollection::of_record(header, &types.name, lengths, &types.definitions))
     }
 }

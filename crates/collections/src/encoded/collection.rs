@@ -23,6 +23,8 @@ pub enum Kind {
     HashMap,
     /// A [`BTreeMap`](crate::BTreeMap).
     BTreeMap,
+    /// The records of an [`IndexedMap`](crate::IndexedMap).
+    IndexedMap,
     /// A [`HashSet`](crate::HashSet).
     HashSet,
     /// A [`BTreeSet`](crate::BTreeSet).
@@ -36,9 +38,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 7] = [
+    const ALL: [Kind; 8] = [
         Kind::HashMap,
         Kind::BTreeMap,
+        Kind::IndexedMap,
         Kind::HashSet,
         Kind::BTreeSet,
         Kind::Vec,
@@ -51,6 +54,7 @@ impl Kind {
         match self {
             Kind::HashMap => "HashMap",
             Kind::BTreeMap => "BTreeMap",
+            Kind::IndexedMap => "IndexedMap",
             Kind::HashSet => "HashSet",
             Kind::BTreeSet => "BTreeSet",
             Kind::Vec => "Vec",
@@ -62,7 +66,7 @@ impl Kind {
     /// Returns whether a collection has keys, and whether it has values or elements.
     const fn has(self) -> (bool, bool) {
         match self {
-            Kind::HashMap | Kind::BTreeMap => (true, true),
+            Kind::HashMap | Kind::BTreeMap | Kind::IndexedMap => (true, true),
             Kind::HashSet | Kind::BTreeSet => (true, false),
             Kind::Vec | Kind::VecDeque => (false, true),
             Kind::Counter => (false, false),
@@ -148,7 +152,9 @@ impl EncodedCollection {
             true => Some(Encoding::new(names.next()?, value_bytes)?),
             false => None,
         };
-        if names.next().is_some() {
+        // The indexes of a map are not read.
+        let rest = names.count();
+        if rest != usize::from(kind == Kind::IndexedMap) {
             return None;
         }
         let walk = walk_of(kind, header, key.as_ref(), value.as_ref())?;
@@ -257,7 +263,7 @@ fn walk_of(
     };
     match kind {
         Kind::HashMap | Kind::HashSet => map(MapKind::Hash),
-        Kind::BTreeMap | Kind::BTreeSet => map(MapKind::Ordered),
+        Kind::BTreeMap | Kind::BTreeSet | Kind::IndexedMap => map(MapKind::Ordered),
         Kind::Vec | Kind::VecDeque => {
             let rule = value?.value_rule()?;
             let form = sequence::Form::of_length(rule.fixed());

@@ -119,6 +119,14 @@ impl<K: ?Sized, V: ?Sized, I> fmt::Debug for IndexedMap<K, V, I> {
     }
 }
 
+/// Returns the header of the records of a map of any types.
+///
+/// # Errors
+/// As [`Words::read`].
+pub(crate) fn records_at<W: Words>(tx: &mut W, header: u64) -> Result<u64, Stop> {
+    tx.read(Addr::new(header, RECORDS))
+}
+
 /// The words of the header.
 #[derive(Clone, Copy, Debug)]
 struct Header {
@@ -261,7 +269,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
     /// # Errors
     /// As [`get`](IndexedMap::get).
     pub fn records<W: Words>(self, tx: &mut W) -> Result<BTreeMap<K, V>, Stop> {
-        Ok(BTreeMap::at(tx.read(self.at(RECORDS))?))
+        records_at(tx, self.header).map(BTreeMap::at)
     }
 
     /// Returns the least key and its value.

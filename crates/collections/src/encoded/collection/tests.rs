@@ -7,7 +7,7 @@ use words::{Addr, Stop, Transact};
 
 use super::*;
 use crate::catalog::{self, Listed, Named, Opened};
-use crate::{BTreeMap, BTreeSet, Counter, HashMap, HashSet, Vec, VecDeque};
+use crate::{BTreeMap, BTreeSet, Counter, HashMap, HashSet, Index, IndexedMap, Vec, VecDeque};
 
 type Tx<'t> = <Mock as Transact>::Tx<'t>;
 
@@ -49,6 +49,14 @@ fn shown<T, D: ToString>(
     Ok((entries, pending, damage.iter().map(D::to_string).collect()))
 }
 
+struct ByStock;
+impl Index<str, u32> for ByStock {
+    type Key = u32;
+    fn key(_: &String, stock: &u32) -> Option<u32> {
+        Some(*stock)
+    }
+}
+
 #[test]
 fn every_kind_is_listed_with_its_entries() {
     let mut mock = Mock::new(1 << 18);
@@ -59,6 +67,7 @@ fn every_kind_is_listed_with_its_entries() {
     let log: Vec<[u64; 2]> = created(&mut mock, "log");
     let jobs: VecDeque<str> = created(&mut mock, "jobs");
     let sold: Counter = created(&mut mock, "sold");
+    let stock: IndexedMap<str, u32, (ByStock,)> = created(&mut mock, "stock");
     mock.transact(|tx| {
         ages.put(tx, ("ann", true), 40)?;
         pages.put(tx, 7, "x".repeat(2000))?;
@@ -67,6 +76,7 @@ fn every_kind_is_listed_with_its_entries() {
         log.push(tx, [1, 2])?;
         jobs.push_front(tx, "last")?;
         jobs.push_front(tx, "first")?;
+        stock.insert(tx, "pears", 5)?;
         sold.add(tx, -3)
     })
     .unwrap();
@@ -77,6 +87,7 @@ fn every_kind_is_listed_with_its_entries() {
         ("log", "Vec", vec![" [1, 2]".into()]),
         ("pages", "HashMap", vec![format!("7 \"{}\"", "x".repeat(2000))]),
         ("sold", "Counter", vec![]),
+        ("stock", "IndexedMap", vec!["\"pears\" 5".into()]),
         ("tags", "BTreeSet", vec!["\"a\\nb\" ".into()]),
     ];
     let all = listed(&mut mock);
@@ -93,14 +104,14 @@ fn every_kind_is_listed_with_its_entries() {
         let checked = mock.transact(|tx| collection.check(tx)).unwrap();
         assert_eq!((checked.entries, checked.damage), (entries.len() as u64, vec![]), "{name}");
     }
-    assert_eq!(mock.transact(catalog::check).unwrap().unwrap().entries, 7);
+    assert_eq!(mock.transact(catalog::check).unwrap().unwrap().entries, 8);
 }
 
 #[test]
 fn unknown_types_are_listed_and_not_opened() {
     let none = Definitions::default();
     let record = |types: &str, lengths| EncodedCollection::of_record(16, types, lengths, &none);
-    for types in ["", "Tree<u8>", "HashMap<u8>", "Vec<u8, u8>", "HashMap<u8, u8", "Counter<u8>"] {
+    for types in ["", "Tree<u8>", "HashMap<u8>", "Vec<u8, u8>", "IndexedMap<u8, u8>", "HashMap<u8, u8", "Counter<u8>"] {
         assert!(record(types, (Some(1), Some(1))).is_none(), "{types}");
     }
     assert!(record("HashMap<u64, u8>", (Some(4), Some(1))).is_none(), "a length of another type");
