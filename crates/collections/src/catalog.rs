@@ -139,7 +139,8 @@ impl Types {
     {
         let Types { lengths, mut definitions, .. } = Types::of_map::<K, V>("IndexedMap");
         I::define(&mut definitions);
-        let indexes = I::names().join(", ");
+        // A name with a line break would end the first line of the types.
+        let indexes = I::names().join(", ").replace('\n', " ");
         let name = format!("IndexedMap<{}, {}, ({indexes})>", K::name(), V::name());
         Types { name, lengths, definitions }
     }

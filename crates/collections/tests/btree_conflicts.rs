@@ -317,7 +317,8 @@ fn changes_without_effect_conflict_in_all_forms() {
     changes_without_effect_conflict::<u64, ()>(|n| n);
 }
 
-/// Tests that a key above a full last leaf, which moves nothing, conflicts with changes of the leaf.
+/// Tests that an insertion above a full last leaf, which moves nothing, conflicts with changes of
+/// the leaf.
 fn append_beside_full_leaf_conflicts<K: Key + ?Sized, V: Number>(
     slots: u64,
     key: fn(u64) -> K::Owned,

@@ -7,11 +7,12 @@ use std::collections::BTreeMap as Model;
 use std::fmt::Debug;
 use std::ops::{Bound, RangeBounds};
 
-use collections::catalog::{self, Opened};
+use collections::catalog::{self, Converted, Opened};
 use collections::indexed_map::{Checked, Damage};
 use collections::{BTreeMap, Index, IndexedMap};
 use words::mock::{Mock, Refused};
 use words::{Addr, Allocate, Stop, Transact, Words};
+use zerocopy::IntoBytes;
 
 use recorder::{APART, Recorder, commit, conflict, random_below, taken, trace};
 
@@ -446,9 +447,89 @@ fn check_finds_inconsistent_entries() {
     assert!(damage[0].to_string().starts_with("index 0: expected entry ["), "{}", damage[0]);
     let dangling = mock.transact(|tx| map.by(ByScore).get(7).first(tx)).unwrap_err();
     assert_eq!(dangling.stop, Stop::BadValue);
-    let repaired: Players = mock.transact(|tx| map.with_indexes(tx)).unwrap();
-    while !mock.transact(|tx| repaired.rebuild_step(tx, 70)).unwrap() {}
-    sound(&mock.transact(|tx| repaired.check(tx)).unwrap(), 200);
+    mock.transact(|tx| map.reset_indexes(tx)).unwrap();
+    assert!(mock.transact(|tx| map.is_rebuilding(tx)).unwrap());
+    while !mock.transact(|tx| map.rebuild_step(tx, 70)).unwrap() {}
+    sound(&mock.transact(|tx| map.check(tx)).unwrap(), 200);
+    assert!(!mock.transact(|tx| map.is_rebuilding(tx)).unwrap());
+}
+
+#[test]
+fn damaged_index_is_replaced() {
+    let mut mock = Mock::forgiving(8 << 20);
+    let map: Players = mock.transact(IndexedMap::create).unwrap();
+    for n in 0..200_u16 {
+        mock.transact(|tx| map.insert(tx, n.to_string(), [n, n])).unwrap();
+    }
+    // The header of the first index, behind the three words of the map, leads nowhere.
+    let header = map.as_bytes().try_into().map(u64::from_ne_bytes).unwrap();
+    let index = mock.transact(|tx| tx.read(Addr::new(header, 24))).unwrap();
+    mock.transact(|tx| tx.write(Addr::new(index, 0), u64::MAX)).unwrap();
+    assert!(mock.transact(|tx| map.by(ByScore).last(tx)).is_err());
+    mock.transact(|tx| map.reset_indexes(tx)).unwrap();
+    let mut steps = 0;
+    while mock.transact(|tx| map.rebuild_step(tx, 70)).is_ok_and(|is_complete| !is_complete) {
+        steps += 1;
+        assert!(steps < 100, "the rebuild ends");
+    }
+    // All but the damaged index is freed.
+    assert!(mock.transact(|tx| map.rebuild_step(tx, 70)).is_err());
+    mock.transact(|tx| map.leak_replaced(tx)).unwrap();
+    assert!(mock.transact(|tx| map.rebuild_step(tx, 70)).unwrap());
+    sound(&mock.transact(|tx| map.check(tx)).unwrap(), 200);
+}
+
+#[test]
+fn rebuild_conflicts_with_changes_from_before_it() {
+    type Change = fn(&mut Recorder<'_>, Players) -> Result<(), Stop>;
+    let changes: [Change; 3] = [
+        |tx, map| map.update(tx, "7", |[score, group]| [score, group + 1]).map(drop),
+        |tx, map| map.insert(tx, "new", [1, 1]).map(drop),
+        |tx, map| map.remove(tx, "9").map(drop),
+    ];
+    for change in changes {
+        let (mut mock, map) = equal_players();
+        let (_, before) = trace(&mut mock, APART, |tx| change(tx, map));
+        let map: Players = mock.transact(|tx| map.with_indexes(tx)).unwrap();
+        let (_, step) = trace(&mut mock, 0, |tx| map.rebuild_step(tx, 1000));
+        assert!(!before.writes.is_disjoint(&step.writes));
+    }
+}
+
+struct BySum;
+impl Index<str, u32> for BySum {
+    type Key = u32;
+    fn key(_: &String, sum: &u32) -> Option<u32> {
+        Some(*sum)
+    }
+}
+
+#[test]
+fn converted_map_has_its_new_indexes() {
+    type Sums = IndexedMap<str, u32, (BySum,)>;
+    let mut mock = Mock::new(8 << 20);
+    let opened = mock.transact(|tx| catalog::open::<Players, _>(tx, "players")).unwrap();
+    let Opened::Created(players) = opened else { panic!("it is new") };
+    for n in 0..200_u16 {
+        mock.transact(|tx| players.insert(tx, n.to_string(), [n, 3])).unwrap();
+    }
+    let mut sum = |[score, group]: Player| u32::from(score + group);
+    let sums = loop {
+        let step = mock
+            .transact(|tx| catalog::convert_step::<Players, Sums, _>(tx, "players", 30, &mut sum));
+        match step.unwrap() {
+            Converted::Unfinished => {}
+            Converted::Finished(sums) => break sums,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(mock.transact(|tx| sums.by(BySum).last(tx)).unwrap(), Some(("199".into(), 202)));
+    let checked = mock.transact(|tx| sums.check(tx)).unwrap();
+    assert_eq!((checked.records, checked.damage), (200, vec![]));
+    let left = mock.objects();
+    mock.transact(|tx| catalog::remove::<Sums, _>(tx, "players")?.expect("it is there").free(tx))
+        .unwrap();
+    assert!(mock.objects() < left && mock.objects() < 10, "{}", mock.objects());
 }
 
 /// Counts a result, which is a value or a known [`Stop`].
@@ -496,11 +577,8 @@ fn damaged_map_never_hangs_or_panics() {
         }
         count(&mut refused, mock.transact(|tx| map.by(ByGroup).range(..).rev().collect(tx)));
         count(&mut refused, mock.transact(|tx| map.by(ByScore).range(..9).remove_step(tx, 5)));
-        for _ in 0..100 {
-            if !matches!(mock.transact(|tx| map.rebuild_step(tx, 20)), Ok(false)) {
-                break;
-            }
-        }
+        let ends = |_| !matches!(mock.transact(|tx| map.rebuild_step(tx, 20)), Ok(false));
+        assert!((0..100).any(ends), "a rebuild ends");
         count(&mut refused, mock.transact(|tx| map.with_indexes::<(ByGroup,), _>(tx)?.free(tx)));
     }
     assert!(refused > 60 && found > 30, "{refused} refused, {found} found");

@@ -389,7 +389,7 @@ fn pass<'p, R, D: Design>(
 }
 
 /// Whether the transaction was larger than its design permits.
-fn is_size_limit(error: &Error) -> bool {
+pub(crate) fn is_size_limit(error: &Error) -> bool {
     matches!(
         error,
         Error::TransactionTooLarge { .. }

@@ -76,6 +76,16 @@ impl Tree {
         }
     }
 
+    /// Protects the place of a key, and those beside it in its leaf. A concurrent insertion,
+    /// removal or change of one of them then conflicts in every design.
+    pub(crate) fn protect_around<W: Words>(self, tx: &mut W, key: &[u8]) -> Result<(), Stop> {
+        let spot = self.spot(tx, key)?;
+        if let Some(leaf) = &spot.leaf {
+            leaf.protect(tx)?;
+        }
+        self.protect(tx, &spot)
+    }
+
     /// Protects an empty tree from concurrent insertions, as [`protect`](Tree::protect) does.
     pub(crate) fn protect_empty<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
         if injected(Mutant::EmptyTreeNotProtected) {

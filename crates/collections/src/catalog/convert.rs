@@ -40,6 +40,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{Lengths, Named, Opened, Place, Record, Types, names, open, read_word, word_of};
 use crate::btree_map::BTreeMap;
 use crate::hash_map::{Cursor, HashMap};
+use crate::indexed_map::{IndexedMap, Indexes};
 use crate::key::{AsKey, Key};
 use crate::value::{AsValue, Value};
 use crate::vec_deque::VecDeque;
@@ -151,6 +152,36 @@ where
         for (key, value) in pairs {
             removed(self.delete(tx, &key)?)?;
             new.put(tx, &key, change(value))?;
+        }
+        Ok(false)
+    }
+}
+
+impl<K, V, U, I, J> Convert<IndexedMap<K, U, J>> for IndexedMap<K, V, I>
+where
+    K: Key<Owned: AsKey<K>> + ?Sized + 'static,
+    V: Value + ?Sized + 'static,
+    U: Value<Owned: AsValue<U>> + ?Sized + 'static,
+    I: Indexes<K, V> + 'static,
+    J: Indexes<K, U> + 'static,
+{
+    type Old = V::Owned;
+    type New = U::Owned;
+
+    fn move_step<W: Allocate>(
+        self,
+        new: IndexedMap<K, U, J>,
+        tx: &mut W,
+        most: usize,
+        change: &mut dyn FnMut(V::Owned) -> U::Owned,
+    ) -> Result<bool, Stop> {
+        let (pairs, _) = self.records(tx)?.range(..).page(tx, most)?;
+        if pairs.is_empty() {
+            return self.drop_step(tx, most as u64);
+        }
+        for (key, value) in pairs {
+            removed(self.remove(tx, &key)?.is_some())?;
+            new.insert(tx, &key, change(value))?;
         }
         Ok(false)
     }

@@ -7,7 +7,7 @@ use std::ops::{Bound, ControlFlow};
 use words::{Allocate, Stop, Words};
 
 use super::index::{Index, IndexEntry, Indexes};
-use super::{Entry, INDEX, IndexedMap, REBUILD};
+use super::{Entry, INDEX, IndexedMap};
 use crate::btree_map::{
     AsPrefix, BTreeMap, Bounds, KeyRange, Pair, Range, after_prefix, bounds_of_prefix_within,
 };
@@ -324,7 +324,7 @@ where
     /// Returns the range of the set, once the set is complete.
     fn entries<W: Words>(&self, tx: &mut W) -> Result<Range<IndexEntry<X::Key, K>, ()>, Stop> {
         let By { map, at, .. } = self.by;
-        if tx.read(map.at(REBUILD))? != 0 {
+        if map.is_rebuilding(tx)? {
             return Err(Stop::BadValue);
         }
         let set: Set<K, V, X> = BTreeMap::at(tx.read(map.at(INDEX + 8 * at as u64))?);

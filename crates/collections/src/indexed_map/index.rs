@@ -54,8 +54,9 @@ pub trait Index<K: Key + ?Sized, V: Value + ?Sized> {
     /// depends on nothing but its arguments.
     fn key(key: &K::Owned, value: &V::Owned) -> Option<<Self::Key as Key>::Owned>;
 
-    /// Returns the name in the catalog; by default that of the type. Change it when
-    /// [`key`](Index::key) changes: a pool with the old index then refuses the new one.
+    /// Returns the name in the catalog; by default that of the type, without its module. Change it
+    /// when [`key`](Index::key) changes: a pool with the old index then refuses the new one. Two
+    /// types with one name and one type of keys pass as the same index.
     fn name() -> String {
         short_name(type_name::<Self>())
     }

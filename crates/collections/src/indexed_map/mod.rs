@@ -16,8 +16,8 @@
 //! | change | words written besides the record's |
 //! |---|---|
 //! | record whose index keys stay | none |
-//! | record with another index key | an entry of that index removed, another inserted |
-//! | new or removed record | an entry of each index that has the record |
+//! | record with another index key | an entry of that index removed, another inserted, its length |
+//! | new or removed record | an entry of each index that has the record, and its length |
 //!
 //! Invariants:
 //! - Without a rebuild, each index has an entry for each record with an index key, and no others.

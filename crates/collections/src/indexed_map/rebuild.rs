@@ -8,13 +8,17 @@
 //! another index key removes that entry. If it finds none, it protects the place where the step
 //! inserts, and one of the two transactions aborts. A step does not see a record that is inserted
 //! after its snapshot. The insertion of that record adds its entries.
+//!
+//! A change that began before the indexes were replaced writes the old ones. A step therefore
+//! protects the records that it reads and the places between them: either it sees the change, or
+//! one of both aborts.
 
 use std::ops::Bound;
 
 use words::{Addr, Allocate, Bytes, Objects, Ptr, Stop, Words};
 
 use super::index::Indexes;
-use super::{INDEX, IndexedMap, NO_ENTRIES, REBUILD, REPLACED};
+use super::{Header, INDEX, IndexedMap, NO_ENTRIES, REBUILD, REPLACED};
 use crate::btree::{Form, Tree};
 use crate::btree_map::{BTreeMap, Range};
 use crate::key::{Key, KeyBuf};
@@ -41,8 +45,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
     /// Replaces the indexes by others, which are rebuilt from the records as after
     /// [`from_map`](IndexedMap::from_map). Every copy of the old value dangles from then on.
     ///
-    /// `J` may also be the same indexes, for example after they were damaged or their functions
-    /// changed.
+    /// A map with a name must be replaced there, too: call this in
+    /// [`catalog::open_or_replace`](crate::catalog::open_or_replace). For the same indexes see
+    /// [`reset_indexes`](IndexedMap::reset_indexes).
     ///
     /// # Errors
     /// As [`Allocate::allocate`].
@@ -51,15 +56,55 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
         tx: &mut W,
     ) -> Result<IndexedMap<K, V, J>, Stop> {
         let header = self.header(tx)?;
-        let mut replaced = header.replaced;
-        for (at, length) in I::LENGTHS.iter().enumerate() {
-            let length = length.map_or(0, |length| length as u64 + 1);
-            replaced = tx.alloc::<Replaced>([replaced, header.indexes[at], length])?.to_bits();
-        }
+        let replaced = Self::replaced(tx, &header)?;
         free_progress(tx, header.rebuild)?;
         self.free_header(tx)?;
         let rebuild = new_progress(tx)?;
         IndexedMap::assembled(tx, BTreeMap::at(header.records), rebuild, replaced)
+    }
+
+    /// Empties the indexes, which are then rebuilt from the records as after
+    /// [`from_map`](IndexedMap::from_map): for indexes that are damaged. The map keeps its name,
+    /// and copies of this value stay valid.
+    ///
+    /// # Errors
+    /// As [`Allocate::allocate`].
+    pub fn reset_indexes<W: Allocate>(self, tx: &mut W) -> Result<(), Stop> {
+        let header = self.header(tx)?;
+        let replaced = Self::replaced(tx, &header)?;
+        free_progress(tx, header.rebuild)?;
+        let rebuild = new_progress(tx)?;
+        tx.write_words(self.at(REBUILD), &[rebuild, replaced])?;
+        self.write_empty_indexes(tx)
+    }
+
+    /// Returns whether a rebuild has yet to index some records. The indexes cannot be read then:
+    /// call [`rebuild_step`](IndexedMap::rebuild_step).
+    ///
+    /// # Errors
+    /// As [`Words::read`].
+    pub fn is_rebuilding<W: Words>(self, tx: &mut W) -> Result<bool, Stop> {
+        Ok(tx.read(self.at(REBUILD))? != 0)
+    }
+
+    /// Gives up the memory of replaced indexes. Only for damaged ones, which
+    /// [`rebuild_step`](IndexedMap::rebuild_step) and [`drop_step`](IndexedMap::drop_step) refuse
+    /// to free: the memory is lost until the pool is compacted.
+    ///
+    /// # Errors
+    /// As [`Words::write`].
+    pub fn leak_replaced<W: Words>(self, tx: &mut W) -> Result<(), Stop> {
+        tx.write(self.at(REPLACED), 0)
+    }
+
+    /// Adds the indexes to the list of the replaced ones, and returns its first member.
+    fn replaced<W: Allocate>(tx: &mut W, header: &Header) -> Result<u64, Stop> {
+        let mut first = header.replaced;
+        for (at, length) in I::LENGTHS.iter().enumerate() {
+            let length = length.map_or(0, |length| length as u64 + 1);
+            first = tx.alloc::<Replaced>([first, header.indexes[at], length])?.to_bits();
+        }
+        Ok(first)
     }
 
     /// Does a step of a rebuild, if there is one: adds the entries of up to `most` records to the
@@ -70,7 +115,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
     /// may change the map between the steps, and at the same time.
     ///
     /// # Errors
-    /// As [`insert`](IndexedMap::insert).
+    /// As [`insert`](IndexedMap::insert). [`Stop::BadValue`] also if a replaced index is damaged:
+    /// see [`leak_replaced`](IndexedMap::leak_replaced).
     pub fn rebuild_step<W: Allocate>(self, tx: &mut W, most: usize) -> Result<bool, Stop> {
         let rebuild = tx.read(self.at(REBUILD))?;
         if rebuild == 0 {
@@ -78,21 +124,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
         }
         let progress = Ptr::<Bytes>::from_bits(rebuild);
         let from = tx.get(progress)?;
+        let first = from.read(tx)?;
         let mut start = KeyBuf::new();
-        start.push(&from.read(tx)?);
+        start.push(&first);
         let bounds = (Bound::Included(start), Bound::Unbounded);
-        let (mut all, mut last) = (Vec::new(), None);
-        let rest = Range::of(self.records(tx)?, bounds).read_encoded(tx, most, |key, value| {
-            all.push(Self::entries(&key, &V::decode(value)?)?);
-            last = Some(key.into_owned());
+        let mut all = Vec::new();
+        let records = self.records(tx)?;
+        let rest = Range::of(records, bounds).read_encoded(tx, most, |key, value| {
+            let entries = Self::entries(&key, &V::decode(value)?)?;
+            all.push((key.into_owned(), entries));
             Ok(())
         })?;
         let header = self.header(tx)?;
-        for entries in &all {
+        records.tree().protect_around(tx, &first)?;
+        for (key, entries) in &all {
+            records.tree().protect_around(tx, key)?;
             Self::change_entries(tx, &header, &NO_ENTRIES, entries)?;
         }
-        match (rest, last) {
-            (Some(_), Some(mut last)) => {
+        match (rest, all.pop()) {
+            (Some(_), Some((mut last, _))) => {
                 last.push(0); // the least key above
                 let from = from.replaced(tx, &last)?;
                 tx.set(progress, from)?;
@@ -115,11 +165,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, I: Indexes<K, V>> IndexedMap<K, V, I> {
     ) -> Result<Self, Stop> {
         let object = tx.allocate(Self::HEADER_BYTES)?;
         tx.write_words(Addr::new(object, 0), &[records.header(), rebuild, replaced])?;
+        let map = IndexedMap { header: object, types: std::marker::PhantomData };
+        map.write_empty_indexes(tx)?;
+        Ok(map)
+    }
+
+    fn write_empty_indexes<W: Allocate>(self, tx: &mut W) -> Result<(), Stop> {
         for at in 0..I::LENGTHS.len() {
             let tree = Tree::create(tx)?;
-            tx.write(Addr::new(object, INDEX + 8 * at as u64), tree)?;
+            tx.write(self.at(INDEX + 8 * at as u64), tree)?;
         }
-        Ok(IndexedMap { header: object, types: std::marker::PhantomData })
+        Ok(())
     }
 }
 

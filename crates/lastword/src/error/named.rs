@@ -46,7 +46,8 @@ pub enum NamedError {
     /// ones.
     #[error(
         "cannot convert `{name}` in {path} from {from} to {to}: the pool cannot distinguish \
-         these types; rename one of the types, or put `#[lastword::persist]` on both"
+         these types; rename one of them, or put `#[lastword::persist]` on \
+         both; a type that only adds variants needs no conversion"
     )]
     Alike {
         /// The pool's file.

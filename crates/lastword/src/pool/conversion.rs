@@ -6,6 +6,7 @@ use collections::{Convert, Named};
 use super::Pool;
 use crate::design::Design;
 use crate::error::{Error, NamedError};
+use crate::worker::is_size_limit;
 
 /// Values that a transaction converts at most: as many as an iterator of a map reads at once.
 const STEP: usize = 64;
@@ -13,10 +14,10 @@ const STEP: usize = 64;
 impl<D: Design> Pool<D> {
     /// Converts the collection of this name from the types of `C` to those of `N`, and returns it.
     ///
-    /// `C` and `N` are the same kind of collection: a [`HashMap`], [`BTreeMap`], [`Vec`] or
-    /// [`VecDeque`]. The keys and the order of elements stay. A collection that already has the new
-    /// types is opened as it is, and an unknown name is created with them. So a program may call
-    /// this in place of [`named`](Pool::named) at each start:
+    /// `C` and `N` are the same kind of collection: a [`HashMap`], [`BTreeMap`], [`IndexedMap`],
+    /// [`Vec`] or [`VecDeque`]. The keys and the order of elements stay. A collection that already
+    /// has the new types is opened as it is, and an unknown name is created with them. So a program
+    /// may call this in place of [`named`](Pool::named) at each start:
     ///
     /// ```
     /// use lastword::collections::HashMap;
@@ -54,10 +55,13 @@ impl<D: Design> Pool<D> {
     /// continues, and converts no value twice. Until the last step, opening the name is refused,
     /// with the old types and the new ([`NamedError::Converting`]).
     ///
-    /// **Handles.** A handle of the old types that was opened before dangles when the conversion
-    /// ends. Until then the handle reads the values that are not yet moved. The conversion also
-    /// converts values that are inserted through it. In a vector, their order may change. Several
-    /// threads may convert one name at once. They share the work, and all return the new
+    /// The conversion cannot be undone or given up: a pool that is full must grow first, and
+    /// `change` must return a value for each old one.
+    ///
+    /// **Handles.** A handle of the old types that was opened before dangles once the last value
+    /// has moved. Until then the handle reads the values that are not yet moved. The conversion
+    /// also converts values that are inserted through it. In a vector, their order may change.
+    /// Several threads may convert one name at once. They share the work, and all return the new
     /// collection.
     ///
     /// **Cost.** Each value is removed and inserted once. A [`Vec`] then swaps its elements in
@@ -73,6 +77,7 @@ impl<D: Design> Pool<D> {
     ///
     /// [`HashMap`]: collections::HashMap
     /// [`BTreeMap`]: collections::BTreeMap
+    /// [`IndexedMap`]: collections::IndexedMap
     /// [`Vec`]: collections::Vec
     /// [`VecDeque`]: collections::VecDeque
     pub fn convert<C: Convert<N>, N: Named>(
@@ -85,11 +90,7 @@ impl<D: Design> Pool<D> {
             let done = self.run(|tx| catalog::convert_step::<C, N, _>(tx, name, most, &mut change));
             let done = match done {
                 // Values may be long, or the log small.
-                Err(
-                    Error::TransactionTooLarge { .. }
-                    | Error::SlotTooSmall { .. }
-                    | Error::ShadowTooSmall { .. },
-                ) if most > 1 => {
+                Err(error) if most > 1 && is_size_limit(&error) => {
                     most /= 2;
                     continue;
                 }

@@ -182,6 +182,6 @@ impl<D: Design> Pool<D> {
         if D::DURABLE {
             done.ticket.wait()?;
         }
-        self.durable(done, name, || New::types().to_string())
+        self.durable(done, name, || format!("{} or {}", Old::types(), New::types()))
     }
 }

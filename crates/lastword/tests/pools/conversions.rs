@@ -10,7 +10,7 @@ use lastword::{Decoupled, Design, Error, NamedError, Options, Pool, Snapshot, St
 
 use crate::names::EMULATED;
 
-const USERS: u64 = 50;
+const USERS: u64 = 150;
 
 mod v1 {
     #[lastword::persist]

@@ -111,7 +111,15 @@ fn every_kind_is_listed_with_its_entries() {
 fn unknown_types_are_listed_and_not_opened() {
     let none = Definitions::default();
     let record = |types: &str, lengths| EncodedCollection::of_record(16, types, lengths, &none);
-    for types in ["", "Tree<u8>", "HashMap<u8>", "Vec<u8, u8>", "IndexedMap<u8, u8>", "HashMap<u8, u8", "Counter<u8>"] {
+    for types in [
+        "",
+        "Tree<u8>",
+        "HashMap<u8>",
+        "Vec<u8, u8>",
+        "IndexedMap<u8, u8>",
+        "HashMap<u8, u8",
+        "Counter<u8>",
+    ] {
         assert!(record(types, (Some(1), Some(1))).is_none(), "{types}");
     }
     assert!(record("HashMap<u64, u8>", (Some(4), Some(1))).is_none(), "a length of another type");
