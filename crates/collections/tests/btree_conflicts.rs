@@ -242,18 +242,18 @@ fn user(n: u64) -> Vec<u8> {
 #[test]
 fn concurrent_pairs_on_strings_are_serializable() {
     // 40 full leaves of 28 fill an inner node.
-    pairs_are_serializable::<[u8], u64>(user, 28 * 40 + 1, 3000);
+    pairs_are_serializable::<[u8], u64>(user, 28 * 40 + 1, 1500);
 }
 
 #[test]
 fn concurrent_pairs_on_sets_are_serializable() {
-    pairs_are_serializable::<[u8], ()>(user, 28 * 40 + 1, 3000);
-    pairs_are_serializable::<u64, ()>(|n| n, 54 * 28 + 1, 3000);
+    pairs_are_serializable::<[u8], ()>(user, 28 * 40 + 1, 1500);
+    pairs_are_serializable::<u64, ()>(|n| n, 54 * 28 + 1, 1500);
 }
 
 #[test]
 fn concurrent_pairs_on_numbers_are_serializable() {
-    pairs_are_serializable::<u64, u64>(|n| n, 28 * 28 + 1, 3000);
+    pairs_are_serializable::<u64, u64>(|n| n, 28 * 28 + 1, 1500);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn concurrent_zero_key_operations_are_serializable() {
     pairs_are_serializable::<[u8], u64>(
         |n| [vec![0; 10 + n as usize / 97 % 9], n.to_be_bytes().to_vec()].concat(),
         1200,
-        4000,
+        2000,
     );
 }
 
