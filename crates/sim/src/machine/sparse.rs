@@ -22,6 +22,11 @@ use super::memory::LineWords;
 /// Words of a page, which is a page of the host.
 pub const PAGE_WORDS: usize = 512;
 
+/// An array of at least so many words is always fresh memory of the host, which commits a page when
+/// it is written. The allocator of glibc may take a smaller array from memory that was freed, and
+/// then clears all of it: the maximum of its `M_MMAP_THRESHOLD` is 32 MiB.
+const FRESH_WORDS: usize = (32 << 20) / 8 + PAGE_WORDS;
+
 /// Set in the blank values of a numbered array, so that they differ from most values.
 pub const NUMBERED: u64 = 1 << 63;
 
@@ -82,8 +87,9 @@ pub struct Sparse {
 impl Sparse {
     /// Returns an array of zeros.
     pub fn zeros(length: usize) -> Sparse {
-        // Zeroed memory is not committed by the host until it is written.
-        Sparse { words: vec![0; length], used: Pages::none(length), numbered: 0 }
+        let mut words = vec![0; length.max(FRESH_WORDS)];
+        words.truncate(length);
+        Sparse { words, used: Pages::none(length), numbered: 0 }
     }
 
     /// Returns the number of words.
