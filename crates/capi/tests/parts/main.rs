@@ -23,14 +23,14 @@ fn closed_handle_is_detected_until_reused() {
     assert_eq!(SHELLS.close(first), Ok(1));
     assert_eq!(SHELLS.close(first).err(), Some(status::CLOSED));
     assert_eq!(first.inside().err(), Some(status::CLOSED));
-    let closings = 5000;
+    let closings = 4096;
     let mut reuses = 0;
     for value in 0..closings {
         let shell = open(value);
         reuses += usize::from(ptr::eq(shell, first));
         assert_eq!(SHELLS.close(shell), Ok(value));
     }
-    assert!((2..6).contains(&reuses), "{reuses} reuses in {closings} closings");
+    assert!((2..5).contains(&reuses), "{reuses} reuses in {closings} closings");
 }
 
 #[test]
