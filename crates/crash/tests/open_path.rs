@@ -153,5 +153,7 @@ fn huge_empty_pool_takes_no_time_or_memory() {
     }
     // The memory is asked for before the disk is: the file is as sparse as it was.
     assert_eq!(allocated(), allocated_before);
-    assert!(resident() - before < 256 << 10, "{} KiB, then {}", before, resident());
+    // The kernel sums resident pages over its processors late, so the maximum may seem to fall.
+    let after = resident();
+    assert!(after.saturating_sub(before) < 256 << 10, "{before} KiB, then {after}");
 }

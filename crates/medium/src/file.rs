@@ -7,6 +7,7 @@ mod log;
 mod mask;
 mod page_index;
 mod simulated_queue;
+mod sweep;
 mod target;
 mod uring;
 

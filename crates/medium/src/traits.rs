@@ -50,9 +50,9 @@ pub trait HeapMedium: Send {
         Unwritten::default()
     }
 
-    /// Writes out the next `pages` pages of a *sweep* over the gathered writes. A sweep begins with
-    /// all pages that have such writes; pages that get writes after they were written out wait for
-    /// the next one. Later writes to a page are written out with it. On memory it is the whole
+    /// Writes out the next `pages` pages with gathered writes, in the order of their numbers and
+    /// from the last one to the first again. So a page that gets writes after it was written out
+    /// waits for a round. Later writes to a page are written out with it. On memory it is the whole
     /// barrier.
     ///
     /// # Errors
@@ -130,25 +130,48 @@ pub struct Scrubbed {
 pub struct Unwritten {
     /// Pages with such writes.
     pub pages: usize,
-    /// The log sequence after which the oldest of them was logged; `None` without such writes.
-    pub oldest: Option<u64>,
-    /// Pages that are left of the sweep.
-    pub sweep_pages: usize,
-    /// As `oldest`, of the pages that wait for the next sweep.
-    pub next_oldest: Option<u64>,
+    /// These pages in groups, in the order in which they are written.
+    pub ahead: [Ahead; Unwritten::GROUPS],
+}
+
+/// A group of pages with gathered writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Pages up to the end of the group; 0: there is no such group.
+    pub pages: usize,
+    /// The log sequence after which the oldest writes of the group were logged.
+    pub oldest: u64,
+}
+
+impl Default for Ahead {
+    fn default() -> Ahead {
+        Ahead { pages: 0, oldest: u64::MAX }
+    }
 }
 
 impl Unwritten {
-    /// Both together.
+    /// Groups into which the pages are divided.
+    pub const GROUPS: usize = 16;
+
+    /// The log sequence after which the oldest writes were logged; `None` without writes.
+    pub fn oldest(&self) -> Option<u64> {
+        self.groups().map(|group| group.oldest).min()
+    }
+
+    /// The groups that there are.
+    pub fn groups(&self) -> impl Iterator<Item = &Ahead> {
+        self.ahead.iter().filter(|group| group.pages > 0)
+    }
+
+    /// Both together, if they are written side by side.
     #[must_use]
-    pub fn plus(self, other: Unwritten) -> Unwritten {
-        let min = |one: Option<u64>, two| one.into_iter().chain(two).min();
-        Unwritten {
-            pages: self.pages + other.pages,
-            oldest: min(self.oldest, other.oldest),
-            sweep_pages: self.sweep_pages + other.sweep_pages,
-            next_oldest: min(self.next_oldest, other.next_oldest),
+    pub fn plus(mut self, other: Unwritten) -> Unwritten {
+        self.pages += other.pages;
+        for (group, other) in self.ahead.iter_mut().zip(other.ahead) {
+            group.pages += other.pages;
+            group.oldest = group.oldest.min(other.oldest);
         }
+        self
     }
 }
 

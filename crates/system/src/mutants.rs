@@ -128,6 +128,7 @@ pub enum Mutant {
     OwnRootReplaced,
     ReplacedTypesLeak,
     UnmovedValuesForgotten,
+    RegionOldestTooNew,
     HeadLeft,
     StampTooEarly,
     FrontierOfNow,

@@ -286,6 +286,7 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::OldestWordOfPageWins, "a page with hot words"),
     part(Mutant::UnwrittenPagesIgnored, "pages that wait"),
     case(Mutant::UnwrittenPagesIgnored, PACED, C),
+    part(Mutant::RegionOldestTooNew, "pages that wait"),
     part(Mutant::FrozenPageNotCopied, "a view of changing pages"),
     part(Mutant::FrozenWordsIgnored, "a view of changing pages"),
     case(Mutant::FrozenWordsIgnored, BACKUP, C),

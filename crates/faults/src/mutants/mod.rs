@@ -353,6 +353,8 @@ registry! {
         "Types in the catalog that were replaced are not freed.",
     UnmovedValuesForgotten 173 "unmoved-values-forgotten"
         "The last step of a conversion runs while the old collection has values.",
+    RegionOldestTooNew 190 "region-oldest-too-new"
+        "The words of a region count from the time when the page writes left it.",
     ArenaNotListed 135 "arena-not-listed"
         "The bitmap of owners misses the arena of a worker that frees and never allocates.",
 

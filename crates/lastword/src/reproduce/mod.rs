@@ -7,8 +7,8 @@
 //!
 //! The heap image of a large heap on a disk gathers the words by page. So *taking groups in* is
 //! apart from *writing pages*: a step takes in all groups that wait, and writes a slice of the
-//! pages, in sweeps over all that have words. Commits go on beside it. Elsewhere a step writes all
-//! words that it takes in.
+//! pages, the next ones of a round over the heap. Commits go on beside it. Elsewhere a step writes
+//! all words that it takes in.
 //!
 //! ```text
 //!   log          | pages written | their oldest words wait |  taken in  | queued |  free
@@ -366,7 +366,7 @@ impl Reproduce {
             true => Ok(()),
             false => self.shards.sync(),
         };
-        let reached = state.reach(unwritten.oldest);
+        let reached = state.reach(unwritten.oldest());
         let done = synced.and_then(|()| reached.map_or(Ok(()), |reached| state.mark(reached)));
         persist.meter.reproduce.add(&started);
         done.map_err(|error| running.fail(error.into()))?;

@@ -53,7 +53,7 @@ impl State {
             Work::All { pages, .. } => pages,
             // A compressed group counts with the memory that its words take.
             Work::Paced { .. } => {
-                self.pace.pages((self.end - start).max(8 * words), used, self.unwritten.pages)
+                self.pace.pages((self.end - start).max(8 * words), used, &self.unwritten)
             }
         };
         Batch { groups, start, pages }

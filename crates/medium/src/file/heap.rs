@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write_back      run -> its pages' words          memory alone: see `page_index`
-//!   write_next      the next pages of a sweep in order of their numbers, neighbours together:
+//!   write_next      the next pages in the order of their numbers, neighbours together:
 //!                     one run of words    written as it is
 //!                     else                read, the words laid over, written
 //!   sync            one fdatasync
@@ -255,7 +255,7 @@ impl FileHeap {
         Ok(())
     }
 
-    /// Writes the next pages of the sweep, at most so many, without syncing.
+    /// Writes the next pages with words, at most so many, without syncing.
     fn write_pages(&mut self, pages: usize) -> Result<(), Error> {
         if self.index.len() == 0 || pages == 0 {
             return Ok(());
@@ -427,12 +427,7 @@ impl HeapMedium for FileHeap {
     }
 
     fn unwritten(&self) -> Unwritten {
-        Unwritten {
-            pages: self.index.len(),
-            oldest: self.index.oldest(),
-            sweep_pages: self.index.sweep_len(),
-            next_oldest: self.index.next_oldest(),
-        }
+        self.index.unwritten()
     }
 
     fn write_next(&mut self, pages: usize) -> Result<(), Error> {

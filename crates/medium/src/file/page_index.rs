@@ -1,4 +1,4 @@
-//! Words that wait to be written to the heap image, by page. Pages leave in sweeps.
+//! Words that wait to be written to the heap image, by page.
 //!
 //! A log holds many more words than pages in memory could take: 32 MiB of it may write 700 000
 //! pages. So the words of a page are few, and kept as a chain of small blocks. Each page is written
@@ -7,8 +7,7 @@
 //! ```text
 //!   pages[page] --> block --> block --> block         sparse: newest block first
 //!               --> words and mask                    dense: more than 192 words
-//!   sweep       page, page, page, ...                 by page number: written next
-//!   order       page, page, page, ...                 pages that got words since, oldest first
+//!   sweep       one bit for each page with words      the order in which they leave
 //!
 //!   a block: | 0 | place of word 3, 2, 1 (9 bits each) | next + 1 (32 bits) |  3 values  |
 //! ```
@@ -16,21 +15,15 @@
 //! A page whose words are written again and again would have a long chain. After as many words as
 //! it had different ones (48 at least) its chain is rebuilt from the last value of each word.
 //!
-//! A *sweep* begins with all pages that have words, and takes them in the order of their numbers.
-//! So neighbours are written together, however few pages leave at a time. A page that gets words
-//! after it has left waits for the next sweep. When a sweep ends, all words from before it are
-//! written.
-//!
 //! Invariants:
-//! - `sweep` and `order` together have exactly the pages with words. `order` is in the order in
-//!   which each got its first word, so the starts in it do not decrease.
+//! - `sweep` has exactly the pages with words.
 //! - A page's chain has `count` words. All blocks but the first are full. A later word is before an
 //!   earlier one on the way through the chain, so the first value found is the last one written.
 //! - A block is in one chain or in the free list.
 
-use std::collections::VecDeque;
-
 use super::mask::{Mask, PAGE_WORDS};
+use super::sweep::Sweep;
+use crate::traits::Unwritten;
 use system::mutants::{Mutant, injected};
 
 /// Words of a block of a chain. Half a cache line: the word with the places has room for three.
@@ -67,12 +60,8 @@ const PIECE_PAGES: usize = 16;
 #[derive(Debug)]
 pub(super) struct PageIndex {
     pages: Vec<PageEntry>,
-    /// The pages of the sweep that have not left, by descending number.
-    sweep: Vec<u32>,
-    /// The log sequence before the oldest word of the sweep.
-    sweep_start: u64,
-    /// The other pages with words, each with the log sequence before its first word.
-    order: VecDeque<(u32, u64)>,
+    /// The pages with words.
+    sweep: Sweep,
     /// The log sequence before the words that are added next.
     start: u64,
     blocks: Blocks,
@@ -124,9 +113,7 @@ impl PageIndex {
     pub(super) fn new(pages: usize, dense_max: usize) -> PageIndex {
         PageIndex {
             pages: vec![PageEntry::default(); pages],
-            sweep: Vec::new(),
-            sweep_start: 0,
-            order: VecDeque::new(),
+            sweep: Sweep::new(pages),
             start: 0,
             blocks: Blocks::default(),
             dense: DensePages::default(),
@@ -138,22 +125,12 @@ impl PageIndex {
 
     /// Number of pages with words.
     pub(super) fn len(&self) -> usize {
-        self.sweep.len() + self.order.len()
-    }
-
-    /// Number of pages of the sweep that have not left.
-    pub(super) fn sweep_len(&self) -> usize {
         self.sweep.len()
     }
 
-    /// The log sequence before the oldest word, if there is one.
-    pub(super) fn oldest(&self) -> Option<u64> {
-        if self.sweep.is_empty() { self.next_oldest() } else { Some(self.sweep_start) }
-    }
-
-    /// The log sequence before the oldest word of the pages that are in no sweep.
-    pub(super) fn next_oldest(&self) -> Option<u64> {
-        self.order.front().map(|(_, start)| *start)
+    /// The pages with words, and how old these are.
+    pub(super) fn unwritten(&self) -> Unwritten {
+        self.sweep.unwritten()
     }
 
     /// Notes that the words from here on are of log groups after this sequence.
@@ -187,7 +164,7 @@ impl PageIndex {
         }
         let mut entry = self.pages[page];
         if entry.count == 0 {
-            self.order.push_back((page as u32, self.start));
+            self.sweep.add(page, self.start);
             entry = PageEntry { place: 0, count: 0, limit: CHAIN_WORDS };
         }
         if entry.limit != DENSE && (self.all_dense || words.len() >= DENSE_RUN) {
@@ -214,6 +191,7 @@ impl PageIndex {
     #[cold]
     fn grow(&mut self, page: usize) {
         self.pages.resize((page + 1).next_multiple_of(GROWN_PAGES), PageEntry::default());
+        self.sweep.grow(self.pages.len());
         // Pages that are dense stay so.
         self.all_dense = self.pages.len() <= self.dense_max;
     }
@@ -275,20 +253,10 @@ impl PageIndex {
         }
     }
 
-    /// Takes the next pages of the sweep, at most so many, and adds them to `out`. Begins a sweep
-    /// when the last one is over. Each page must be [taken](PageIndex::take) next.
+    /// Takes the next pages of the sweep, at most so many, and adds them to `out`. Each page must
+    /// be [taken](PageIndex::take) next.
     pub(super) fn take_swept(&mut self, pages: usize, out: &mut Vec<u32>) {
-        let mut left = pages;
-        while left > 0 && self.len() > 0 {
-            if self.sweep.is_empty() {
-                self.sweep_start = self.next_oldest().unwrap_or(self.start);
-                self.sweep.extend(self.order.drain(..).map(|(page, _)| page));
-                self.sweep.sort_unstable_by(|one, other| other.cmp(one));
-            }
-            let count = left.min(self.sweep.len());
-            out.extend(self.sweep.drain(self.sweep.len() - count..).rev());
-            left -= count;
-        }
+        self.sweep.take(pages, self.start, out);
     }
 
     /// Lays the words of a page over its content.
@@ -484,7 +452,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes the oldest pages and returns each with its words, by place.
+    /// Takes the next pages and returns each with its words, by place.
     fn taken(index: &mut PageIndex, pages: usize) -> Vec<(u32, HashMap<usize, u64>)> {
         let mut numbers = Vec::new();
         index.take_swept(pages, &mut numbers);
@@ -531,35 +499,10 @@ mod tests {
         assert!(sparse > 100 && dense > 100, "{sparse} sparse, {dense} dense");
         let rest = taken(&mut index, usize::MAX);
         assert!(rest.into_iter().all(|(page, found)| model.remove(&page) == Some(found)));
-        assert_eq!((model.len(), index.bytes(), index.oldest()), (0, 0, None));
+        assert_eq!((model.len(), index.bytes(), index.unwritten().oldest()), (0, 0, None));
         index.release_unused();
         index.insert(5, 511, &[9]);
         assert_eq!(taken(&mut index, 1), [(5, HashMap::from([(511, 9)]))]);
-    }
-
-    #[test]
-    fn sweep_takes_pages_by_number_and_keeps_its_start() {
-        let mut index = PageIndex::new(10, 0);
-        for (sequence, page) in [(0, 7), (100, 2), (100, 7), (200, 3), (300, 2)] {
-            index.starts_at(sequence);
-            index.insert(page, 0, &[sequence + 1]);
-        }
-        assert_eq!((index.len(), index.sweep_len(), index.oldest()), (3, 0, Some(0)));
-        let newest = |value| HashMap::from([(0, value)]);
-        assert_eq!(taken(&mut index, 1), [(2, newest(301))]);
-        // A page that has left waits for the next sweep. A page of the sweep keeps its place.
-        index.starts_at(400);
-        index.insert(2, 0, &[5]);
-        index.insert(7, 0, &[6]);
-        assert_eq!(
-            (index.sweep_len(), index.oldest(), index.next_oldest()),
-            (2, Some(0), Some(400))
-        );
-        assert_eq!(taken(&mut index, 2), [(3, newest(201)), (7, newest(6))]);
-        assert_eq!((index.len(), index.oldest()), (1, Some(400)));
-        index.insert(1, 0, &[7]);
-        assert_eq!(taken(&mut index, 9), [(1, newest(7)), (2, newest(5))]);
-        assert_eq!((index.len(), index.oldest()), (0, None));
     }
 
     #[test]

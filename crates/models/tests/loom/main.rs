@@ -118,7 +118,7 @@ use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
 use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
 use real_medium::{
-    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, Patience, ReadLog, Scrubbed,
+    Ahead, Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, Patience, ReadLog, Scrubbed,
     Unwritten, mutants, writes,
 };
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};

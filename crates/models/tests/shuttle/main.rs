@@ -80,7 +80,7 @@ use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
 };
 use real_medium::{
-    Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, ReadLog, Scrubbed, Unwritten,
+    Ahead, Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, ReadLog, Scrubbed, Unwritten,
     mutants, writes,
 };
 use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};

@@ -113,15 +113,15 @@ fn swept_pages_are_written_with_their_last_words() {
         word[0]
     };
     let waits = |heap_image: &FileHeap| {
-        let Unwritten { pages, oldest, sweep_pages, next_oldest } = heap_image.unwritten();
-        (pages, oldest, sweep_pages, next_oldest)
+        let unwritten = heap_image.unwritten();
+        (unwritten.pages, unwritten.oldest())
     };
     heap_image.write_next(1).unwrap();
-    assert_eq!(waits(&heap_image), (2, Some(0), 2, None));
+    assert_eq!(waits(&heap_image), (2, Some(0)));
     assert_eq!([2, 5, 9].map(word), [4097, 0, 0]);
     put(&mut heap_image, 12288, 2);
     heap_image.write_next(2).unwrap();
-    assert_eq!(waits(&heap_image), (1, Some(12288), 0, Some(12288)));
+    assert_eq!(waits(&heap_image), (1, Some(8192)), "since the first of the three was written");
     assert_eq!([2, 5, 9].map(word), [4097, 8193, 8193]);
     heap_image.barrier().unwrap();
     assert_eq!(heap_image.unwritten(), Unwritten::default());
