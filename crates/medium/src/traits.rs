@@ -137,7 +137,7 @@ pub struct Unwritten {
 /// A group of pages with gathered writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// Pages up to the end of the group; 0: there is no such group.
+    /// Pages that have been written when the group has; 0: there is no such group.
     pub pages: usize,
     /// The log sequence after which the oldest writes of the group were logged.
     pub oldest: u64,
@@ -153,17 +153,17 @@ impl Unwritten {
     /// Groups into which the pages are divided.
     pub const GROUPS: usize = 16;
 
-    /// The log sequence after which the oldest writes were logged; `None` without writes.
+    /// Returns the log sequence after which the oldest writes were logged; `None` without writes.
     pub fn oldest(&self) -> Option<u64> {
         self.groups().map(|group| group.oldest).min()
     }
 
-    /// The groups that there are.
+    /// Returns the groups that there are.
     pub fn groups(&self) -> impl Iterator<Item = &Ahead> {
         self.ahead.iter().filter(|group| group.pages > 0)
     }
 
-    /// Both together, if they are written side by side.
+    /// Joins two parts, if each is written at half of the rate.
     #[must_use]
     pub fn plus(mut self, other: Unwritten) -> Unwritten {
         self.pages += other.pages;

@@ -248,7 +248,7 @@ impl Reproduce {
             self.working.store(true, Ordering::Release);
             self.had_turn();
             let groups = early.unwrap_or_else(|| persist.queue.take(log_bytes));
-            let batch = state.take_in(groups, work, persist.queued_bytes());
+            let batch = state.take_in(groups, work, (persist.queued_bytes(), persist.queue.end()));
             if batch.groups.is_empty() && batch.pages == 0 {
                 self.working.store(false, Ordering::Release);
                 return Ok(Step::Nothing);

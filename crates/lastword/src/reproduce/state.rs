@@ -8,7 +8,7 @@ use medium::mutants::{Mutant, injected};
 use super::{Batch, Work};
 use crate::persist::Queued;
 use crate::superblock::Superblocks;
-use crate::write_pace::WritePace;
+use crate::write_pace::{LogInUse, WritePace};
 
 /// The state of the thread that reproduces.
 pub(super) struct State {
@@ -36,8 +36,13 @@ pub(super) struct Taken {
 
 impl State {
     /// Takes groups in, and decides how many pages the step writes. `used`: the bytes of log in
-    /// use, or of the words in it.
-    pub(super) fn take_in(&mut self, groups: Vec<Queued>, work: Work, used: u64) -> Batch {
+    /// use, or of the words in it. `end`: the log sequence after the last durable group.
+    pub(super) fn take_in(
+        &mut self,
+        groups: Vec<Queued>,
+        work: Work,
+        (used, end): (u64, u64),
+    ) -> Batch {
         let (start, mut words) = (self.end, 0);
         for queued in &groups {
             let group = queued.group;
@@ -48,12 +53,14 @@ impl State {
         if !groups.is_empty() {
             self.taken.push_back(Taken { last: self.last, end: self.end, words });
         }
+        let begin = self.superblocks.current().log_sequence;
+        let log = LogInUse { used, begin, end };
         let pages = match work {
             Work::All { .. } if self.taken.is_empty() => 0,
             Work::All { pages, .. } => pages,
             // A compressed group counts with the memory that its words take.
             Work::Paced { .. } => {
-                self.pace.pages((self.end - start).max(8 * words), used, &self.unwritten)
+                self.pace.pages((self.end - start).max(8 * words), &log, &self.unwritten)
             }
         };
         Batch { groups, start, pages }

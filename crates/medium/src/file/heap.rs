@@ -67,8 +67,10 @@ use system::mutants::{Mutant, injected};
 /// Pages in one write. Those that are read first take 128 KiB: they stay in the processor's cache.
 const WRITE_PAGES: usize = 32;
 
-/// The share of the pages that is written when memory runs short. The rest may gather more words.
+/// The share of the pages that is written when memory runs short, and most of them: 32 MiB. The
+/// rest may gather more words.
 const SHORT_SHARE: usize = 8;
+const SHORT_PAGES: usize = 8 << 10;
 
 /// The heap in a file. A barrier costs one `fdatasync`, and none when nothing was written.
 ///
@@ -245,7 +247,8 @@ impl FileHeap {
                 let (these, rest) = words.split_at(here);
                 if !self.index.insert_dense(page, first, these) {
                     if self.index.bytes() >= self.bytes_max {
-                        self.write_pages(self.index.len().div_ceil(SHORT_SHARE))?;
+                        let share = self.index.len().div_ceil(SHORT_SHARE);
+                        self.write_pages(share.min(SHORT_PAGES))?;
                     }
                     self.index.insert(page, first, these);
                 }

@@ -123,14 +123,14 @@ impl PageIndex {
         }
     }
 
-    /// Number of pages with words.
+    /// Returns the number of pages with words.
     pub(super) fn len(&self) -> usize {
         self.sweep.len()
     }
 
-    /// The pages with words, and how old these are.
+    /// Returns the pages with words, in the order in which they leave, with the ages of the words.
     pub(super) fn unwritten(&self) -> Unwritten {
-        self.sweep.unwritten()
+        self.sweep.unwritten(self.start)
     }
 
     /// Notes that the words from here on are of log groups after this sequence.
