@@ -10,7 +10,7 @@ use crate::erased::{AnyDesign, Timed, own};
 use crate::failure::Failure;
 use crate::load::Load;
 use crate::media::MediumName;
-use crate::report::progress;
+use crate::report::{opening, progress};
 use crate::temporary::Temporary;
 
 /// The log of a pool whose heap is not much larger, unless `--log-bytes` is given.
@@ -193,6 +193,7 @@ pub(crate) fn options_of(load: &Load, path: &Path) -> Result<Options, Failure> {
         .medium(load.medium.unwrap_or(own).medium(load.costs()))
         .durability(load.durability.into())
         .reproduce_threads(load.reproduce_threads)
-        .layout(load.layout.as_deref().unwrap_or(layout), *version);
+        .layout(load.layout.as_deref().unwrap_or(layout), *version)
+        .on_opening(opening::printer());
     Ok(load.grouping.put(load.with_shadow(options)))
 }

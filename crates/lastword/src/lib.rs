@@ -65,6 +65,7 @@ mod inspect;
 mod metrics;
 mod mvcc;
 mod open;
+mod opening;
 mod options;
 mod owned;
 pub mod perform;
@@ -113,6 +114,7 @@ pub use inspect::{
 };
 pub use metrics::Metrics;
 pub use open::Open;
+pub use opening::{Opening, OpeningStep};
 pub use options::{Durability, Medium, Options, Shadow};
 pub use owned::{OwnedCommitted, OwnedDurable, OwnedTicket, OwnedWorker};
 pub use pool::{Pool, PoolView, Shape, ViewTx, grow};

@@ -4,6 +4,7 @@ mod defaults;
 mod growth;
 mod layout;
 mod migrations;
+mod opening;
 mod page_checksums;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use medium::System;
 
 use crate::Error;
+use crate::opening::OnOpening;
 use crate::persist::UNBOUNDED_WORDS;
 use defaults::{
     GROUP_TIME, HEAP_BYTES, LOG_BYTES, LOG_BYTES_PAGED, PATIENCE, PERSIST_THREADS,
@@ -146,6 +148,7 @@ pub struct Options {
     pub(crate) view_bytes: Option<u64>,
     /// `None`: by the log.
     pub(crate) gather_bytes: Option<u64>,
+    pub(crate) on_opening: OnOpening,
     pub(crate) system: System,
 }
 
@@ -191,6 +194,7 @@ impl Options {
             recovery_time: None,
             view_bytes: None,
             gather_bytes: None,
+            on_opening: OnOpening::default(),
             pause: crate::persist::NAP,
             system: System::kernel(),
         }

@@ -120,7 +120,10 @@ impl PoolReader {
         let compares =
             options.page_checksums.verifies != Some(false) || options.page_checksums.salvages;
         if let Some(sums) = page_checksums(&found.file, &superblock)? {
-            damaged = found.damaged(&sums, compares)?;
+            damaged = match compares {
+                true => found.damaged_pages(&sums)?,
+                false => found.damaged(&sums, None)?,
+            };
         }
         if !options.page_checksums.salvages {
             damaged.check()?;

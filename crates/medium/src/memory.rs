@@ -220,7 +220,7 @@ impl Memory {
     /// Copies `bytes` bytes of a file, from `file_offset` on, to the start of unwritten memory. It
     /// reads instead of mapping, so a bad sector is an error here and not a signal later. Ranges
     /// that the file system knows to be empty are not read, so a sparse or just allocated pool
-    /// opens at once.
+    /// opens at once. Calls `done` with the bytes of each read.
     ///
     /// # Errors
     /// [`Error::Transfer`]; [`Error::Truncated`] when the file ends before;
@@ -233,6 +233,7 @@ impl Memory {
         file: &PoolFile,
         file_offset: u64,
         bytes: u64,
+        done: &dyn Fn(u64),
     ) -> Result<(), Error> {
         let memory = self.mapping.bytes_mut().expect("only anonymous memory is filled");
         let memory = usize::try_from(bytes)
@@ -246,6 +247,7 @@ impl Memory {
                 let stop = data.end.min(start + READ_BYTES as u64);
                 let (from, to) = ((start - file_offset) as usize, (stop - file_offset) as usize);
                 file.read_bytes_at(start, &mut memory[from..to])?;
+                done(stop - start);
             }
             at = data.end;
         }
@@ -324,7 +326,7 @@ mod tests {
         file.write_at((40 << 20) - 8, &[7]).unwrap();
         let (offset, bytes) = (4096, (40 << 20) - 4096);
         let mut memory = Memory::anonymous(bytes).unwrap();
-        memory.fill_from(&file, offset, bytes).unwrap();
+        memory.fill_from(&file, offset, bytes, &|_| ()).unwrap();
         let mut model = vec![0; bytes as usize / 8];
         places.iter().for_each(|&at| model[(at - offset) as usize / 8] = at);
         *model.last_mut().unwrap() = 7;
@@ -336,10 +338,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = PoolFile::create(dir.path().join("pool"), 8192, Prewrite::No).unwrap();
         let mut memory = Memory::anonymous(16384).unwrap();
-        let error = memory.fill_from(&file, 4096, 8192).unwrap_err();
+        let error = memory.fill_from(&file, 4096, 8192, &|_| ()).unwrap_err();
         assert!(matches!(error, Error::Truncated { found: 4096, .. }), "{error}");
-        assert!(memory.fill_from(&file, u64::MAX, 8192).is_err());
-        let error = memory.fill_from(&file, 0, 32768).unwrap_err();
+        assert!(memory.fill_from(&file, u64::MAX, 8192, &|_| ()).is_err());
+        let error = memory.fill_from(&file, 0, 32768, &|_| ()).unwrap_err();
         assert!(matches!(error, Error::NoMemory { bytes: 32768 }), "{error}");
     }
 
@@ -496,6 +498,6 @@ mod tests {
     fn a_files_own_memory_is_not_filled() {
         let (_dir, file) = numbered_pages(1);
         let mut memory = Memory::copy_on_write(file.clone(), 0, PAGE).unwrap();
-        drop(memory.fill_from(&file, 0, PAGE));
+        drop(memory.fill_from(&file, 0, PAGE, &|_| ()));
     }
 }

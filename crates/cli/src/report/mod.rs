@@ -6,6 +6,7 @@ mod collection;
 pub(crate) mod format;
 mod heap;
 pub(crate) mod json;
+pub(crate) mod opening;
 pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod watch;

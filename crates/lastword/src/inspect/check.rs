@@ -166,7 +166,10 @@ impl Examined {
         let Superblock { heap_offset, heap_bytes, .. } = *superblock;
         let whole = self.survey.file.len() >= heap_offset + heap_bytes;
         let image = match whole {
-            true => Some(ShadowHeap::load(&self.survey.file, heap_offset, heap_bytes, heap_bytes)?),
+            true => {
+                let file = &self.survey.file;
+                Some(ShadowHeap::load(file, heap_offset, heap_bytes, heap_bytes, &|_| ())?)
+            }
             false => None,
         };
         // In the order of opening the pool.
@@ -209,7 +212,7 @@ impl Examined {
         let replay: Option<Replay<'_>> = if medium == Medium::File { Some(&replay) } else { None };
         let differing = match expected.ignores_pages {
             true => sums.marked_pages(),
-            false => sums.differing(&survey.file, superblock.heap_offset)?,
+            false => sums.differing(&survey.file, superblock.heap_offset, &|_| ())?,
         };
         let all = differing.clone();
         let damaged = match damaged_pages((&survey.file, superblock), sums, differing, replay) {

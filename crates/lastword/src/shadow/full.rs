@@ -18,15 +18,17 @@ impl ShadowHeap {
         ShadowHeap { memory }
     }
 
-    /// Copies the heap image at `offset` in a file. The heap may grow up to `room` bytes.
+    /// Copies the heap image at `offset` in a file. The heap may grow up to `room` bytes. Calls
+    /// `done` with the bytes of each read.
     pub(crate) fn load(
         file: &PoolFile,
         offset: u64,
         bytes: u64,
         room: u64,
+        done: &dyn Fn(u64),
     ) -> Result<ShadowHeap, medium::Error> {
         let mut memory = memory(bytes, room)?;
-        memory.fill_from(file, offset, bytes)?;
+        memory.fill_from(file, offset, bytes, done)?;
         Ok(ShadowHeap { memory })
     }
 }

@@ -36,6 +36,7 @@ use medium::sync::Arc;
 use medium::{Memory, PoolFile};
 use words::TxId;
 
+use crate::opening::OpeningStep;
 use crate::perform::{Heap, Space};
 use crate::pipeline::PipelineView;
 use crate::sync::Ordering;
@@ -193,7 +194,10 @@ impl ShadowMemory for ShadowHeap {
         let room = options.room(bytes);
         Ok(match options.shadow {
             Shadow::CopyOnWrite => ShadowHeap::copy_on_write(file, offset, bytes, room)?,
-            Shadow::Full | Shadow::Software => ShadowHeap::load(file, offset, bytes, room)?,
+            Shadow::Full | Shadow::Software => {
+                let progress = options.on_opening.begin(OpeningStep::ReadHeap, bytes);
+                ShadowHeap::load(file, offset, bytes, room, &|bytes| progress.add(bytes))?
+            }
         })
     }
 

@@ -102,7 +102,7 @@ impl ShadowMemory for Software {
         let image = match options.observed {
             true => {
                 let mut image = Memory::unreserved(room)?;
-                image.fill_from(file, offset, bytes)?;
+                image.fill_from(file, offset, bytes, &|_| ())?;
                 Some(image)
             }
             false => None,

@@ -10,8 +10,10 @@ use medium::sync::Arc;
 use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
+use super::watched::{WatchedHeap, WatchedLog};
 use super::{Opened, Storage};
 use crate::Error;
+use crate::opening::{OnOpening, OpeningStep};
 use crate::recover::Replayed;
 use crate::recover::decide::Action;
 use crate::registry::{DesignInfo, Replay};
@@ -57,7 +59,7 @@ impl Opened {
     /// Returns a pool that was just created.
     pub(crate) fn created(storage: Storage) -> Result<Opened, Error> {
         let (action, log_head) = (Action::Start, storage.log_head()?);
-        Ok(Opened { storage, action, log_head })
+        Ok(Opened { storage, action, log_head, on_opening: OnOpening::default() })
     }
 
     /// Recovers the pool and begins a new generation under this design. `open` opens the memory of
@@ -70,7 +72,7 @@ impl Opened {
         open: impl Fn(&Storage) -> Result<W, Error>,
         mark: impl Fn(&mut Superblock),
     ) -> Result<ReadyPool<W>, Error> {
-        let Opened { mut storage, action, log_head } = self;
+        let Opened { mut storage, action, log_head, on_opening } = self;
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
         let generation =
@@ -82,7 +84,10 @@ impl Opened {
         if action == Action::Replay {
             let path = storage.log_path().to_path_buf();
             let Storage { log, heap_image, .. } = &mut storage;
-            last = replay(&before, &**log, heap_image, &path)?.last;
+            let progress = on_opening.begin(OpeningStep::ReadLog, log.bytes());
+            let log = WatchedLog { log: &**log, progress };
+            let mut heap_image = WatchedHeap { heap_image, on_opening: &on_opening };
+            last = replay(&before, &log, &mut heap_image, &path)?.last;
         }
         storage.sums.has_recovered();
         // The heap image is complete. Open before the next write, so that a read error leaves the

@@ -16,6 +16,7 @@ mod create;
 mod open;
 mod renew;
 mod survey;
+mod watched;
 
 use std::path::{Path, PathBuf};
 

@@ -10,6 +10,7 @@ use medium::{HeapMedium, LogReader, Memory, PageChecksums, Patience, PoolFile, P
 use super::survey::{Survey, choose_medium};
 use super::{Damaged, Replay, Storage, damaged_pages, page_checksums, renew};
 use crate::inspect::CheckOptions;
+use crate::opening::{OnOpening, OpeningStep, StepProgress};
 use crate::perform::check_records;
 use crate::recover::decide::{Action, LogState};
 use crate::superblock::{COPIES_BYTES, Invalid, LogHead, PairedBlock, Superblock, Superblocks};
@@ -49,6 +50,7 @@ pub(crate) struct Opened {
     pub(crate) storage: Storage,
     pub(crate) log_head: Option<LogHead>,
     pub(crate) action: Action,
+    pub(crate) on_opening: OnOpening,
 }
 
 /// Returns the allocator's view of a pool's heap.
@@ -77,7 +79,9 @@ impl Opened {
         check_memory(demand(options, medium, superblock.heap_bytes))?;
         let sums = page_checksums(&found.file, &superblock)?;
         if let Some(sums) = &sums {
-            found.damaged(sums, options.verifies_pages())?.check()?;
+            let verify = || options.on_opening.begin(OpeningStep::Verify, superblock.heap_bytes);
+            let progress = options.verifies_pages().then(verify);
+            found.damaged(sums, progress.as_ref())?.check()?;
         }
         // Before any mapping or write, and after every check that refuses the pool.
         allocate(&found.file, Prewrite::No, medium)?;
@@ -95,7 +99,7 @@ impl Opened {
         }
         let files = (file, log_file);
         let storage = Storage::assemble(files, superblocks, medium, options, sums.as_ref())?;
-        Ok(Opened { storage, log_head, action })
+        Ok(Opened { storage, log_head, action, on_opening: options.on_opening.clone() })
     }
 }
 
@@ -105,15 +109,23 @@ impl Found {
         self.log_file.as_ref().unwrap_or(&self.file)
     }
 
-    /// Returns the damaged pages: those that are marked, or all that differ from their checksums.
+    /// Returns the damaged pages: those that are marked, or, with a progress, all that differ from
+    /// their checksums.
     ///
     /// # Errors
     /// As [`damaged_pages`].
-    pub(crate) fn damaged(&self, sums: &PageChecksums, verifies: bool) -> Result<Damaged, Error> {
-        match verifies {
-            true => self.damaged_pages(sums),
-            false => self.damaged_among(sums, sums.marked_pages()),
-        }
+    pub(crate) fn damaged(
+        &self,
+        sums: &PageChecksums,
+        verify: Option<&StepProgress<'_>>,
+    ) -> Result<Damaged, Error> {
+        let differing = match verify {
+            Some(progress) => {
+                sums.differing(&self.file, self.heap_offset(), &|bytes| progress.add(bytes))?
+            }
+            None => sums.marked_pages(),
+        };
+        self.damaged_among(sums, differing)
     }
 
     /// Returns the pages that differ from their checksums.
@@ -121,7 +133,7 @@ impl Found {
     /// # Errors
     /// As [`damaged_pages`].
     pub(crate) fn damaged_pages(&self, sums: &PageChecksums) -> Result<Damaged, Error> {
-        self.damaged_among(sums, sums.differing(&self.file, self.heap_offset())?)
+        self.damaged_among(sums, sums.differing(&self.file, self.heap_offset(), &|_| ())?)
     }
 
     /// The same for the pages on disk; includes pages that the disk cannot read.

@@ -6,9 +6,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use crate::damaged::set_word;
-use lastword::{Array, Error, Medium, Objects, Options, Pool, Shadow, TxId};
+use lastword::{Array, Error, Medium, Objects, OpeningStep, Options, Pool, Shadow, TxId};
 use tempfile::TempDir;
 
 /// Checks a pool without changing it and expects that it is sound.
@@ -116,6 +117,45 @@ fn durable_prefix_survives_exactly() {
             assert_eq!(pool.committed_id(), id);
             assert_eq!(place.put(&pool, durable + 1), id.next(), "lost IDs are not assigned again");
         }
+    }
+}
+
+#[test]
+fn opening_reports_its_steps() {
+    let steps = |place: &Place| {
+        let steps = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&steps);
+        let options = place.options.clone().on_opening(move |opening| {
+            assert!(opening.done_bytes <= opening.total_bytes, "{opening:?}");
+            if opening.remaining.is_none() {
+                noted.lock().unwrap().push((opening.step, opening.total_bytes));
+            }
+        });
+        let pool = Pool::open(&place.path, options).unwrap();
+        let steps = steps.lock().unwrap().clone();
+        (pool, steps)
+    };
+    // With the order of `media`: whether it is `file`, and whether opening reads the whole heap.
+    let kinds = [(true, true), (true, false), (false, true), (false, false)];
+    for (options, (on_file, full)) in media().into_iter().zip(kinds) {
+        let place = place(options);
+        let (pool, found) = steps(&place);
+        let heap = pool.info().heap_bytes;
+        let mut expected = Vec::from_iter(full.then_some((OpeningStep::Verify, heap)));
+        expected.extend(full.then_some((OpeningStep::ReadHeap, heap)));
+        assert_eq!(found, expected, "after a clean shutdown");
+        let id: TxId = (1..20).map(|n| place.put(&pool, n)).last().unwrap();
+        pool.wait_for(id).unwrap();
+        pool.abandon();
+        let (pool, found) = steps(&place);
+        let log = (OpeningStep::ReadLog, pool.info().log_bytes);
+        expected.insert(usize::from(full), log);
+        if on_file {
+            // The 64 cells and the words of their array are on one page.
+            expected.insert(1 + usize::from(full), (OpeningStep::WritePages, 4096));
+        }
+        assert_eq!(found, expected, "after a crash");
+        pool.close().unwrap();
     }
 }
 

@@ -254,13 +254,21 @@ impl PageChecksums {
     }
 
     /// Compares the pages of the heap at `heap_offset` in the file with their checksums. Returns
-    /// those that differ, in ascending order. Unallocated ranges of the file are not read.
+    /// those that differ, in ascending order. Unallocated ranges of the file are not read. Calls
+    /// `done` with the bytes of each read.
     ///
     /// # Errors
     /// [`Error::Transfer`], [`Error::Truncated`].
-    pub fn differing(&self, file: &PoolFile, heap_offset: u64) -> Result<Vec<usize>, Error> {
+    pub fn differing(
+        &self,
+        file: &PoolFile,
+        heap_offset: u64,
+        done: &dyn Fn(u64),
+    ) -> Result<Vec<usize>, Error> {
         self.compare(heap_offset, file, |from, words| {
-            file.read_at(heap_offset + from as u64 * PAGE_BYTES, words).map(|()| true)
+            file.read_at(heap_offset + from as u64 * PAGE_BYTES, words)?;
+            done(8 * words.len() as u64);
+            Ok(true)
         })
     }
 

@@ -20,7 +20,7 @@ fn read(file: &PoolFile) -> PageChecksums {
 
 /// Returns the pages that differ from their checksums.
 fn differing(file: &PoolFile) -> Vec<usize> {
-    read(file).differing(file, HEAP_OFFSET).unwrap()
+    read(file).differing(file, HEAP_OFFSET, &|_| ()).unwrap()
 }
 
 fn file_sums(file: &Arc<PoolFile>, known: Option<&PageChecksums>) -> Arc<FileChecksums> {
@@ -103,7 +103,7 @@ fn changed_words_reach_the_file_with_their_checksum() {
     heap.write_back(&[run(3, 2), 8, 9, run(512, 1), 7]).unwrap();
     heap.barrier().unwrap();
     let known = read(&file);
-    assert_eq!(known.differing(&file, HEAP_OFFSET).unwrap(), []);
+    assert_eq!(known.differing(&file, HEAP_OFFSET, &|_| ()).unwrap(), []);
     assert_eq!(known.differing_on_disk(&file, HEAP_OFFSET).unwrap(), []);
     // In the next process; recovery writes to a page that differs.
     file.write_at(HEAP_OFFSET, &[5]).unwrap();
@@ -155,7 +155,7 @@ fn new_pages_of_grown_heap_have_checksums() {
     heap.barrier().unwrap();
     let known = PageChecksums::read(&file, AREA, 2 * HEAP_BYTES).unwrap();
     assert_eq!((known.pages(), known.unknown_pages()), (2 * PAGES, 0));
-    assert_eq!(known.differing(&file, HEAP_OFFSET).unwrap(), []);
+    assert_eq!(known.differing(&file, HEAP_OFFSET, &|_| ()).unwrap(), []);
 }
 
 #[test]
