@@ -214,6 +214,10 @@ impl Shared {
 
 impl Choose for Shared {
     fn choose(&mut self, question: Question) -> usize {
+        // A second unwinding would abort the process.
+        if question.ask == Ask::Crash && std::thread::panicking() {
+            return 0;
+        }
         lock(&self.0).pick(question)
     }
 

@@ -2,6 +2,7 @@
 
 use std::mem::discriminant;
 
+use crate::choices::trimmed;
 use crate::{Picker, Policy, Prepared, Trace, Violation};
 
 /// Returns a trace, no longer than this one, that ends with the same kind of violation. It has
@@ -62,10 +63,4 @@ fn candidates(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
         })
     });
     fewer.chain(cut).chain(zero).chain(without)
-}
-
-/// Removes the zeros at the end, which are the default.
-fn trimmed(mut choices: Vec<u16>) -> Vec<u16> {
-    while choices.pop_if(|choice| *choice == 0).is_some() {}
-    choices
 }

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::{BadCase, Case, Picker, Policy, Prepared, Report};
+use crate::{BadCase, Case, Picker, Policy, Prepared, Report, choices};
 
 /// An execution of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,19 +67,9 @@ impl Trace {
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} choices=", self.case)?;
-        for (number, run) in self.choices.chunk_by(|a, b| a == b).enumerate() {
-            let comma = if number == 0 { "" } else { "," };
-            match run {
-                [once] => write!(f, "{comma}{once}")?,
-                _ => write!(f, "{comma}{}*{}", run[0], run.len())?,
-            }
-        }
-        Ok(())
+        choices::write(f, &self.choices)
     }
 }
-
-/// Limit of the choices of an execution.
-const CHOICES_MAX: usize = 1 << 20;
 
 impl FromStr for Trace {
     type Err = BadTrace;
@@ -90,18 +80,10 @@ impl FromStr for Trace {
         let (case, choices) = line
             .rsplit_once("choices=")
             .ok_or_else(|| BadTrace::Choice { choice: line.to_owned() })?;
-        let mut trace = Trace { case: case.parse()?, choices: Vec::new() };
-        for choice in choices.split(',').filter(|choice| !choice.is_empty()) {
-            let bad = || BadTrace::Choice { choice: choice.to_owned() };
-            let (value, times) = choice.split_once('*').unwrap_or((choice, "1"));
-            let value: u16 = value.parse().map_err(|_| bad())?;
-            let times: usize = times.parse().map_err(|_| bad())?;
-            if times > CHOICES_MAX - trace.choices.len() {
-                return Err(bad());
-            }
-            trace.choices.extend(std::iter::repeat_n(value, times));
-        }
-        Ok(trace)
+        let case = case.parse()?;
+        let choices = choices::parse(choices)
+            .map_err(|choice| BadTrace::Choice { choice: choice.to_owned() })?;
+        Ok(Trace { case, choices })
     }
 }
 

@@ -9,6 +9,7 @@ mod explore;
 mod guided;
 mod hostile;
 mod injected;
+mod programs;
 mod regressions;
 mod renew;
 mod rot;

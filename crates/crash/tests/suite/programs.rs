@@ -1,0 +1,287 @@
+//! The explorer of users' programs: designs, media, mistakes in the test itself, injected bugs. The
+//! mistakes of programs are in the user's crate `shop`: see `users_crate`.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crash::{Cause, Explorer, StepResult, World};
+use faults::mutants::{Mutant, inject};
+use lastword::{
+    Allocate, Decoupled, DecoupledSoftware, Design, Medium, Objects, Options, Pool, Redo, Shadow,
+    Snapshot, Undo,
+};
+
+/// The value that the program has shown.
+#[derive(Clone, Debug)]
+struct Shown(u64);
+
+const SHOWN: &str = "the last value that was shown is there";
+
+/// Writes the next number to the root.
+fn next<D: Design>(pool: &mut Arc<Pool<D>>, world: &World) -> StepResult {
+    let done = pool.run(|tx| {
+        let number = tx.root()? + 1;
+        tx.set_root(number)?;
+        Ok(number)
+    })?;
+    done.ticket.wait()?;
+    world.show(Shown(done.value));
+    Ok(())
+}
+
+/// A program of two workers that count in the root.
+fn counting<D: Design>() -> Explorer<Arc<Pool<D>>> {
+    Explorer::new_as(|pool: Arc<Pool<D>>, _| Ok(pool))
+        .worker("one")
+        .step("first", next)
+        .step("second", next)
+        .worker("other")
+        .step("third", next)
+        .invariant(SHOWN, |pool, world| {
+            let number = pool.run(|tx| tx.root())?.value;
+            let shown = world.shown::<Shown>().last().map_or(0, |shown| shown.0);
+            assert!(number >= shown, "{shown} was shown, {number} is there");
+            Ok(())
+        })
+        .executions(150)
+}
+
+/// Checks a design on each medium, and that power failures had both outcomes.
+fn passes<D: Design>(options: fn(Options) -> Options) {
+    for medium in [Medium::File, Medium::Dax, Medium::PersistentCache] {
+        let explored = counting::<D>().medium(medium).options(options).explore();
+        let explored = explored.unwrap_or_else(|failure| panic!("{medium:?}: {failure}"));
+        assert!(explored.crash_points > 5 && explored.states > 2, "{medium:?}: {explored}");
+        assert!(explored.kept > 0 && explored.lost > 0, "{medium:?}: {explored}");
+    }
+}
+
+#[test]
+fn programs_of_every_design_pass() {
+    passes::<Decoupled>(|options| options);
+    passes::<DecoupledSoftware>(|options| options.shadow(Shadow::Software).shadow_bytes(8 * 4096));
+    passes::<Snapshot>(|options| options);
+    passes::<Undo>(|options| options);
+    passes::<Redo>(|options| options);
+}
+
+#[test]
+fn injected_bugs_are_found_through_programs() {
+    // Acknowledged while the write is in flight, before its fence, and without its header.
+    let bugs = [
+        (Mutant::TakenUnderWay, Medium::File),
+        (Mutant::GroupNotWrittenBack, Medium::Dax),
+        (Mutant::HeaderNotWrittenBack, Medium::Dax),
+    ];
+    for (bug, medium) in bugs {
+        let explorer = counting::<Decoupled>().medium(medium).executions(1000);
+        let injected = inject(Some(bug));
+        let failure = explorer.explore().expect_err("the bug is found");
+        let again = explorer.replay(failure.trace()).expect_err("the trace fails, too");
+        drop(injected);
+        assert!(matches!(failure.cause(), Cause::Lost { .. }), "{bug:?}: {failure}");
+        assert_eq!(again.cause(), failure.cause(), "{bug:?}");
+        assert_eq!(failure.steps().len(), 1, "{bug:?}: {failure}");
+        let fixed = explorer.replay(failure.trace());
+        assert!(fixed.is_ok(), "{bug:?}: without the bug the trace passes");
+    }
+}
+
+/// A program without steps.
+fn idle() -> Explorer<Arc<Pool>> {
+    Explorer::new(|pool, _| Ok(pool)).executions(50)
+}
+
+fn cause<S: 'static>(explorer: &Explorer<S>) -> Cause {
+    explorer.explore().expect_err("it fails").cause().clone()
+}
+
+#[test]
+fn variable_outside_of_the_program_is_named() {
+    let counter = Rc::new(Cell::new(0));
+    let explorer = idle().step("write", next).step("count", move |pool, _| {
+        counter.set(counter.get() + 1);
+        pool.run(|tx| tx.set_root(counter.get()))?.ticket.wait()?;
+        Ok(())
+    });
+    let failure = explorer.explore().expect_err("executions differ");
+    let Cause::NotDeterministic { name, message } = failure.cause() else { panic!("{failure}") };
+    assert_eq!((name.as_str(), message.as_str()), ("count", "wrote other bytes to the pool"));
+    assert!(failure.to_string().contains("must not depend on a clock"), "{failure}");
+}
+
+#[test]
+fn choice_outside_of_the_program_is_named() {
+    // The plain executions are equal. A later one lacks the step before its power failure.
+    let runs = Rc::new(Cell::new(0));
+    let explorer = idle().step("first", next).step("second", move |pool, world| {
+        runs.set(runs.get() + 1);
+        if runs.get() < 30 { next(pool, world) } else { Ok(()) }
+    });
+    let explorer = explorer.executions(300);
+    let cause = cause(&explorer);
+    let Cause::NotDeterministic { name, message } = cause else { panic!("{cause}") };
+    assert_eq!((name.as_str(), message.as_str()), ("second", "used the pool in another way"));
+}
+
+#[test]
+fn panic_and_error_of_a_step_are_reported() {
+    let panics = idle().step("first", next).step("panic", |_, _| panic!("no more paper"));
+    let failure = panics.explore().expect_err("it panics");
+    let Cause::Panic { name, message } = failure.cause() else { panic!("{failure}") };
+    assert!(name == "panic" && message.starts_with("no more paper (crates/crash"), "{failure}");
+    assert_eq!(failure.steps(), ["panic"]);
+
+    let fails = idle().step("fail", |pool, _| {
+        let _ = pool.run(|tx| tx.abort::<()>("no more ink"))?;
+        Ok(())
+    });
+    let cause = cause(&fails);
+    let Cause::Step { name, message } = &cause else { panic!("{cause}") };
+    assert!(name == "fail" && message.contains("no more ink"), "{cause}");
+}
+
+#[test]
+fn panic_beside_a_drop_that_flushes_is_reported() {
+    /// Makes everything durable at its end, also while a panic unwinds.
+    struct Flushes(Arc<Pool>);
+    impl Drop for Flushes {
+        fn drop(&mut self) {
+            let _ = self.0.flush();
+        }
+    }
+    for medium in [Medium::File, Medium::Dax] {
+        let explorer = idle().medium(medium).step("write", next).step("panic", |pool, _| {
+            let _flushes = Flushes(Arc::clone(pool));
+            let _ = pool.run(|tx| tx.set_root(9))?;
+            panic!("in the middle");
+        });
+        let cause = cause(&explorer);
+        assert!(matches!(cause, Cause::Panic { .. }), "{cause}");
+    }
+    // A program that catches its own panic: the power does not fail while it unwinds, for a second
+    // panic would abort the test.
+    let catches = idle().step("catch", |pool, _| {
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let flushes = Flushes(Arc::clone(pool));
+            let _ = flushes.0.run(|tx| tx.set_root(9));
+            panic!("in the middle");
+        }));
+        assert!(panicked.is_err());
+        Ok(())
+    });
+    catches.explore().expect("the panic ends in the step");
+    let flushes = |pool| Ok(Flushes(pool));
+    let passes = Explorer::new(move |pool, _| flushes(pool))
+        .step("write", |state, world| next(&mut state.0, world));
+    passes.executions(50).explore().expect("a drop on a machine that is off ends");
+}
+
+#[test]
+fn pool_with_another_owner_is_reported() {
+    let leaks = idle().step("leak", |pool, _| {
+        std::mem::forget(Arc::clone(pool));
+        Ok(())
+    });
+    assert_eq!(cause(&leaks), Cause::Held);
+}
+
+#[test]
+fn program_without_writes_is_reported() {
+    let reads = idle().power_failures(0).step("read", |pool, _| {
+        let _ = pool.run(|tx| tx.root())?;
+        Ok(())
+    });
+    assert_eq!(cause(&reads), Cause::NothingExplored);
+}
+
+#[test]
+fn set_up_that_breaks_an_invariant_is_reported() {
+    let set_up = idle().set_up(|pool, world| {
+        world.show(Shown(7));
+        next(pool, world)
+    });
+    let explorer = set_up.step("next", next).invariant("the root is 0", |pool, world| {
+        assert_eq!(world.shown::<Shown>().len(), 2);
+        assert_eq!(pool.run(|tx| tx.root())?.value, 0);
+        Ok(())
+    });
+    let failure = explorer.explore().expect_err("the set-up writes 1");
+    assert!(failure.to_string().contains("left: 1"), "{failure}");
+    assert!(failure.trace().is_empty() && failure.explored().executions == 0, "{failure}");
+}
+
+#[test]
+fn interrupted_step_is_repeated_on_request() {
+    let missing = "every request is done";
+    let requests = |explorer: Explorer<Arc<Pool>>| {
+        let end = explorer.step("first", next).step("second", next).step("end", |_, world| {
+            world.show("all requests were sent");
+            Ok(())
+        });
+        end.invariant(missing, |pool, world| {
+            let is_over = !world.shown::<&str>().is_empty();
+            assert!(!is_over || pool.run(|tx| tx.root())?.value >= 2);
+            Ok(())
+        })
+    };
+    requests(idle().repeat_interrupted()).explore().expect("a client repeats its request");
+    let cause = cause(&requests(idle()));
+    assert!(matches!(&cause, Cause::Invariant { name, .. } if name == missing), "{cause}");
+}
+
+/// A number that one step reads and the next one writes, so that a preemption breaks it.
+#[test]
+fn preemption_between_steps_is_found() {
+    type State = (Arc<Pool>, Option<u64>);
+    let read = |(pool, read): &mut State, _: &World| {
+        *read = Some(pool.run(|tx| tx.root())?.value);
+        Ok(())
+    };
+    let write = |(pool, read): &mut State, world: &World| {
+        let Some(number) = read.take() else { return Ok(()) };
+        pool.run(|tx| tx.set_root(number + 1))?.ticket.wait()?;
+        world.show(Shown(number + 1));
+        Ok(())
+    };
+    let explorer = Explorer::new(|pool: Arc<Pool>, _| Ok((pool, None)))
+        .worker("one")
+        .step("read", read)
+        .step("write", write)
+        .worker("other")
+        .step("add", |(pool, _), world| next(pool, world))
+        .power_failures(0)
+        .invariant("no number is given twice", |_, world| {
+            let shown = world.shown::<Shown>();
+            assert!(shown.len() < 2 || shown[0].0 != shown[1].0);
+            Ok(())
+        });
+    let failure = explorer.explore().expect_err("the workers write the same number");
+    assert_eq!(failure.steps(), ["one: read", "one: write", "other: add"], "{failure}");
+}
+
+#[test]
+fn trace_of_another_program_is_refused() {
+    let wrong = |_: &mut Arc<Pool>, _: &World| Err("wrong".into());
+    let (one, other) = (idle().step("one", wrong), idle().step("other", wrong));
+    let trace = one.explore().expect_err("it fails").trace().to_owned();
+    assert!(one.replay(&trace).is_err());
+    let refused = catch_unwind(AssertUnwindSafe(|| other.replay(&trace)));
+    let message = refused.expect_err("the steps have other names");
+    let message = message.downcast_ref::<String>().unwrap();
+    assert!(message.starts_with("not a trace of this explorer"), "{message}");
+}
+
+#[test]
+fn small_pool_is_a_readable_error() {
+    let explorer = idle().step("fill", |pool, _| {
+        let done = pool.run(|tx| (0..1000).try_for_each(|_| tx.alloc([0_u64; 64]).map(drop)))?;
+        Ok(done.ticket.wait()?)
+    });
+    let cause = cause(&explorer).to_string();
+    assert!(cause.contains("create the pool with more `log_bytes`"), "{cause}");
+    let larger = |options: Options| options.bytes(4 << 20).log_bytes(4 << 20);
+    explorer.executions(10).options(larger).explore().expect("a larger pool has room");
+}
