@@ -14,3 +14,4 @@ mod regressions;
 mod renew;
 mod rot;
 mod threads;
+mod users_crate;
