@@ -74,3 +74,10 @@ pub use {
     trace::{BadTrace, Trace},
     violation::Violation,
 };
+
+/// Compiles and runs the example of the book.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/guide/crash-tests.md")]
+    struct CrashTests;
+}
