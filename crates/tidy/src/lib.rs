@@ -9,6 +9,7 @@
 //!   format    docs/reference/format.md against the sources it comes from
 //!   pages     files, links and tests that a page names             every .md file
 //!   path      files and functions of a write, and their calls      docs/internals/write-path.md
+//!   commands  packages and targets that Cargo's commands name     sources, pages, scripts
 //!   subjects  `area: Imperative summary`                           commits since the rule
 //! ```
 //!
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub mod arrows;
 pub mod circles;
+pub mod commands;
 pub mod doubles;
 pub mod format;
 pub mod language;

@@ -7,8 +7,8 @@ use std::process::Command;
 use tidy::language::{self, Language};
 use tidy::source::Source;
 use tidy::{
-    Finding, arrows, circles, crates, doubles, format, pages, path, repository, rules, sources,
-    subjects,
+    Finding, arrows, circles, commands, crates, doubles, format, pages, path, repository, rules,
+    sources, subjects,
 };
 
 fn report(found: &[Finding]) {
@@ -48,6 +48,24 @@ fn pages_name_existing_files_and_tests() {
     let check = |(path, text): &(String, String)| pages::check(path, text, &files, &names);
     let mut found: Vec<Finding> = all.iter().flat_map(check).collect();
     found.extend(all.iter().flat_map(|(path, text)| pages::check_anchors(path, text, &all)));
+    report(&found);
+}
+
+#[test]
+fn commands_name_existing_packages_and_targets() {
+    let root = repository();
+    let targets = commands::targets(&root).expect("the repository can be read");
+    assert!(targets["lastword-tests"]["test"].contains("pools"), "{targets:?}");
+    let mut files = pages::files(&root).expect("the repository can be read");
+    files.retain(|path| !pages::is_generated(path));
+    files.extend([".ci/run", ".ci/book"].map(str::to_owned));
+    assert!(files.iter().any(|path| path == "tests/dax/init"), "it was looked at");
+    let mut found = Vec::new();
+    for path in files.iter().filter(|path| !path.starts_with("crates/tidy/")) {
+        if let Ok(text) = std::fs::read_to_string(root.join(path)) {
+            found.extend(commands::check(path, &text, &targets));
+        }
+    }
     report(&found);
 }
 

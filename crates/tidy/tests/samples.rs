@@ -2,7 +2,7 @@
 
 use tidy::rules::{self, COLUMNS_MAX, FILE_LINES_MAX, MARKS};
 use tidy::source::{Function, Source};
-use tidy::{Finding, arrows, circles, doubles, format, pages, path};
+use tidy::{Finding, arrows, circles, commands, doubles, format, pages, path};
 
 fn source(text: &str) -> Source {
     Source::new("crates/words/src/sample.rs", text)
@@ -51,6 +51,34 @@ fn link_to_a_missing_heading_is_found() {
     let of = |text: &str| pages::check_anchors("docs/a.md", text, &pages).len();
     assert_eq!(of("[x](#two-three) [x](a.md#one-page-a) [x](sub/b.md#b) [x](sub/b.md)"), 0);
     assert_eq!(of("[x](#two) [x](sub/b.md#c) [x](#no-heading-xy)"), 3);
+}
+
+#[test]
+fn command_with_a_missing_package_or_target_is_found() {
+    let package = [
+        ("lib", vec!["medium"]),
+        ("test", vec!["pools", "dax"]),
+        ("bench", vec![]),
+        ("example", vec!["world"]),
+        ("bin", vec![]),
+    ];
+    let sets = package.map(|(kind, names)| (kind, names.into_iter().map(str::to_owned).collect()));
+    let targets = commands::Targets::from([("lastword-a".to_owned(), sets.into_iter().collect())]);
+    let of = |text: &str| {
+        let found = commands::check("run", text, &targets);
+        found.into_iter().map(|finding| finding.line).collect::<Vec<_>>()
+    };
+    let there = "`cargo test -p lastword-a --test pools NAME`, cargo run --example world -- -p x\n\
+                 cargo test -p CRATE --lib; cargo test -p \"$package\" --test $test\n\
+                 bring_tests lastword-a --test dax \\\n --test pools\n\
+                 /tests/lastword-a/medium pool:: /tests/lastword-a/$test /tests/x/y.rs";
+    assert_eq!(of(there), []);
+    assert_eq!(of("cargo test -p lastword-b --test pools"), [1, 1]);
+    assert_eq!(of("\n`cargo test -p lastword-a --test pool`"), [2]);
+    assert_eq!(of("//! `cargo test -p\n//! lastword-a --test pool`"), [1]);
+    assert_eq!(of("cargo bench --bench world"), [1]);
+    assert_eq!(of("bring_tests lastword-a --test dax \\\n --test pool"), [1]);
+    assert_eq!(of("\n/tests/lastword-a/pool\n/tests/lastword-b/dax"), [2, 3]);
 }
 
 #[test]

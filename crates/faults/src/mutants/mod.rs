@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A variant without a row does not compile. A bug without a detection fails `cargo test -p
-//! lastword-crash --test mutants`, which runs every detection with the bug and without it.
+//! lastword-crash-tests --test mutants`, which runs every detection with the bug and without it.
 
 mod detections;
 pub mod page;
