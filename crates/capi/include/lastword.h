@@ -41,8 +41,8 @@
  * read-only transaction has the ID of the last transaction that it may have seen: wait for it
  * before the program reports the data to others.
  *
- * Isolation. Transactions are serializable. LW_SNAPSHOT has snapshot isolation (lw_protect).
- * LW_PLAIN has no isolation, and its aborts keep all writes.
+ * Isolation. Transactions are serializable. LW_SNAPSHOT has snapshot isolation (lw_protect), with
+ * groups parallel snapshot isolation. LW_PLAIN has none, and its aborts keep all writes.
  *
  * Threads. All threads may use a pool at once. Only the thread that opened a worker uses and
  * closes it. A thread that ends closes its workers and aborts their open transactions. A thread

@@ -2,6 +2,8 @@
 //! isolation, and nowhere else.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+#[path = "recorder/rb_tree.rs"]
+mod rb_tree;
 mod recorder;
 
 use std::collections::BTreeMap as Model;

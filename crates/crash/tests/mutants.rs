@@ -23,6 +23,8 @@ mod paced;
 mod parts;
 #[path = "mutants/readers.rs"]
 mod readers;
+#[path = "mutants/seam.rs"]
+mod seam;
 #[path = "mutants/snapshots.rs"]
 mod snapshots;
 #[path = "mutants/transfers.rs"]
@@ -47,7 +49,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 32] = [
+const PARTS: [(&str, Part); 40] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -80,6 +82,14 @@ const PARTS: [(&str, Part); 32] = [
     ("filled and freed collections", collections::filled_and_freed_collections),
     ("a refused name", collections::a_refused_name),
     ("an interrupted conversion", conversions::an_interrupted_conversion),
+    ("a lost record of another slot", hostile::a_lost_record_of_another_slot),
+    ("a lost end of a slot", hostile::a_lost_end_of_a_slot),
+    ("stores of commits", seam::stores_of_commits),
+    ("stores of a heap image", seam::stores_of_a_heap_image),
+    ("calls of a file pool", seam::calls_of_a_file_pool),
+    ("calls of a new pool", seam::calls_of_a_new_pool),
+    ("calls of an opening", seam::calls_of_an_opening),
+    ("a write for io_uring", seam::a_write_for_io_uring),
 ];
 
 /// Outcomes of the detections that have found their bug, by their place in [`DETECTIONS`].

@@ -86,6 +86,8 @@ pub enum Fault {
     Cut(u64),
     /// A write ends early. Other calls are not harmed, and not counted.
     Short,
+    /// A write takes no byte, and as above.
+    Nothing,
     /// A signal interrupts the call before it has done anything.
     Interrupted,
     /// The file system takes direct reads and no direct writes. Other calls are not harmed, and not
@@ -160,7 +162,7 @@ impl Faults {
     fn fault(&self, call: Call) -> Option<(Fault, Left)> {
         let concerned = match self.fault {
             Fault::Io | Fault::NoSpace | Fault::Quota => true,
-            Fault::Short | Fault::Cut(_) => call == Call::Write,
+            Fault::Short | Fault::Nothing | Fault::Cut(_) => call == Call::Write,
             Fault::Interrupted => CAN_BE_INTERRUPTED.contains(&call),
             Fault::NoAllocation => call == Call::Allocate,
             // `write` decides, because it knows the kind of the write.
@@ -201,7 +203,7 @@ fn errno(fault: Fault) -> Errno {
     match fault {
         Fault::NoSpace => Errno::NOSPC,
         Fault::Quota => Errno::DQUOT,
-        Fault::Io | Fault::Short | Fault::Cut(_) => Errno::IO,
+        Fault::Io | Fault::Short | Fault::Nothing | Fault::Cut(_) => Errno::IO,
         Fault::Interrupted => Errno::INTR,
         Fault::NoDirectWrites => Errno::INVAL,
         Fault::NoDurableWrites | Fault::NoAllocation => Errno::OPNOTSUPP,
@@ -406,6 +408,9 @@ impl Handle for FailingFile {
         let Some((fault, left)) = failed else {
             return self.write_part(slices, bytes, offset, flags);
         };
+        if fault == Fault::Nothing {
+            return Ok(0);
+        }
         if fault == Fault::Short {
             return self.write_part(slices, half, offset, flags);
         }

@@ -43,8 +43,8 @@
 //! A [*design*](design) is one way to reach atomic durability. Each step of `decoupled` has a
 //! folder in this crate: `perform`, `shadow`, `persist`, `reproduce`, `recover`. The designs whose
 //! workers run every step themselves are in `slots` and `dual_version`. Transactions are
-//! serializable, with two exceptions: [`Snapshot`] provides snapshot isolation, and [`Plain`] has
-//! only one worker.
+//! serializable, with two exceptions: [`Snapshot`] provides snapshot isolation (with groups
+//! *parallel* snapshot isolation), and [`Plain`] has only one worker.
 //!
 //! ```text
 //!   [ in the heap image  | durable in the log | committed, volatile | running ]  transaction ID ->

@@ -102,7 +102,7 @@ macro_rules! for_each_design {
                     isolation: Isolation::Serializable,
                     durability: Promise::OnReturn,
                     log: LogFormat::Slots { grouped: false },
-                    recovery: Some(slots::replay),
+                    recovery: Some(slots::replay_all),
                 } []
             }
             research {

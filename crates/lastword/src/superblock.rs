@@ -547,4 +547,4 @@ impl Superblocks {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

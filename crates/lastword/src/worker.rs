@@ -168,9 +168,9 @@ impl<'p, D: Design> Worker<'p, D> {
     }
 
     /// Runs `body` as one transaction, atomically and in isolation. Isolation is serializable, with
-    /// two exceptions: [`Snapshot`](crate::Snapshot) provides snapshot isolation, and
-    /// [`Plain`](crate::Plain) none. On a conflict the body runs again, so it should have no side
-    /// effects outside the pool.
+    /// two exceptions: [`Snapshot`](crate::Snapshot) provides snapshot isolation (with groups
+    /// *parallel* snapshot isolation), and [`Plain`](crate::Plain) none. On a conflict the body
+    /// runs again, so it should have no side effects outside the pool.
     ///
     /// With [`Durability::Async`] the transaction is visible on return, and the ticket reports its
     /// durability. With [`Durability::Sync`] it is durable on return. [`Undo`](crate::Undo),

@@ -13,3 +13,5 @@ mod uring;
 
 pub use self::heap::FileHeap;
 pub use self::log::FileLog;
+#[cfg(any(test, feature = "mutants"))]
+pub(crate) use self::uring::queued_write_flags;

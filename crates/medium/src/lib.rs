@@ -19,10 +19,12 @@
 //! Heap image and log are areas of a [`PoolFile`], which is locked and allocated, and never becomes
 //! shorter. [`Memory`] is the DRAM that a pool runs on, and a [`Buffer`] holds a log group while it
 //! is built. [`PageChecksums`] are the checksums of a heap image. [`cpu`] has processor operations
-//! beyond loads and stores. The unsafe code is in `claim`, `mapping`, `memory`, `cpu`, `stdio` and
-//! `system`, behind functions that are sound under any input.
+//! beyond loads and stores. The unsafe code is in `claim`, `mapping`, `memory`, `cpu`, `stdio`,
+//! `uring` and, for tests, `executed`, behind functions that are sound under any input.
 
 pub mod cpu;
+#[cfg(any(test, feature = "mutants"))]
+pub mod executed;
 pub mod signals;
 pub mod stdio;
 pub mod sync;

@@ -459,6 +459,20 @@ mod tests {
     }
 
     #[test]
+    fn write_of_no_byte_is_an_error() {
+        use faults::{Failing, Fault, Faults};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        drop(published(&path, 4096));
+        let system = System::kernel().failing(Faults::nth(0, Fault::Nothing, true));
+        let file = PoolFile::open_on(&system, &path).unwrap();
+        for written in [file.write_at(0, &[7; 9]), file.write_durable_at(0, &[7; 9])] {
+            let Err(Error::Transfer { source, .. }) = &written else { panic!("{written:?}") };
+            assert_eq!(source.kind(), io::ErrorKind::WriteZero);
+        }
+    }
+
+    #[test]
     fn lock_that_cannot_move_stays() {
         use faults::{Failing, Fault, Faults};
         for sticky in [false, true] {

@@ -21,6 +21,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
 use crate::file_system::FileSystem;
+use crate::mutants::{Mutant, injected};
 use crate::{Directory, Fate, Files, Handle, MapSource, Seek, Stat};
 
 /// How long a process may be between its fork and its program, on a machine that is busy.
@@ -114,6 +115,9 @@ impl Files for Kernel {
 
 impl Directory for File {
     fn sync(&self) -> Result<()> {
+        if injected(Mutant::KernelDirectoryNotSynced) {
+            return Ok(());
+        }
         match rustix::fs::fsync(self) {
             // The file system syncs no directories one by one.
             Err(Errno::INVAL) => rustix::fs::syncfs(self),
@@ -178,18 +182,18 @@ impl Handle for File {
 
     fn write(&self, slices: &[IoSlice<'_>], offset: u64, flags: ReadWriteFlags) -> Result<usize> {
         // Without flags by the call that every system knows.
-        match flags.is_empty() {
+        match flags.is_empty() || injected(Mutant::KernelWriteNotDurable) {
             true => rustix::io::pwritev(self, slices, offset),
             false => rustix::io::pwritev2(self, slices, offset, flags),
         }
     }
 
     fn sync_data(&self) -> Result<()> {
-        rustix::fs::fdatasync(self)
+        if injected(Mutant::KernelDataNotSynced) { Ok(()) } else { rustix::fs::fdatasync(self) }
     }
 
     fn sync_all(&self) -> Result<()> {
-        rustix::fs::fsync(self)
+        if injected(Mutant::KernelFileNotSynced) { Ok(()) } else { rustix::fs::fsync(self) }
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
@@ -223,7 +227,9 @@ impl Handle for File {
     }
 
     fn forget_pages(&self) {
-        let _ = rustix::fs::fadvise(self, 0, None, Advice::DontNeed);
+        if !injected(Mutant::KernelPagesKept) {
+            let _ = rustix::fs::fadvise(self, 0, None, Advice::DontNeed);
+        }
     }
 
     /// Reopens by `/proc`, so that it is this very file whatever its name leads to meanwhile. Where

@@ -151,7 +151,8 @@ fn problems(command: &str, targets: &Targets) -> Vec<String> {
             false => packages.iter().any(|package| has(package)),
         };
         // The workspaces of `comparison` and `fuzz` have programs of their own.
-        if !is_there && !(kind == "bin" && packages.is_empty()) {
+        let is_foreign = kind == "bin" && packages.is_empty();
+        if !is_there && !is_foreign {
             let of = packages.iter().map(|package| format!(" of `{package}`")).collect::<String>();
             found.push(format!("no {kind}{of} is called `{target}`: correct the name"));
         }

@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use lastword::{Array, Medium, Objects, Options, Pool, Ptr};
+use lastword::{
+    Array, Decoupled, Design, Medium, Objects, Options, Pool, Ptr, Redo, Snapshot, Undo,
+};
 use tempfile::TempDir;
 
 use super::seal;
@@ -21,6 +23,8 @@ const LOG_OFFSET: u64 = 8192;
 /// A pool to begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
+    /// The design that has written it: `decoupled`, `undo`, `redo` or `snapshot`.
+    pub design: &'static str,
     /// Whether the log is in the pool's own file.
     pub mapped: bool,
     /// Whether it was shut down cleanly; else its log is to be replayed.
@@ -28,13 +32,27 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 4] = [
-        Kind { mapped: false, clean: false },
-        Kind { mapped: false, clean: true },
-        Kind { mapped: true, clean: false },
-        Kind { mapped: true, clean: true },
-    ];
+    /// The kinds whose log has groups.
+    pub const GROUPS: [Kind; 4] = Kind::of("decoupled");
+
+    const fn of(design: &'static str) -> [Kind; 4] {
+        [
+            Kind { design, mapped: false, clean: false },
+            Kind { design, mapped: false, clean: true },
+            Kind { design, mapped: true, clean: false },
+            Kind { design, mapped: true, clean: true },
+        ]
+    }
+
+    /// Returns all kinds, four of each design.
+    pub fn all() -> impl Iterator<Item = Kind> {
+        ["decoupled", "undo", "redo", "snapshot"].into_iter().flat_map(Kind::of)
+    }
+
+    /// Whether the log has a slot for each worker.
+    pub fn has_slots(self) -> bool {
+        self.design != "decoupled"
+    }
 }
 
 /// Returns the options of such a pool, without background work, whose timing could differ.
@@ -105,7 +123,8 @@ impl Files {
             true => Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 },
             false => Medium::File,
         };
-        Pool::create(&path, options().medium(medium)).expect(works).close().expect(works);
+        let Filled { create, fill } = Filled::by(kind.design);
+        create(&path, options().medium(medium));
         let mut files = Files { dir, kind, sound: vec![], parts: vec![], lengths: [0; 2] };
         files.read();
         for part in files.parts.iter_mut().filter(|part| part.area == Area::Copies) {
@@ -237,10 +256,32 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
+/// The steps that make a pool, under one design.
+struct Filled {
+    create: fn(&Path, Options),
+    fill: fn(&Path, bool),
+}
+
+impl Filled {
+    fn by(design: &str) -> Filled {
+        match design {
+            "undo" => Filled { create: create::<Undo>, fill: fill::<Undo> },
+            "redo" => Filled { create: create::<Redo>, fill: fill::<Redo> },
+            "snapshot" => Filled { create: create::<Snapshot>, fill: fill::<Snapshot> },
+            _ => Filled { create: create::<Decoupled>, fill: fill::<Decoupled> },
+        }
+    }
+}
+
+fn create<D: Design>(path: &Path, options: Options) {
+    let works = "a small pool can be made";
+    Pool::<D>::create_as(path, options).expect(works).close().expect(works);
+}
+
 /// Runs some transactions: a root, objects allocated and freed, an array; each in its own group.
-fn fill(path: &Path, clean: bool) {
+fn fill<D: Design>(path: &Path, clean: bool) {
     let works = "a small pool has room for a few objects";
-    let pool = Pool::open(path, options()).expect(works);
+    let pool = Pool::<D>::open_as(path, options()).expect(works);
     let cells = pool.run(|tx| Array::<u64>::create(tx, 40)).expect(works).value;
     let root = pool.run(|tx| {
         let root = tx.alloc([0_u64; 4])?;

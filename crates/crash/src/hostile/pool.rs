@@ -9,7 +9,7 @@ use super::input::Input;
 
 thread_local! {
     /// The initial pools, made once in each thread.
-    static POOLS: RefCell<Vec<Files>> = RefCell::new(Kind::ALL.map(Files::make).into());
+    static POOLS: RefCell<Vec<Files>> = RefCell::new(Kind::all().map(Files::make).collect());
 }
 
 /// Runs the target. The first byte selects the pool and whether checksums are fixed; the others
@@ -88,7 +88,7 @@ fn with_pool(
 ) {
     let first = input.byte();
     POOLS.with_borrow_mut(|pools| {
-        let files = &mut pools[usize::from(first) % Kind::ALL.len()];
+        let files = &mut pools[usize::from(first & 3) + 4 * usize::from(first >> 5 & 3)];
         files.reset();
         let (lengths, no_log) = change(files, input);
         if first & 4 != 0 {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use faults::mutants::{Mutant, inject};
 use faults::{Call, Failing, Fault, Faults};
-use lastword::{Error, Medium, Objects, Options, Pool};
+use lastword::{Addr, AnyDesign, Error, Medium, Objects, Options, Pool};
 use medium::{Patience, Process, System};
 
 const BLOCK: usize = 4096;
@@ -154,5 +154,68 @@ fn damaged_page(medium: Medium) -> Option<String> {
         (Ok(()), _) => Some("damaged: a damaged word got a valid checksum".into()),
         (Err(_), Ok(_)) => Some("damaged: recovery gives a damaged word a valid checksum".into()),
         (Err(_), Err(_)) => None,
+    }
+}
+
+/// Opens pools whose last record, or last head, lies on a page that was lost after its barrier.
+pub(crate) fn a_lost_end_of_a_slot(bug: Option<Mutant>) -> Option<String> {
+    const LOG_AT: usize = 2 << 20;
+    let _injected = inject(bug);
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    let options = options().medium(emulated).page_checksums(false);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    for name in ["undo", "redo", "snapshot"] {
+        let design = <AnyDesign>::all().iter().find(|design| design.type_name == name).unwrap();
+        let pool = design.create(&path, options.clone()).unwrap();
+        let mut worker = pool.any_worker().unwrap();
+        for value in 0..20 {
+            let done = worker.run_any(false, &mut |tx| {
+                let object = if value == 0 { tx.allocate(200)? } else { tx.root()? };
+                (0..25).try_for_each(|word| tx.write(Addr::new(object, 8 * word), value))?;
+                tx.set_root(object)
+            });
+            done.unwrap();
+        }
+        drop(worker);
+        pool.abandon();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let page = |number: usize| LOG_AT + number * BLOCK..LOG_AT + (number + 1) * BLOCK;
+        let lost = match name {
+            // The pages of the two copies of slot 0's head, of which the later one counts.
+            "undo" => (0..2).max_by_key(|copy| bytes[page(*copy).start + 32]).unwrap(),
+            _ => (2..8).rfind(|number| bytes[page(*number)].iter().any(|byte| *byte != 0)).unwrap(),
+        };
+        bytes[page(lost)].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+        let opened = design.open(&path, options.clone()).map(|pool| pool.abandon());
+        std::fs::remove_file(&path).unwrap();
+        if !matches!(opened, Err(Error::DamagedLog { .. })) {
+            return Some(format!("lost: page {lost} of {name}'s log is gone, and open {opened:?}"));
+        }
+    }
+    None
+}
+
+/// Opens a pool of `redo` on `file` whose first worker has lost its only record, while the records
+/// of the second worker prove that it was there.
+pub(crate) fn a_lost_record_of_another_slot(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let redo = <AnyDesign>::all().iter().find(|design| design.type_name == "redo").unwrap();
+    let pool = redo.create(&path, options()).unwrap();
+    let mut workers = [pool.any_worker().unwrap(), pool.any_worker().unwrap()];
+    for worker in [0, 1, 1] {
+        workers[worker].run_any(false, &mut |tx| tx.allocate(64).map(drop)).unwrap();
+    }
+    drop(workers);
+    pool.abandon();
+    // Behind the log's head and the two copies of a slot's head.
+    let log = File::options().write(true).open(dir.path().join("pool.log")).unwrap();
+    log.write_all_at(&[0; BLOCK], 4 * BLOCK as u64).unwrap();
+    match redo.open(&path, options()).map(|pool| pool.abandon()) {
+        Err(Error::DamagedLog { .. }) => None,
+        opened => Some(format!("lost: a transaction is missing, and open returned {opened:?}")),
     }
 }

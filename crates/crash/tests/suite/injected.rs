@@ -246,7 +246,7 @@ fn names(report: &Report) -> Vec<&'static str> {
 }
 
 fn inject_all(injections: &[Injection]) {
-    for kind in Kind::ALL {
+    for kind in Kind::GROUPS {
         let mut files = Files::make(kind);
         for (number, injection) in injections.iter().enumerate() {
             let fits = match injection.on {
@@ -314,7 +314,7 @@ fn damage_to_groups_allocator_and_root_is_found() {
 
 #[test]
 fn damaged_group_names_lost_transactions() {
-    for kind in Kind::ALL.into_iter().filter(|kind| !kind.clean) {
+    for kind in Kind::GROUPS.into_iter().filter(|kind| !kind.clean) {
         let mut files = Files::make(kind);
         files.write(&[], false);
         let last = lastword::check(files.path()).unwrap().sound().unwrap().durable_id.0;
@@ -339,7 +339,7 @@ fn damaged_group_names_lost_transactions() {
 /// Every bit under a checksum is protected.
 #[test]
 fn any_flipped_bit_under_a_checksum_is_found() {
-    for kind in Kind::ALL.into_iter().filter(|kind| !kind.clean) {
+    for kind in Kind::GROUPS.into_iter().filter(|kind| !kind.clean) {
         let mut files = Files::make(kind);
         let heads = if kind.mapped { 1 } else { 2 };
         for (file, copy, word) in (0..heads)
@@ -370,7 +370,7 @@ fn any_flipped_bit_under_a_checksum_is_found() {
 /// A repair writes a copy; a crash leaves any of its words old or new.
 #[test]
 fn interrupted_repair_is_harmless_and_repeatable() {
-    let mut files = Files::make(Kind { mapped: false, clean: false });
+    let mut files = Files::make(Kind::GROUPS[0]);
     for file in [0, 1] {
         for stale in [false, true] {
             files.reset();
@@ -407,7 +407,7 @@ fn interrupted_repair_is_harmless_and_repeatable() {
 /// Without page checksums, a changed value in the heap image is not found.
 #[test]
 fn changed_heap_value_is_not_found() {
-    let mut files = Files::make(Kind { mapped: false, clean: true });
+    let mut files = Files::make(Kind::GROUPS[1]);
     // The first word of the first block of the array.
     files.heap().words[CHUNK_WORDS + 10] ^= 1;
     files.write(&[], false);

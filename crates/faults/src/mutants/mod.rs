@@ -357,6 +357,30 @@ registry! {
         "The words of a region count from the time when the page writes left it.",
     ArenaNotListed 135 "arena-not-listed"
         "The bitmap of owners misses the arena of a worker that frees and never allocates.",
+    KernelWriteNotDurable 362 "kernel-write-not-durable"
+        "A write that must be durable on return is passed to the kernel without RWF_DSYNC.",
+    QueuedWriteNotDurable 363 "queued-write-not-durable" "io_uring gets no RWF_DSYNC.",
+    KernelDataNotSynced 364 "kernel-data-not-synced"
+        "The kernel's fdatasync is not called.",
+    KernelFileNotSynced 365 "kernel-file-not-synced"
+        "The kernel's fsync of a file is not called.",
+    KernelDirectoryNotSynced 366 "kernel-directory-not-synced"
+        "The kernel's fsync of a directory is not called.",
+    KernelPagesKept 367 "kernel-pages-kept"
+        "The page cache keeps pages that must be read from the disk.",
+    StreamedIntoCache 368 "streamed-into-cache"
+        "Words that must bypass the processor's cache are stored into it.",
+    LineNotWrittenBack 369 "line-not-written-back"
+        "No instruction writes a line of the heap image back.",
+    LineInPlaceNotWrittenBack 370 "line-in-place-not-written-back"
+        "No instruction writes a line back that a transaction has stored in place.",
+    StoresNotFenced 371 "stores-not-fenced"
+        "No instruction waits for write-backs and for stores past the cache.",
+    WitnessLeftOut 372 "witness-left-out" "A durable record or head leaves no witness.",
+    GapsIgnored 374 "gaps-ignored"
+        "Recovery takes records behind the gap that a lost record of another slot left.",
+    WitnessIgnored 373 "witness-ignored"
+        "Recovery takes a slot that ends before the record or head that was durable last.",
 
     ; // Between threads.
     RecordPublishedRelaxed 11 "record-published-relaxed",

@@ -27,3 +27,13 @@ fn transaction_limit_of_a_large_log_is_the_ring() {
     assert_eq!(Limit::of(log, 4 * ring), Limit::Log);
     assert_eq!(Limit::of(16 * log, 64 * ring), Limit::Record);
 }
+
+#[test]
+fn transaction_limit_of_large_logs_and_rings_is_the_record() {
+    for (log, ring) in [(1 << 30, 1 << 30), (1 << 40, 1 << 40)] {
+        assert_eq!(Limit::of(log, ring), Limit::Record);
+        assert_eq!(Limit::words_max(log, ring as usize / 8), 8_388_607);
+        let text = Limit::Record.advice(log, ring);
+        assert!(text.starts_with("8388607 words, half of a log record"), "{text}");
+    }
+}

@@ -10,7 +10,7 @@ pub enum Limit {
     /// A quarter of the log: [`Options::log_bytes`](crate::Options::log_bytes), when the pool is
     /// created.
     Log,
-    /// The capacity of one log record. No option raises it.
+    /// The capacity of one log record: 8 388 607 words, each with its address. No option raises it.
     Record,
 }
 
@@ -49,7 +49,10 @@ impl Limit {
                 "a quarter of the log of {log_bytes} bytes: split it, or create the pool with \
                  more `log_bytes`"
             ),
-            Limit::Record => "one log record, which no option raises: split it".into(),
+            Limit::Record => format!(
+                "{} words, half of a log record, which no option raises: split it",
+                lw_log::RECORD_WORDS_MAX / 2
+            ),
         }
     }
 }

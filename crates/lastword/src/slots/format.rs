@@ -35,6 +35,27 @@
 //! | `redo` | in slot 0 alone: the heap image has all slots' records up to `transaction ID` |
 //! | `snapshot` | as `redo`, by stamps; `last ID` bounds the IDs of applied transactions |
 //!
+//! # Durable format: slot witness
+//!
+//! On mapped media the page of each copy of a head also has two witnesses, each in a line of its
+//! own. A witness says that a record or head was durable, and lies in another page. So recovery
+//! detects a last record or head that was damaged after its barrier, which would otherwise look
+//! like a torn one. A witness is stored after that barrier, and no barrier waits for it: after a
+//! power failure it may be older, or torn, and so invalid. An invalid witness says nothing.
+//!
+//! ```text
+//!   bytes  64         | witness of a record; page of copy 0               |
+//!          128        | witness of the head whose copy is the other page  |
+//!
+//!   word   0      | `undo`: sequence; else ID or stamp; head: sequence |
+//!          1      | `undo`: end of the record, in words; else its sequence; head: 0 |
+//!          2      | check (32)             | generation (low 32)       |
+//! ```
+//!
+//! `check` is the upper half of (((a ^ p) * m ^ b) * m) modulo 2^64. Here a and b are words 0 and
+//! 1, p is the CRC-32C of pool ID, generation and slot, and m is 0x9e3779b97f4a7c15. A program
+//! that knows no witnesses neither reads nor writes these bytes.
+//!
 //! # Durable format: slot record
 //!
 //! A record begins at a multiple of 64 bytes, or of 4096 in a log file of its own. The rest of its
@@ -67,7 +88,11 @@ const SLOTS_MIN: usize = 4;
 /// Minimum size of a slot in a log of more than [`SLOTS_MIN`] slots.
 const SLOT_BYTES_MIN: u64 = 64 << 10;
 /// Alignment of the copies of a head, so that no device write covers both.
-const HEAD_BYTES: u64 = 4096;
+pub(super) const HEAD_BYTES: u64 = 4096;
+/// Offsets of the witnesses in the page of a head.
+const RECORD_WITNESS_AT: u64 = 64;
+const HEAD_WITNESS_AT: u64 = 128;
+pub(super) const WITNESS_WORDS: usize = 3;
 /// Offset of the records in a slot.
 const RECORDS_AT: u64 = 2 * HEAD_BYTES;
 pub(super) const HEAD_WORDS: usize = 8;
@@ -95,6 +120,17 @@ impl Layout {
     /// Returns the offset in the log area of the copy of a slot's head that this sequence uses.
     pub(super) fn head_at(self, slot: usize, sequence: u64) -> u64 {
         slot as u64 * self.slot_bytes + sequence % 2 * HEAD_BYTES
+    }
+
+    /// Returns the offset in the log area of the witness of the last record of a slot.
+    pub(super) fn record_witness_at(self, slot: usize) -> u64 {
+        self.head_at(slot, 0) + RECORD_WITNESS_AT
+    }
+
+    /// Returns the offset in the log area of the witness of the head with this sequence: in the
+    /// page of the other copy.
+    pub(super) fn head_witness_at(self, slot: usize, sequence: u64) -> u64 {
+        self.head_at(slot, sequence.wrapping_add(1)) + HEAD_WITNESS_AT
     }
 
     /// Returns the offset of a slot's records in the log area.
@@ -143,6 +179,21 @@ impl Key {
     pub(super) fn open_head(&self, words: &[u64; HEAD_WORDS]) -> Option<Head> {
         let head = Head { sequence: words[4], id: words[5], last: words[6] };
         (*words == self.head(head)).then_some(head)
+    }
+
+    /// Returns the words of a witness.
+    #[inline]
+    pub(super) fn witness(&self, a: u64, b: u64) -> [u64; WITNESS_WORDS] {
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (a ^ u64::from(self.seed)).wrapping_mul(SPREAD) ^ b;
+        let check = mixed.wrapping_mul(SPREAD) >> 32 << 32;
+        [a, b, check | self.generation & 0xffff_ffff]
+    }
+
+    /// Returns what a witness of this key says.
+    pub(super) fn open_witness(&self, words: &[u64; WITNESS_WORDS]) -> Option<(u64, u64)> {
+        let [a, b, _] = *words;
+        (*words == self.witness(a, b)).then_some((a, b))
     }
 
     fn first_word(&self, sequence: u64) -> u64 {

@@ -38,7 +38,7 @@ mod truncation;
 mod undo;
 mod workers;
 
-pub(crate) use recover::{replay, take_back};
+pub(crate) use recover::{replay, replay_all, take_back};
 pub use redo::Redo;
 pub use snapshot::Snapshot;
 pub use undo::Undo;

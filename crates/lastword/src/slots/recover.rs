@@ -23,7 +23,7 @@ use medium::writes::{Piece, Pieces, check};
 use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
-use super::format::{HEAD_WORDS, Head, Key, Layout, Record, UNIT_WORDS};
+use super::format::{HEAD_BYTES, HEAD_WORDS, Head, Key, Layout, Record, UNIT_WORDS, WITNESS_WORDS};
 use crate::error::Error;
 use crate::recover::Replayed;
 use crate::superblock::{Superblock, can_begin_behind};
@@ -67,6 +67,7 @@ const TABLE: [(Finding, Action); 5] = [
     (Finding::Partial, Action::Torn),
     (Finding::Nothing, Action::End),
     // A record is written after the previous one is durable, so a durable record is missing.
+    // Behind the last record only a witness shows that; see `format`.
     (Finding::Gap, Action::Reject),
     (Finding::Invalid, Action::Reject),
 ];
@@ -85,6 +86,8 @@ struct Slot {
     at: u64,
     /// Records are rounded up to this many words.
     unit: usize,
+    /// The two words of the last record's witness.
+    witness: Option<(u64, u64)>,
 }
 
 impl Slot {
@@ -103,13 +106,30 @@ impl Slot {
             let found = key.open_head(&words).filter(|found| found.sequence % 2 == copy);
             head = found.filter(|found| found.sequence > head.sequence).unwrap_or(head);
         }
+        // Only a mapped log has witnesses.
+        let is_mapped = log.block_bytes() < HEAD_BYTES as usize;
+        let says = |at| -> Result<_, Error> {
+            let mut words = [0; WITNESS_WORDS];
+            if is_mapped && !injected(Mutant::WitnessIgnored) {
+                log.read(at, &mut words)?;
+            }
+            Ok(key.open_witness(&words))
+        };
+        // A witness of a later head: that head was durable, so it is damaged.
+        for sequence in [head.sequence.wrapping_add(1), head.sequence.wrapping_add(2)] {
+            let witness = says(layout.head_witness_at(slot, sequence))?;
+            if witness.is_some_and(|(durable, _)| durable > head.sequence) {
+                return Err(damaged(layout.head_at(slot, sequence)));
+            }
+        }
+        let witness = says(layout.record_witness_at(slot))?;
         if !can_begin_behind(head.id) || !can_begin_behind(head.last) {
             return Err(damaged(layout.head_at(slot, head.sequence)));
         }
         let (at, mut records) = (layout.records_at(slot), vec![0; layout.record_words()]);
         log.read(at, &mut records)?;
         let unit = (log.block_bytes() / 8).max(UNIT_WORDS);
-        Ok(Slot { key, head, records, at, unit })
+        Ok(Slot { key, head, records, at, unit, witness })
     }
 
     /// Returns the slot's records from sequence `from` on, and whether a torn record ends them.
@@ -140,7 +160,7 @@ impl Slot {
             match (decide(finding), record) {
                 (Action::Take, Some(record)) => {
                     taken.push(record);
-                    at += record.words().next_multiple_of(self.unit);
+                    at += self.room(&record);
                     // All records of a transaction of `undo` have the same sequence.
                     next = Some(if from.is_some() { sequence } else { sequence + 1 });
                 }
@@ -149,6 +169,11 @@ impl Slot {
                 _ => return Err(damaged(self.at + 8 * at as u64)),
             }
         }
+    }
+
+    /// Returns the words that a record occupies.
+    fn room(&self, record: &Record<'_>) -> usize {
+        record.words().next_multiple_of(self.unit)
     }
 
     /// Whether a whole record that must not be missed begins at word `at` or later. Also true if
@@ -195,6 +220,10 @@ pub(crate) fn take_back(
         let next = slot.head.sequence + 1;
         let counts = |record: &Record<'_>| record.sequence >= next;
         let (mut records, torn) = slot.taken(Some(next), is_sound, counts, &damaged)?;
+        let end: usize = records.iter().map(|record| slot.room(record)).sum();
+        if slot.witness.is_some_and(|(of, to)| of == next && to > end as u64) {
+            return Err(damaged(slot.at + 8 * end as u64));
+        }
         replayed.torn |= torn;
         replayed.transactions += u64::from(!records.is_empty());
         if !injected(Mutant::OldestFirst) {
@@ -228,18 +257,42 @@ fn newest_first(batch: &[u64]) -> Vec<u64> {
     reversed
 }
 
-/// Replays the records of `redo` and `snapshot` that the heap image may lack. Durable on return:
-/// one persist barrier, or none if no record was replayed.
+/// Replays the records of `redo` that the heap image may lack. Durable on return: one persist
+/// barrier, or none if no record was replayed.
+///
+/// Every ID has a record, and a commit returns when all IDs up to its own are durable. So the next
+/// record of its slot proves that the records of all these IDs were there.
+pub(crate) fn replay_all(
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    image: &mut dyn HeapMedium,
+    path: &Path,
+) -> Result<Replayed, Error> {
+    replay_with(superblock, log, image, path, !injected(Mutant::GapsIgnored))
+}
+
+/// Replays the records of `snapshot` in the same way. Their stamps have gaps.
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
     image: &mut dyn HeapMedium,
     path: &Path,
 ) -> Result<Replayed, Error> {
+    replay_with(superblock, log, image, path, false)
+}
+
+fn replay_with(
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    image: &mut dyn HeapMedium,
+    path: &Path,
+    is_gapless: bool,
+) -> Result<Replayed, Error> {
     let (heap_words, damaged) = (superblock.heap_bytes / 8, damaged(superblock, path));
     let base = superblock.reproduced;
     let (mut known, mut last) = (base, base);
     let mut torn = false;
+    let mut proved = None;
     // Only batches to replay are kept, with the ID and place of each, so one slot's records are in
     // memory at a time.
     let (mut batches, mut places) = (Vec::new(), Vec::new());
@@ -255,12 +308,30 @@ pub(crate) fn replay(
         };
         let counts = |record: &Record<'_>| is_missed(record, base, known);
         let (taken, is_torn) = slot.taken(None, is_sound, counts, &damaged)?;
+        // A record that the heap image has may be gone: its slot has restarted.
+        let last_sequence = taken.last().map_or(0, |record| record.sequence);
+        if slot.witness.is_some_and(|(id, sequence)| id > known && sequence > last_sequence) {
+            let end: usize = taken.iter().map(|record| slot.room(record)).sum();
+            return Err(damaged(slot.at + 8 * end as u64));
+        }
         torn |= is_torn;
+        // The last record but one. A record without runs is that of a rollback, which waits for no
+        // other transaction.
+        let mut followed = taken.iter().rev().skip(1);
+        let id = followed.find(|record| record.batch.len() > 1);
+        let id = id.and_then(|record| id_of(record, base));
+        proved = proved.max(id.map(|id| (id, slot.at)));
         for record in taken {
             let Some(id) = id_of(&record, base).filter(|id| *id > known) else { continue };
             let at = batches.len();
             batches.extend_from_slice(record.batch);
             places.push((id, at..batches.len()));
+        }
+    }
+    if is_gapless && let Some((id, at)) = proved {
+        let found = places.iter().filter(|(of, _)| *of <= id).count() as u64;
+        if found < id.saturating_sub(known) {
+            return Err(damaged(at));
         }
     }
     if !injected(Mutant::SlotOrder) {
@@ -313,7 +384,7 @@ mod tests {
         let mut records: Vec<u64> = (0..words).map(|n| 1 << 48 | n).collect();
         records[..6].copy_from_slice(&[0, 0, mark(9), run(5, 2), 42, 43]);
         key.seal(0, 3, &mut records[..6]);
-        let slot = Slot { key, head: Head::default(), records, at: 0, unit };
+        let slot = Slot { key, head: Head::default(), records, at: 0, unit, witness: None };
         let damaged = |at| Error::DamagedLog { path: "pool".into(), at };
         let counts = |record: &Record<'_>| is_missed(record, 0, 8);
         let (taken, torn) = slot.taken(None, |_| true, counts, &damaged).unwrap();
@@ -326,7 +397,7 @@ mod tests {
         let mut records = vec![0; 64];
         records[32..38].copy_from_slice(&[0, 0, mark(9), run(5, 2), 42, 43]);
         key.seal(32, 3, &mut records[32..38]);
-        let slot = Slot { key, head: Head::default(), records, at: 0, unit };
+        let slot = Slot { key, head: Head::default(), records, at: 0, unit, witness: None };
         let damaged = |at| Error::DamagedLog { path: "pool".into(), at };
         let of = |known| {
             let counts = |record: &Record<'_>| is_missed(record, 0, known);
@@ -336,10 +407,70 @@ mod tests {
         assert_eq!(of(9).unwrap(), 0, "a record in the heap image may be missing");
     }
 
+    /// A log in memory, with blocks of a file.
+    struct Log(Vec<u64>);
+
+    impl ReadLog for Log {
+        fn bytes(&self) -> u64 {
+            8 * self.0.len() as u64
+        }
+
+        fn block_bytes(&self) -> usize {
+            4096
+        }
+
+        fn read(&self, at: u64, out: &mut [u64]) -> Result<(), medium::Error> {
+            out.copy_from_slice(&self.0[at as usize / 8..][..out.len()]);
+            Ok(())
+        }
+    }
+
+    /// Refuses every word: nothing of these logs may be written.
+    struct NoImage;
+
+    impl HeapMedium for NoImage {
+        fn write_back(&mut self, writes: &[u64]) -> Result<(), medium::Error> {
+            panic!("recovery writes {writes:?}");
+        }
+
+        fn barrier(&mut self) -> Result<(), medium::Error> {
+            Ok(())
+        }
+
+        fn counts(&self) -> medium::Counts {
+            medium::Counts::default()
+        }
+    }
+
+    #[test]
+    fn record_beyond_the_heap_is_damage() {
+        let (heap_bytes, log_bytes) = (1 << 20, 128 << 10);
+        let superblock = crate::superblock::tests::superblock();
+        let superblock = Superblock { heap_bytes, log_bytes, ..superblock };
+        let layout = Layout::of(superblock.log_bytes);
+        let at = layout.records_at(0) as usize / 8;
+        let key = Key::new(superblock.pool, superblock.generation, 0);
+        let last = (1 << 20) / 8 - 1;
+        let all: [crate::registry::Replay; 3] = [take_back, replay, replay_all];
+        for recover in all {
+            for batch in [[mark(1), run(last, 2), 7, 8], [mark(1), run(last + 1, 2), 7, 8]] {
+                let mut log = Log(vec![0; 128 << 7]);
+                key.seal(0, 1, {
+                    let record = &mut log.0[at..at + 6];
+                    record[2..].copy_from_slice(&batch);
+                    record
+                });
+                let recovered = recover(&superblock, &log, &mut NoImage, "log".as_ref());
+                assert!(matches!(recovered, Err(Error::DamagedLog { .. })), "{recovered:?}");
+            }
+        }
+    }
+
     #[test]
     fn search_stops_at_too_many_imitated_records() {
         let (key, unit, words) = (Key::new(7, 3, 0), UNIT_WORDS, 1 << 12);
-        let mut slot = Slot { key, head: Head::default(), records: vec![0; words], at: 0, unit };
+        let (head, records) = (Head::default(), vec![0; words]);
+        let mut slot = Slot { key, head, records, at: 0, unit, witness: None };
         let counts = |record: &Record<'_>| record.sequence >= 5;
         // Writes heads that claim a record as long as the rest of the slot.
         let mut imitate = |sequence, most| {

@@ -151,7 +151,8 @@ impl Log {
         if injected(Mutant::ShownFirst) {
             show(store, &self.record[BEFORE_RUNS..words]);
         }
-        store.write_record(self.slot, self.at, &self.record, &slot.meter)?;
+        let (place, at, says) = ((self.slot, &self.key), self.at, (id.0, self.sequence));
+        store.write_record(place, at, &self.record, says, &slot.meter)?;
         // Only now may the cache write the words back (A1): their record is durable.
         show(store, &self.record[BEFORE_RUNS..words]);
         self.sequence += 1;
@@ -576,8 +577,7 @@ mod tests {
         // This worker has read the clock before the commits above and stores it only here.
         redo.workers.slot(1).assigning(clock);
         assert_eq!(redo.workers.frontier(redo.clock()), clock);
-        assert_eq!(truncate(), head);
-        assert_eq!(redo.durable_id().0, head.id);
+        assert_eq!((truncate(), redo.durable_id().0), (head, head.id));
         redo.workers.slot(1).idle();
         write(&redo, &mut local, 11);
         assert_eq!(truncate().id, head.id + 1);

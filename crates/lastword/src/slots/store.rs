@@ -247,19 +247,33 @@ impl SlotStore {
     }
 
     /// Writes a record, in whole units, to word `at` of a slot's records. Durable on return: one
-    /// persist barrier.
+    /// persist barrier. `says` are the first words of its witness; see [`Key::witness`].
     #[inline]
     pub(super) fn write_record(
         &self,
-        slot: usize,
+        (slot, key): (usize, &Key),
         at: usize,
         record: &[u64],
+        says: (u64, u64),
         meter: &Meter,
     ) -> Result<(), Error> {
         debug_assert_eq!(record.len(), self.room(record.len()));
         meter.logged(record.len());
         let left = injected(Mutant::InPlaceFirst) || injected(Mutant::ReleasedFirst) && slot == 0;
-        self.write_log(self.layout.records_at(slot) + 8 * at as u64, record, meter, !left)
+        self.write_log(self.layout.records_at(slot) + 8 * at as u64, record, meter, !left)?;
+        self.leave_witness(self.layout.record_witness_at(slot), key, says);
+        Ok(())
+    }
+
+    /// Stores a witness of a record or head that is durable. No barrier: it only has to outlive the
+    /// process.
+    #[inline(always)]
+    fn leave_witness(&self, at: u64, key: &Key, (a, b): (u64, u64)) {
+        if let Place::Mapped { log, .. } = &self.place
+            && !injected(Mutant::WitnessLeftOut)
+        {
+            log.leave((at / 8) as usize, &key.witness(a, b));
+        }
     }
 
     /// Writes a slot's head. Durable on return: one persist barrier.
@@ -272,7 +286,10 @@ impl SlotStore {
         meter: &Meter,
     ) -> Result<(), Error> {
         let (at, waits) = (self.layout.head_at(slot, head.sequence), !injected(Mutant::HeadLeft));
-        self.write_log(at, &key.head(head), meter, waits)
+        self.write_log(at, &key.head(head), meter, waits)?;
+        let at = self.layout.head_witness_at(slot, head.sequence);
+        self.leave_witness(at, key, (head.sequence, 0));
+        Ok(())
     }
 
     /// Writes to the log. Only mutants pass `waits: false` and skip the barrier.

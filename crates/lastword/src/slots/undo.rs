@@ -199,7 +199,9 @@ impl Log {
             self.key.seal(self.at, self.sequence, sealed);
             let meter = &workers.slot(self.slot).meter;
             meter.payload(sealed.len());
-            if let Err(error) = store.write_record(self.slot, self.at, record, meter) {
+            let says = (self.sequence, (self.at + record.len()) as u64);
+            let written = store.write_record((self.slot, &self.key), self.at, record, says, meter);
+            if let Err(error) = written {
                 workers.poison.put(error);
                 return Err(Stop::Conflict); // the next attempt fails to begin
             }
@@ -248,7 +250,8 @@ impl Log {
                 store.write_pages(&[new], &slot.meter)?;
             }
             // The record before the pages: a crash between them rolls the transaction back.
-            store.write_record(self.slot, 0, &self.record, &slot.meter)?;
+            let says = (self.sequence, self.record.len() as u64);
+            store.write_record((self.slot, &self.key), 0, &self.record, says, &slot.meter)?;
             store.write_pages(&[new], &slot.meter)?;
         }
         // Last: it voids the records, so the words must be durable before it.

@@ -535,3 +535,17 @@ fn of_copies<T: Paired>(copies: &PairedBlock<T>) -> Vec<(u64, OfCopy)> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heap_beyond_the_range_of_addresses_is_refused() {
+        let mut superblock = crate::superblock::tests::superblock();
+        superblock.heap_bytes = (1 << words::ADDRESS_BITS) - superblock.heap_offset;
+        assert!(areas_are_in_order(&superblock));
+        superblock.heap_bytes += lw_alloc::CHUNK_BYTES;
+        assert!(!areas_are_in_order(&superblock));
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn superblock() -> Superblock {
+pub(crate) fn superblock() -> Superblock {
     Superblock {
         version: FORMAT_VERSION,
         edition: 7,

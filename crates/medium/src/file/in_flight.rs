@@ -356,6 +356,15 @@ mod tests {
         assert_eq!(in_flight.len(), 3);
     }
 
+    #[test]
+    fn group_of_which_no_byte_was_written_has_failed() {
+        let mut in_flight = InFlight::new(4);
+        let number = in_flight.add(0, Buffer::new(512), 512);
+        assert_eq!(in_flight.complete(number, Ok(0)), Next::Nothing);
+        let source = in_flight.take().unwrap_err().source.unwrap();
+        assert_eq!(source.kind(), io::ErrorKind::WriteZero);
+    }
+
     /// A file that takes a block at a time, and fails from some write on.
     struct Blocks {
         written: Mutex<Vec<(u64, usize)>>,

@@ -23,15 +23,16 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
-use io_uring::{EnterFlags, IoUring, opcode, types};
+use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::in_flight::{Failure, GroupFile, InFlight, Next, Taken};
 use crate::buffer::Buffer;
 use crate::sync::{Mutex, MutexGuard, TryLockError, lock, thread};
 use system::FIRST_FD;
+use system::mutants::{Mutant, injected};
 
 /// Maximum number of groups in flight.
 ///
@@ -66,6 +67,28 @@ fn queues() -> Option<IoUring> {
         }
         others.push(queues);
     }
+}
+
+/// Returns the entry for a write that is durable when it completes.
+fn durable_write(file: RawFd, bytes: &[u8], offset: u64) -> squeue::Entry {
+    let flags = match injected(Mutant::QueuedWriteNotDurable) {
+        false => ReadWriteFlags::DSYNC,
+        true => ReadWriteFlags::empty(),
+    };
+    let write = opcode::Write::new(types::Fd(file), bytes.as_ptr(), bytes.len() as u32);
+    write.offset(offset).rw_flags(flags.bits() as i32).build()
+}
+
+/// Returns the flags of such an entry, for a test: a queue is memory that the kernel reads, so no
+/// system call has them.
+#[cfg(any(test, feature = "mutants"))]
+pub(crate) fn queued_write_flags() -> u32 {
+    /// Place of `rw_flags` in `struct io_uring_sqe`.
+    const FLAGS_AT: usize = 28;
+    let entry = durable_write(0, &[0; 8], 0);
+    // SAFETY: an entry is `struct io_uring_sqe`, of 64 bytes without padding.
+    let bytes: [u8; 64] = unsafe { std::mem::transmute(entry) };
+    u32::from_ne_bytes([0, 1, 2, 3].map(|at| bytes[FLAGS_AT + at]))
 }
 
 /// Pair of queues to the kernel, and the groups that it may be reading.
@@ -169,20 +192,16 @@ impl Uring {
             return in_flight.write(number, file);
         }
         let Some((rest, offset)) = in_flight.rest(number) else { return };
-        let bytes = rest.len().min(self.write_bytes_max) as u32;
-        let write = opcode::Write::new(types::Fd(file.fd().as_raw_fd()), rest.as_ptr(), bytes)
-            .offset(offset)
-            .rw_flags(ReadWriteFlags::DSYNC.bits() as i32)
-            .build()
-            .user_data(number);
+        let rest = &rest[..rest.len().min(self.write_bytes_max)];
+        let write = durable_write(file.fd().as_raw_fd(), rest, offset).user_data(number);
         let pushed = {
             // SAFETY: `in_flight` is locked, and its holder alone accesses the submission queue.
             let mut queue = unsafe { self.queues.submission_shared() };
             // A refused entry references memory that is kept, but it must never be submitted.
-            // SAFETY: `bytes` bytes from `rest` on are a part of a buffer in `in_flight`, where
-            // nothing writes to it. The buffer leaves when the group is durable, so after this
-            // write has completed; `drop` waits for completion or leaks it. A buffer's memory does
-            // not move when the buffer does.
+            // SAFETY: `rest` is a part of a buffer in `in_flight`, where nothing writes to it. The
+            // buffer leaves when the group is durable, so after this write has completed; `drop`
+            // waits for completion or leaks it. A buffer's memory does not move when the buffer
+            // does.
             queue.is_empty() && unsafe { queue.push(&write) }.is_ok()
         };
         // An entry that the kernel did not take stays in the queue, and nothing is submitted from

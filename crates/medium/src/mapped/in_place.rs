@@ -29,6 +29,7 @@ use crate::pool_file::PoolFile;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::traits::Scrubbed;
 use system::SimulatedMemory;
+use system::mutants::{Mutant, injected};
 
 /// A mapped part of a file, for many threads. A barrier costs a fence, and the device's delay if it
 /// is emulated; it covers what its own thread has stored.
@@ -275,6 +276,16 @@ impl InPlace {
         }
     }
 
+    /// Stores words into the cache, and leaves the time of their write-back to it (A1).
+    #[inline(always)]
+    pub fn leave(&self, first: usize, words: &[u64]) {
+        debug_assert!(self.sums.is_none());
+        self.words().store(first, words);
+        if let Some((memory, _)) = &self.simulated {
+            memory.store(first, words);
+        }
+    }
+
     /// Starts to write a word's line back, with all that was stored to it by any thread and that
     /// this one sees; the thread's next barrier makes it durable. Nothing where the cache is
     /// durable.
@@ -282,6 +293,7 @@ impl InPlace {
     pub fn write_back(&self, index: usize) {
         let Some(way) = self.write_back else { return };
         match &self.simulated {
+            None if injected(Mutant::LineInPlaceNotWrittenBack) => {}
             None => way.line(self.words(), index),
             Some((memory, _)) => memory.write_back(index),
         }

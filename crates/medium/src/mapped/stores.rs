@@ -7,6 +7,7 @@ use crate::cpu::{self, LineWriteBack};
 use crate::mapping::Mapping;
 use crate::sync::{AtomicU64, Ordering};
 use system::SimulatedMemory;
+use system::mutants::{Mutant, injected};
 
 /// Mapped words that can be stored to and written back.
 pub(super) trait Stores {
@@ -37,12 +38,17 @@ impl Stores for [AtomicU64] {
 
     #[inline(always)]
     fn stream(&self, first: usize, words: &[u64]) {
+        if injected(Mutant::StreamedIntoCache) {
+            return self.store(first, words);
+        }
         cpu::stream_unfenced(&self[first..first + words.len()], words);
     }
 
     #[inline(always)]
     fn write_back(&self, way: LineWriteBack, word: usize) {
-        way.line(self, word);
+        if !injected(Mutant::LineNotWrittenBack) {
+            way.line(self, word);
+        }
     }
 
     #[inline(always)]
@@ -52,7 +58,9 @@ impl Stores for [AtomicU64] {
 
     #[inline(always)]
     fn fence(&self) {
-        cpu::store_fence();
+        if !injected(Mutant::StoresNotFenced) {
+            cpu::store_fence();
+        }
     }
 }
 

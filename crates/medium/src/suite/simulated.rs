@@ -16,7 +16,8 @@ use crate::suite;
 use crate::sync::{Arc, Ordering};
 use crate::writes::run;
 use crate::{
-    Domain, FileHeap, FileLog, HeapMedium, LogMedium, LogPath, MappedHeap, MappedLog, PoolFile,
+    Domain, Error, FileHeap, FileLog, HeapMedium, LogMedium, LogPath, MappedHeap, MappedLog,
+    PoolFile, Prewrite,
 };
 
 /// Model without faults.
@@ -168,4 +169,17 @@ fn private_mapping_follows_file_except_own_writes() {
     let mut found = [0];
     file.read_at(4096, &mut found).unwrap();
     assert_eq!(found, [4], "and the file's is the file's");
+}
+
+#[test]
+fn removed_file_stays_removed_after_power_failure() {
+    // The first option keeps the names that the last sync of the directory has left.
+    let recorder = quiet();
+    let file = PoolFile::create_on(&recorder.system(), "/part", 4096, Prewrite::No).unwrap();
+    file.publish().unwrap();
+    file.remove().unwrap();
+    drop(file);
+    recorder.crash();
+    let opened = PoolFile::open_on(&recorder.system(), "/part");
+    assert!(matches!(opened, Err(Error::NotFound { .. })), "{opened:?}");
 }

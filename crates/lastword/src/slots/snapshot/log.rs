@@ -130,7 +130,8 @@ impl Log {
             if injected(Mutant::ShownFirst) {
                 crate::dual_version::store(store, own);
             }
-            store.write_record(*number, *at, record, &slot.meter)?;
+            let says = (stamp, *sequence);
+            store.write_record((*number, key), *at, record, says, &slot.meter)?;
             *sequence += 1;
             *at += record.len();
             *since += 1;

@@ -164,3 +164,28 @@ impl Core {
         self.wait_until_ready(attempt).inspect_err(|_| attempt.gives_up())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Medium, Options, Pool};
+
+    /// Two transactions with one stamp have two IDs. A frontier may be their stamp, while both are
+    /// in the heap image and acknowledged.
+    #[test]
+    fn recovery_continues_above_ids_of_truncated_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let options = Options::new().bytes(1 << 20).log_bytes(256 << 10);
+        let options = options.medium(Medium::PersistentCache);
+        let pool = Pool::<Snapshot>::create_as(&path, options.clone()).unwrap();
+        let _durable = pool.run(|tx| words::Allocate::allocate(tx, 64)).unwrap();
+        let core = &pool.design().core;
+        let frontier = core.clock().load(Ordering::Acquire);
+        let last = || frontier + 1;
+        lock(&core.truncation).forget(&core.store, &core.workers, frontier, last).unwrap();
+        pool.abandon();
+        let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
+        assert_eq!(pool.committed_id().0, frontier + 1);
+    }
+}

@@ -1,0 +1,271 @@
+//! Tests of mutants below the recorded machine: the instructions and system calls that a thread
+//! executes on the real processor and kernel. Each takes the name of the injected bug and returns
+//! the violation.
+//!
+//! Two rules, for every design:
+//! - Each line of a mapped pool that a commit or checkpoint has changed, and that must be durable,
+//!   is stored past the cache or written back, and a fence follows.
+//! - Each write to a pool's file carries `RWF_DSYNC`, or a sync of that file follows. Each new name
+//!   is followed by a sync of its directory.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use faults::mutants::{Mutant, inject};
+use lastword::{Addr, AnyDesign, AnyPool, AnyWorker, Medium, Options};
+use medium::executed::{self, Call, Instruction};
+use medium::sync::Arc;
+use medium::{Combining, Domain, Emulation, HeapMedium, MappedHeap, PoolFile, Prewrite, writes};
+use tempfile::TempDir;
+
+const LINE: usize = 64;
+/// The log of a mapped pool, and behind it the heap.
+const LOG_AT: usize = 2 << 20;
+const LOG_BYTES: usize = 256 << 10;
+/// `RWF_DSYNC`.
+const DSYNC: u64 = 2;
+/// `POSIX_FADV_DONTNEED`.
+const DONTNEED: u64 = 4;
+
+/// Reports a machine that cannot observe. A mutant counts as found there.
+fn skipped(bug: Option<Mutant>, what: &str) -> Option<String> {
+    eprintln!("skipped: mutants: {what} of a thread cannot be observed here");
+    bug.map(|_| "skipped".into())
+}
+
+fn options(medium: Medium) -> Options {
+    let options = Options::new().bytes(256 << 10).log_bytes(LOG_BYTES as u64).medium(medium);
+    options.ring_entries(1 << 10).background(false).page_checksums(false)
+}
+
+fn designs() -> impl Iterator<Item = &'static AnyDesign> {
+    let all = <AnyDesign>::all().iter();
+    all.filter(|design| design.is_durable && design.type_name == design.name)
+}
+
+/// Runs a transaction that changes words in several lines; returns when it is durable.
+fn commit(pool: &dyn AnyPool, worker: &mut dyn AnyWorker, value: u64) {
+    let done = worker.run_any(false, &mut |tx| {
+        let object = match tx.root()? {
+            0 => tx.allocate(256)?,
+            object => object,
+        };
+        (0..32).step_by(9).try_for_each(|word| tx.write(Addr::new(object, 8 * word), value))?;
+        tx.set_root(object)
+    });
+    done.unwrap();
+    pool.flush().unwrap();
+}
+
+/// Maps addresses in a mapping of the file to offsets in the file.
+fn mappings(path: &Path) -> Vec<(Range<usize>, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let of_file = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+    let hex = |digits: &str| usize::from_str_radix(digits, 16).unwrap();
+    let parse = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (start, end) = words[0].split_once('-').unwrap();
+        (hex(start)..hex(end), hex(words[2]))
+    };
+    of_file.map(parse).collect()
+}
+
+/// Returns the lines of the file that the steps make durable.
+fn durable(steps: &[Instruction], mappings: &[(Range<usize>, usize)]) -> BTreeSet<usize> {
+    let (mut durable, mut waiting) = (BTreeSet::new(), BTreeSet::new());
+    for step in steps {
+        match step {
+            Instruction::WriteBack(at) | Instruction::Stream(at) => {
+                let found = mappings.iter().find(|(range, _)| range.contains(at));
+                waiting.extend(found.map(|(range, offset)| (at - range.start + offset) / LINE));
+            }
+            Instruction::Fence => durable.append(&mut waiting),
+        }
+    }
+    durable
+}
+
+fn changed(before: &[u8], after: &[u8], range: Range<usize>) -> BTreeSet<usize> {
+    let lines = range.start / LINE..range.end / LINE;
+    lines
+        .filter(|line| (line * LINE..(line + 1) * LINE).any(|at| before[at] != after[at]))
+        .collect()
+}
+
+fn lost(changed: &BTreeSet<usize>, durable: &BTreeSet<usize>, step: &str) -> Option<String> {
+    let lost = changed.difference(durable).next()?;
+    Some(format!("lost: the line at {:#x} is not durable after a {step}", lost * LINE))
+}
+
+/// Whether the line holds a slot's witness, which no barrier waits for: the second or third line in
+/// the page of a head.
+fn is_witness(at: usize) -> bool {
+    const SLOT_BYTES: usize = LOG_BYTES / 4;
+    const PAGE: usize = 4096;
+    let in_slot = (at - LOG_AT) % SLOT_BYTES;
+    in_slot < 2 * PAGE && [1, 2].contains(&(in_slot % PAGE / LINE))
+}
+
+/// A commit and a checkpoint of every design on mapped memory.
+pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    for design in designs() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let pool = design.create(&path, options(emulated)).unwrap();
+        let mut worker = pool.any_worker().unwrap();
+        (1..3).for_each(|value| commit(&*pool, &mut *worker, value));
+        pool.checkpoint().unwrap();
+        let (mappings, before) = (mappings(&path), std::fs::read(&path).unwrap());
+        let _injected = inject(bug);
+        let observed = executed::instructions(|| commit(&*pool, &mut *worker, 3));
+        let Some(((), steps)) = observed else { return skipped(bug, "instructions") };
+        let committed = std::fs::read(&path).unwrap();
+        let mut log = changed(&before, &committed, LOG_AT..LOG_AT + LOG_BYTES);
+        if design.name != "decoupled" {
+            log.retain(|line| !is_witness(line * LINE));
+        }
+        assert!(!log.is_empty(), "{} has a log", design.name);
+        let mut safe = durable(&steps, &mappings);
+        let violation = lost(&log, &safe, "commit");
+        let (((), steps), after) = (
+            executed::instructions(|| pool.checkpoint().unwrap()).expect("as before"),
+            std::fs::read(&path).unwrap(),
+        );
+        safe.append(&mut durable(&steps, &mappings));
+        let image = changed(&before, &after, 2 * LOG_AT..after.len());
+        assert!(!image.is_empty(), "{} has a heap image", design.name);
+        let violation = violation.or_else(|| lost(&image, &safe, "checkpoint"));
+        drop(worker);
+        pool.abandon();
+        if let Some(violation) = violation {
+            return Some(format!("{violation}, under {}", design.name));
+        }
+    }
+    None
+}
+
+/// A heap image that combines lines and writes each back once.
+pub(crate) fn stores_of_a_heap_image(bug: Option<Mutant>) -> Option<String> {
+    const BYTES: usize = 64 << 10;
+    const LINES: u64 = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let file = PoolFile::create(&path, BYTES as u64, Prewrite::No).unwrap();
+    file.publish().unwrap();
+    let domain = Domain::emulated(Emulation::new(0, 0));
+    let image = MappedHeap::new(Arc::new(file), 0, BYTES as u64, &domain).unwrap();
+    let mut image = image.with_combining(Combining::Always);
+    let (mappings, before) = (mappings(&path), std::fs::read(&path).unwrap());
+    let batch: Vec<u64> = (0..LINES).flat_map(|run| [writes::run(8 * run, 1), 42]).collect();
+    let _injected = inject(bug);
+    let observed = executed::instructions(|| {
+        image.write_back(&batch).unwrap();
+        image.barrier().unwrap();
+    });
+    let Some(((), steps)) = observed else { return skipped(bug, "instructions") };
+    let changed = changed(&before, &std::fs::read(&path).unwrap(), 0..BYTES);
+    assert_eq!(changed.len(), LINES as usize);
+    lost(&changed, &durable(&steps, &mappings), "barrier")
+}
+
+/// Returns the first write to a file that is durable neither by its flag nor by a later sync.
+fn unsynced(calls: &[Call]) -> Option<String> {
+    const WRITES: [i64; 3] = [libc::SYS_pwrite64, libc::SYS_pwritev, libc::SYS_pwritev2];
+    for (at, call) in calls.iter().enumerate() {
+        let is_durable = call.number == libc::SYS_pwritev2 && call.arguments[5] & DSYNC != 0;
+        if !WRITES.contains(&call.number) || is_durable {
+            continue;
+        }
+        let syncs = |later: &Call| {
+            let is_sync = [libc::SYS_fdatasync, libc::SYS_fsync].contains(&later.number);
+            is_sync && later.file == call.file
+        };
+        if !calls[at..].iter().any(syncs) {
+            let (offset, file) = (call.arguments[3], &call.file);
+            return Some(format!("lost: a write to {file:?} at {offset:#x} is not durable"));
+        }
+    }
+    None
+}
+
+fn pool_on_a_disk() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap().join("pool");
+    (dir, path)
+}
+
+/// A commit and a checkpoint of every design on `file`.
+pub(crate) fn calls_of_a_file_pool(bug: Option<Mutant>) -> Option<String> {
+    for design in designs() {
+        let (_dir, path) = pool_on_a_disk();
+        let pool = design.create(&path, options(Medium::File)).unwrap();
+        let observed = executed::calls(|| {
+            let _injected = inject(bug);
+            commit(&*pool, &mut *pool.any_worker().unwrap(), 1);
+            pool.checkpoint().unwrap();
+        });
+        let Some(((), calls)) = observed else { return skipped(bug, "calls") };
+        assert!(calls.len() > 1, "{} writes", design.name);
+        let violation = unsynced(&calls);
+        pool.abandon();
+        if let Some(violation) = violation {
+            return Some(format!("{violation}, under {}", design.name));
+        }
+    }
+    None
+}
+
+/// The creation of a pool: its files are synced before they have a name, and the directory after.
+pub(crate) fn calls_of_a_new_pool(bug: Option<Mutant>) -> Option<String> {
+    const NAMES: [i64; 3] = [libc::SYS_linkat, libc::SYS_renameat, libc::SYS_renameat2];
+    let (_dir, path) = pool_on_a_disk();
+    let design = designs().next().unwrap();
+    let create = || {
+        let _injected = inject(bug);
+        design.create(&path, options(Medium::File)).unwrap().abandon();
+    };
+    let Some(((), calls)) = executed::calls(create) else { return skipped(bug, "calls") };
+    let named = calls.iter().rposition(|call| NAMES.contains(&call.number));
+    let (before, after) = calls.split_at(named.expect("a new pool gets its name"));
+    let syncs = |calls: &[Call], file: Option<&Path>| {
+        let syncs = calls.iter().filter(|call| call.number == libc::SYS_fsync);
+        let is_one = |call: &&Call| {
+            file.map_or(call.file.as_deref() != path.parent(), |file| {
+                call.file.as_deref() == Some(file)
+            })
+        };
+        syncs.filter(is_one).count()
+    };
+    if syncs(after, path.parent()) == 0 {
+        return Some("lost: a new name is not durable".into());
+    }
+    // The log and the pool.
+    (syncs(before, None) < 2).then(|| "lost: the length of a new file is not durable".into())
+}
+
+/// An opening: after a failed sync of another process the page cache may have bytes that the disk
+/// has not.
+pub(crate) fn calls_of_an_opening(bug: Option<Mutant>) -> Option<String> {
+    let (_dir, path) = pool_on_a_disk();
+    let design = designs().next().unwrap();
+    design.create(&path, options(Medium::File)).unwrap().close().unwrap();
+    let open = || {
+        let _injected = inject(bug);
+        design.open(&path, options(Medium::File)).unwrap().abandon();
+    };
+    let Some(((), calls)) = executed::calls(open) else { return skipped(bug, "calls") };
+    let is_read_anew = calls.iter().any(|call| {
+        let is_advice = call.number == libc::SYS_fadvise64 && call.arguments[3] == DONTNEED;
+        is_advice && call.file.as_deref() == Some(&path)
+    });
+    (!is_read_anew).then(|| "lost: an opening believes the page cache".into())
+}
+
+/// The entry that the kernel gets for a group.
+pub(crate) fn a_write_for_io_uring(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let flags = u64::from(executed::queued_write_flags());
+    (flags & DSYNC == 0).then(|| "lost: a group in io_uring is not durable".into())
+}
