@@ -36,11 +36,14 @@ pub(super) fn catch(call: &mut dyn FnMut() -> StepResult) -> Result<StepResult, 
 
 /// Keeps the message of a panic in a guarded call; returns whether it is one.
 fn keep(info: &PanicHookInfo<'_>) -> bool {
-    GUARDED.with_borrow_mut(|guarded| {
-        let Some(kept) = guarded else { return false };
+    let kept = GUARDED.try_with(|guarded| {
+        let mut guarded = guarded.borrow_mut();
+        let Some(kept) = &mut *guarded else { return false };
         let text = info.payload_as_str().unwrap_or("a panic without a message");
         let place = info.location().map(|place| format!(" ({place})")).unwrap_or_default();
         *kept = format!("{text}{place}");
         true
-    })
+    });
+    // A panic in a thread that ends may find the value dropped.
+    kept.unwrap_or(false)
 }
