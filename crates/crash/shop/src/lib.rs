@@ -1,4 +1,5 @@
-//! right function are the usual wrong ones, which crash tests find.
+//! Three programs that use Lastword. Each correct function has variants with a usual mistake,
+//! which the crash tests find.
 
 pub mod bank;
 pub mod jobs;
