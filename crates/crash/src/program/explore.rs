@@ -4,8 +4,11 @@
 //! |---|---|
 //! | plain | no crash, the steps in order; one for each speed of the background (`boots`) |
 //! | near | those with one other choice: a power failure, a preemption, a background step |
-//! | pairs | those with two, in an order that the seed shuffles; at most half of the limit |
+//! | pairs | those with two, in an order that the seed shuffles; at most half of what is left |
 //! | random | the rest of the limit, from the seed |
+//!
+//! `near` has at most three quarters of the limit. A longer program has more of them: then the seed
+//! draws those that run, from all speeds alike, and [`Explored::skipped`] counts the others.
 //!
 //! Plain executions run twice, and all others repeat the begin of an earlier one. If they then ask
 //! other questions, the program is not deterministic.
@@ -48,6 +51,11 @@ struct Prefix {
 }
 
 impl Prefix {
+    /// Returns whether its own choice is a power failure.
+    fn is_crash(&self) -> bool {
+        self.parent[self.at].ask == Ask::Crash
+    }
+
     fn choices(&self) -> Vec<u16> {
         let before = self.parent[..self.at].iter().map(|made| made.chosen);
         before.chain([self.chosen]).collect()
@@ -59,8 +67,15 @@ struct Found {
     selected: Selected,
     choices: Vec<u16>,
     cause: Cause,
-    /// Whether it differs from the plain execution in more than one choice.
-    is_deep: bool,
+    depth: Depth,
+}
+
+/// The number of choices in which an execution differs from the plain one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    Plain,
+    Near,
+    Deep,
 }
 
 struct Search<'a> {
@@ -103,7 +118,7 @@ pub(super) fn replay(plan: &Plan, trace: &str) -> Option<Result<Explored, Box<Fa
     Some(match record.cause {
         None => Ok(explored),
         Some(cause) => {
-            let found = Found { selected, choices, cause, is_deep: false };
+            let found = Found { selected, choices, cause, depth: Depth::Deep };
             Err(Box::new(search.failure(found, record.events, explored)))
         }
     })
@@ -142,7 +157,7 @@ impl<'a> Search<'a> {
 
     fn all(&mut self) -> Option<Found> {
         let selected = self.plan.all();
-        let mut pairs = Vec::new();
+        let mut near = Vec::new();
         for plain in self.plains(&selected) {
             let plain = match plain {
                 Ok(plain) => plain,
@@ -150,38 +165,51 @@ impl<'a> Search<'a> {
             };
             let is_crash = |made: &&Made| made.ask == Ask::Crash;
             self.explored.crash_points += plain.iter().filter(is_crash).count() as u64;
-            for prefix in self.children(&plain, None) {
-                if self.is_over() {
-                    return None;
-                }
-                match self.branch(&selected, &prefix) {
-                    Err(found) => return Some(found),
-                    Ok(record) => pairs.extend(self.children(&Rc::new(record.made), Some(&prefix))),
-                }
-            }
+            near.extend(self.children(&plain, None));
         }
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
+        let most = self.room() - self.room() / 4;
+        if near.len() > most {
+            shuffle(&mut near, &mut random);
+        }
+        let mut pairs = Vec::new();
+        for (at, prefix) in near.iter().enumerate() {
+            if at == most || self.is_over() {
+                let cuts = near[at..].iter().filter(|prefix| prefix.is_crash());
+                self.explored.skipped = cuts.count() as u64;
+                break;
+            }
+            match self.branch(&selected, prefix) {
+                Err(found) => return Some(found),
+                Ok(record) => pairs.extend(self.children(&Rc::new(record.made), Some(prefix))),
+            }
+        }
         shuffle(&mut pairs, &mut random);
-        let half = (self.plan.executions.saturating_sub(self.explored.executions) / 2) as usize;
+        let half = self.room() / 2;
         for prefix in pairs.iter().take(half) {
             if self.is_over() {
                 return None;
             }
             if let Err(found) = self.branch(&selected, prefix) {
-                return Some(Found { is_deep: true, ..found });
+                return Some(Found { depth: Depth::Deep, ..found });
             }
         }
-        let mut seed = self.plan.seed;
         while !self.is_over() {
-            seed = seed.wrapping_add(1);
+            // Seeds in a row would share most executions with the next seed of the user's.
+            let seed = random.random();
             let policy = Policy::Chance(Box::new(Chance::new(seed)));
             let record = self.run(&selected, Picker::new(self.speed(seed), policy));
             if let Some(cause) = record.cause {
                 let choices = record.made.iter().map(|made| made.chosen).collect();
-                return Some(Found { selected, choices, cause, is_deep: true });
+                return Some(Found { selected, choices, cause, depth: Depth::Deep });
             }
         }
         None
+    }
+
+    /// Returns the number of executions that are left.
+    fn room(&self) -> usize {
+        self.plan.executions.saturating_sub(self.explored.executions) as usize
     }
 
     /// Returns the choice of a speed of the background.
@@ -206,7 +234,7 @@ impl<'a> Search<'a> {
             selected: selected.clone(),
             choices: laid_down.clone(),
             cause,
-            is_deep: false,
+            depth: Depth::Plain,
         };
         let differs = first.marks.iter().zip(&again.marks).find(|(a, b)| a != b);
         if let Some((first, again)) = differs {
@@ -233,8 +261,8 @@ impl<'a> Search<'a> {
         let laid_down = prefix.choices();
         let record = self.run(selected, Picker::new(laid_down, prefix.policy.clone()));
         let choices = || record.made.iter().map(|made| made.chosen).collect();
-        let found =
-            |cause| Found { selected: selected.clone(), choices: choices(), cause, is_deep: false };
+        let (selected, depth) = (selected.clone(), Depth::Near);
+        let found = |cause| Found { selected, choices: choices(), cause, depth };
         let Prefix { parent, at, .. } = prefix;
         let question = |made: &Made| (made.ask, made.options);
         let same = record.made.len() > *at
@@ -288,19 +316,22 @@ impl<'a> Search<'a> {
     }
 
     /// Searches executions of fewer steps for a failure of this kind.
-    fn find(&mut self, selected: &Selected, cause: &Cause, is_deep: bool) -> Option<Found> {
+    ///
+    /// If the failure needs a power failure, one of the plain execution is another: a step misses
+    /// the effect of a step that is left out.
+    fn find(&mut self, selected: &Selected, cause: &Cause, depth: Depth) -> Option<Found> {
         let is_same = |found: &Found| found.cause.is_alike(cause);
         let mut pairs = Vec::new();
         for plain in self.plains(selected) {
             let plain = match plain {
                 Ok(plain) => plain,
-                Err(found) if is_same(&found) => return Some(found),
+                Err(found) if depth == Depth::Plain && is_same(&found) => return Some(found),
                 Err(_) => continue,
             };
             for prefix in self.children(&plain, None) {
                 match self.branch(selected, &prefix) {
                     Err(found) if is_same(&found) => return Some(found),
-                    Ok(record) if is_deep => {
+                    Ok(record) if depth == Depth::Deep => {
                         pairs.extend(self.children(&Rc::new(record.made), Some(&prefix)));
                     }
                     _ => {}
@@ -310,7 +341,7 @@ impl<'a> Search<'a> {
         shuffle(&mut pairs, &mut Xoshiro256PlusPlus::seed_from_u64(self.plan.seed));
         let mut pairs = pairs.iter().take(PAIRS);
         let found = pairs.find_map(|prefix| self.branch(selected, prefix).err().filter(is_same));
-        found.map(|found| Found { is_deep, ..found })
+        found.map(|found| Found { depth, ..found })
     }
 
     fn shorten(&mut self, mut found: Found) -> Found {
@@ -324,7 +355,7 @@ impl<'a> Search<'a> {
             let mut first = 0;
             while first < count(&found.selected) && self.explored.executions < limit {
                 let fewer = without(&found.selected, first..first + piece);
-                match self.find(&fewer, &found.cause, found.is_deep) {
+                match self.find(&fewer, &found.cause, found.depth) {
                     Some(shorter) => found = shorter,
                     None => first += piece,
                 }

@@ -161,7 +161,7 @@ impl<S> fmt::Debug for Explorer<S> {
 
 impl<S: 'static> Explorer<S> {
     /// Makes an explorer of a program, whose state `start` makes from an open pool. It runs at each
-    /// boot, so it also holds what the program does first after a crash.
+    /// boot, so it includes the program's recovery.
     pub fn new(
         start: impl Fn(Arc<Pool>, &World) -> Result<S, Box<dyn StdError>> + 'static,
     ) -> Explorer<S> {
@@ -301,25 +301,29 @@ impl<S: 'static> Explorer<S> {
         self
     }
 
-    /// Explores, and prints the counts. If the environment variable `LASTWORD_CRASH_TRACE` has a
-    /// trace of this explorer, only that execution runs.
+    /// [Explores](Explorer::explore), and prints the counts.
     ///
     /// # Panics
     /// On a failure, with its report.
     pub fn run(&self) {
-        let trace = std::env::var(VARIABLE).ok();
-        let replayed = trace.and_then(|trace| explore::replay(&self.plan, &trace));
-        match replayed.unwrap_or_else(|| self.explore()) {
+        match self.explore() {
             Ok(explored) => println!("{explored}"),
             Err(failure) => panic!("{failure}"),
         }
     }
 
-    /// Explores; returns the counts, or the failure.
+    /// Explores; returns the counts, or the failure. If the environment variable
+    /// `LASTWORD_CRASH_TRACE` has a trace of this explorer, only that execution runs.
     ///
     /// # Errors
     /// The first failure found, shortened.
     pub fn explore(&self) -> Result<Explored, Box<Failure>> {
+        if let Ok(trace) = std::env::var(VARIABLE) {
+            if let Some(replayed) = explore::replay(&self.plan, &trace) {
+                return replayed;
+            }
+            eprintln!("{VARIABLE} is of another explorer: exploring");
+        }
         explore::explore(&self.plan)
     }
 
@@ -358,16 +362,26 @@ pub struct Explored {
     pub kept: u64,
     /// Power failures that lost some of those.
     pub lost: u64,
+    /// Executions with one power failure that the limits left out.
+    pub skipped: u64,
 }
 
 impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Explored { executions, crash_points, power_failures, states, kept, lost } = self;
+        let Explored { executions, crash_points, power_failures, states, kept, lost, skipped } =
+            self;
         write!(
             f,
             "explored: {executions} executions, {crash_points} crash points, {power_failures} \
              power failures, {states} states; unacknowledged transactions kept {kept} times, lost \
              {lost} times"
-        )
+        )?;
+        match skipped {
+            0 => Ok(()),
+            _ => write!(
+                f,
+                "\n{skipped} executions with one power failure were not run: raise `executions`"
+            ),
+        }
     }
 }

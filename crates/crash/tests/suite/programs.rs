@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use crash::{Cause, Explorer, StepResult, World};
 use faults::mutants::{Mutant, inject};
+use lastword::collections::HashMap;
 use lastword::{
-    Allocate, Decoupled, DecoupledSoftware, Design, Medium, Objects, Options, Pool, Redo, Shadow,
-    Snapshot, Undo,
+    Addr, Allocate, Decoupled, DecoupledSoftware, Design, Medium, Objects, Options, Place, Pool,
+    Redo, Shadow, Snapshot, Undo, Words,
 };
 
 /// The value that the program has shown.
@@ -284,4 +285,104 @@ fn small_pool_is_a_readable_error() {
     assert!(cause.contains("create the pool with more `log_bytes`"), "{cause}");
     let larger = |options: Options| options.bytes(4 << 20).log_bytes(4 << 20);
     explorer.executions(10).options(larger).explore().expect("a larger pool has room");
+}
+
+/// A program of so many steps. The last one sets two numbers that belong together, in one
+/// transaction or in two.
+fn many_steps(steps: u64, in_two: bool) -> Explorer<(Arc<Pool>, HashMap<u64, u64>)> {
+    let start = |pool: Arc<Pool>, _: &World| {
+        let numbers: HashMap<u64, u64> = pool.named("numbers")?;
+        Ok((pool, numbers))
+    };
+    let explorer = Explorer::new(start).invariant("both are there", |(pool, numbers), _| {
+        let both = pool.run(|tx| Ok((numbers.get(tx, 0)?, numbers.get(tx, 1)?)))?;
+        let (one, other) = both.value;
+        assert_eq!(one, other);
+        Ok(())
+    });
+    let explorer = (1..steps).fold(explorer, |explorer, number| {
+        explorer.step(format!("write {number}"), move |(pool, numbers), _| {
+            Ok(pool.run(|tx| numbers.put(tx, 2, number))?.ticket.wait()?)
+        })
+    });
+    explorer.step("both", move |(pool, numbers), _| {
+        if in_two {
+            let _ = pool.run(|tx| numbers.put(tx, 0, 7))?;
+            return Ok(pool.run(|tx| numbers.put(tx, 1, 7))?.ticket.wait()?);
+        }
+        let both = pool.run(|tx| {
+            numbers.put(tx, 0, 7)?;
+            numbers.put(tx, 1, 7)
+        })?;
+        Ok(both.ticket.wait()?)
+    })
+}
+
+#[test]
+fn mistake_in_the_last_of_many_steps_is_found() {
+    let failure = many_steps(60, true).explore().expect_err("the second transaction is lost");
+    assert_eq!(failure.steps(), ["both"], "{failure}");
+    let explored = many_steps(60, false).executions(100).explore().expect("no mistake");
+    assert!(explored.skipped > 100, "{explored}");
+    let text = explored.to_string();
+    assert!(text.ends_with(" with one power failure were not run: raise `executions`"), "{text}");
+    let explored = many_steps(1, false).executions(300).explore().expect("no mistake");
+    assert_eq!(explored.skipped, 0, "{explored}");
+}
+
+#[test]
+fn seed_decides_the_random_executions() {
+    let explored = |seed| counting::<Decoupled>().executions(400).seed(seed).explore().unwrap();
+    let [one, again, other] = [1, 1, 2].map(explored);
+    assert_eq!(one, again);
+    assert_ne!(one, other);
+}
+
+#[test]
+fn protect_without_a_write_passes() {
+    let explorer = Explorer::new_as(|pool: Arc<Pool<Snapshot>>, _| Ok(pool))
+        .set_up(|pool, _| {
+            let _ = pool.run(|tx| {
+                let at = tx.alloc([7_u64; 2])?;
+                tx.set_root(at.addr().object)
+            })?;
+            Ok(())
+        })
+        .step("protect", |pool, world| {
+            let _ = pool.run(|tx| {
+                let at = tx.root()?;
+                tx.protect(Addr::new(at, 0))
+            })?;
+            world.show("it was protected");
+            Ok(())
+        });
+    let explored = explorer.executions(200).explore().unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(explored.power_failures > 0, "{explored}");
+}
+
+#[test]
+fn group_of_snapshot_has_both_speeds() {
+    let explorer = counting::<Snapshot>().options(|options| options.group(100));
+    let explored = explorer.executions(400).explore().unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(explored.kept > 0 && explored.lost > 0, "{explored}");
+}
+
+#[test]
+fn shortened_failure_keeps_its_power_failure() {
+    let start = |pool: Arc<Pool>, _: &World| {
+        let accounts: HashMap<u64, u64> = pool.named("accounts")?;
+        Ok((pool, accounts))
+    };
+    let explorer = Explorer::new(start)
+        .step("open account", |(pool, accounts), _| {
+            let _ = pool.run(|tx| accounts.put(tx, 1, 100))?;
+            Ok(())
+        })
+        .step("withdraw", |(pool, accounts), _| {
+            let has = pool.run(|tx| accounts.get(tx, 1))?.value.ok_or("no such account")?;
+            Ok(pool.run(|tx| accounts.put(tx, 1, has - 10))?.ticket.wait()?)
+        });
+    let failure = explorer.explore().expect_err("a crash has lost the account");
+    assert_eq!(failure.steps().len(), 2, "{failure}");
+    assert!(failure.events().iter().any(|event| event.trim() == "the power goes"), "{failure}");
 }
