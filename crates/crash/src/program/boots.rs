@@ -78,6 +78,8 @@ pub(super) struct Record {
     pub(super) marks: Vec<Mark>,
     pub(super) events: Vec<String>,
     pub(super) cause: Option<Cause>,
+    /// The mistake of a type of notes that was never shown.
+    pub(super) mistaken: Option<Cause>,
     /// Digests of the durable bytes after recoveries.
     pub(super) states: Vec<u64>,
     pub(super) cuts: u64,
@@ -170,7 +172,7 @@ pub(super) fn prepare(plan: &Plan) -> Result<Prepared, Cause> {
     let process = plan.opener.open(true, options(plan, &recorder, false));
     let process = process.map_err(|error| failed("create", &error))?;
     let picker = Shared::new(Picker::new(Vec::new(), Policy::AllOld));
-    let notes = Arc::new(Mutex::new(Notes::new()));
+    let notes = Arc::new(Mutex::new(Notes::default()));
     let world = World::new(&recorder, &picker, &notes);
     let mut state = None;
     let mut call = || {
@@ -234,7 +236,8 @@ pub(super) fn execute(
     };
     execution.prompt = execution.picker.pick(speeds(plan)) == 1;
     execution.record.cause = execution.boots().err();
-    let Execution { picker, recorder, mut record, .. } = execution;
+    let Execution { picker, recorder, notes, mut record, .. } = execution;
+    record.mistaken = medium::sync::lock(&notes).mistaken();
     record.cuts = recorder.cuts();
     picker.with(|picker| {
         record.made = picker.made().to_vec();

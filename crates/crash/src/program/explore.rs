@@ -4,7 +4,7 @@
 //! |---|---|
 //! | plain | no crash, the steps in order; one for each speed of the background (`boots`) |
 //! | near | those with one other choice: a power failure, a preemption, a background step |
-//! | pairs | those with two, in an order that the seed shuffles; at most half of what is left |
+//! | pairs | those with two, in an order that the seed shuffles; at most half of the rest |
 //! | random | the rest of the limit, from the seed |
 //!
 //! `near` has at most three quarters of the limit. A longer program has more of them: then the seed
@@ -84,6 +84,8 @@ struct Search<'a> {
     explored: Explored,
     states: FxHashSet<u64>,
     started: Instant,
+    /// The mistake of a type of notes, in a plain execution of all steps.
+    mistaken: Option<Cause>,
 }
 
 /// Explores a program.
@@ -95,6 +97,9 @@ pub(super) fn explore(plan: &Plan) -> Result<Explored, Box<Failure>> {
     search.explored.states = search.states.len() as u64;
     let explored = search.explored.clone();
     let Some(found) = found else {
+        if let Some(cause) = search.mistaken {
+            return Err(Box::new(bare(cause, explored)));
+        }
         if explored.power_failures == 0 {
             return Err(Box::new(bare(Cause::NothingExplored, explored)));
         }
@@ -137,7 +142,7 @@ impl<'a> Search<'a> {
     fn new(plan: &'a Plan, prepared: &'a Prepared) -> Search<'a> {
         let started = Instant::now();
         let (explored, states) = (Explored::default(), FxHashSet::default());
-        Search { plan, prepared, explored, states, started }
+        Search { plan, prepared, explored, states, started, mistaken: None }
     }
 
     fn run(&mut self, selected: &Selected, picker: Picker) -> Record {
@@ -166,6 +171,9 @@ impl<'a> Search<'a> {
             let is_crash = |made: &&Made| made.ask == Ask::Crash;
             self.explored.crash_points += plain.iter().filter(is_crash).count() as u64;
             near.extend(self.children(&plain, None));
+        }
+        if self.mistaken.is_some() {
+            return None;
         }
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.plan.seed);
         let most = self.room() - self.room() / 4;
@@ -243,6 +251,7 @@ impl<'a> Search<'a> {
         if let Some(cause) = first.cause.or(again.cause) {
             return Err(found(cause));
         }
+        self.mistaken = self.mistaken.take().or(first.mistaken);
         Ok(Rc::new(first.made))
     }
 

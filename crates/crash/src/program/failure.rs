@@ -58,6 +58,14 @@ pub enum Cause {
     },
     /// The program's state was dropped, and the pool has another owner: it cannot be closed.
     Held,
+    /// Without a crash, notes of one type were asked for and never shown, and those of another type
+    /// were shown and never asked for.
+    NeverShown {
+        /// The type that was asked for.
+        asked: &'static str,
+        /// A type that was shown, and never asked for.
+        shown: &'static str,
+    },
     /// No power failure was possible, so nothing was tested.
     NothingExplored,
 }
@@ -97,6 +105,11 @@ impl fmt::Display for Cause {
             Cause::Held => f.write_str(
                 "the program's state was dropped, and something else still holds the pool: keep \
                  every clone of the `Arc` in the state, and join threads when it is dropped",
+            ),
+            Cause::NeverShown { asked, shown } => write!(
+                f,
+                "`shown` asks for notes of type `{asked}`, and `show` notes only other types, as \
+                 `{shown}`, which nothing asks for: give both the same type"
             ),
             Cause::NothingExplored => f.write_str(
                 "no power failure was possible: no step waits for a ticket, shows a note or writes",

@@ -361,10 +361,45 @@ fn protect_without_a_write_passes() {
 }
 
 #[test]
-fn group_of_snapshot_has_both_speeds() {
-    let explorer = counting::<Snapshot>().options(|options| options.group(100));
-    let explored = explorer.executions(400).explore().unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(explored.kept > 0 && explored.lost > 0, "{explored}");
+fn change_split_over_a_group_of_snapshot_is_found() {
+    let explorer = Explorer::new_as(|pool: Arc<Pool<Snapshot>>, _| Ok(pool))
+        .options(|options| options.group(100))
+        .step("both", |pool, _| {
+            let _ = pool.run(|tx| tx.set_root(1))?;
+            Ok(pool.run(|tx| tx.set_root(2))?.ticket.wait()?)
+        })
+        .invariant("the root is even", |pool, _| {
+            assert_eq!(pool.run(|tx| tx.root())?.value % 2, 0);
+            Ok(())
+        });
+    let cause = cause(&explorer);
+    assert!(matches!(cause, Cause::Invariant { .. }), "{cause}");
+}
+
+#[test]
+fn type_that_is_never_shown_is_named() {
+    let shows = |explorer: Explorer<Arc<Pool>>| {
+        explorer.step("write", |pool, world| {
+            pool.run(|tx| tx.set_root(1))?.ticket.wait()?;
+            world.show(1_u64);
+            Ok(())
+        })
+    };
+    let wrong = shows(idle()).invariant("shown numbers are there", |pool, world| {
+        let number = pool.run(|tx| tx.root())?.value;
+        assert!(world.shown::<i32>().iter().all(|shown| *shown as u64 == number));
+        Ok(())
+    });
+    let failed = cause(&wrong);
+    assert_eq!(failed, Cause::NeverShown { asked: "i32", shown: "u64" });
+    let text = failed.to_string();
+    assert!(text.contains("`i32`") && text.contains("`u64`"), "{text}");
+    // A type that only a failure would show is no mistake, where the others are asked for.
+    let right = wrong.invariant("both", |_, world| {
+        assert!(world.shown::<u64>().len() < 2);
+        Ok(())
+    });
+    right.explore().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
@@ -385,4 +420,22 @@ fn shortened_failure_keeps_its_power_failure() {
     let failure = explorer.explore().expect_err("a crash has lost the account");
     assert_eq!(failure.steps().len(), 2, "{failure}");
     assert!(failure.events().iter().any(|event| event.trim() == "the power goes"), "{failure}");
+}
+
+#[test]
+fn commit_of_a_destructor_counts_as_acknowledged() {
+    struct Writes(Arc<Pool>);
+    impl Drop for Writes {
+        fn drop(&mut self) {
+            let write = self.0.run(|tx| tx.set_root(7));
+            let _ = write.and_then(|done| done.ticket.wait());
+        }
+    }
+    let explorer = Explorer::new(|pool, _| Ok(Writes(pool))).medium(Medium::Dax).executions(300);
+    let explorer = explorer.step("end", |_, _| Ok(()));
+    let injected = inject(Some(Mutant::HeaderNotWrittenBack));
+    let failure = explorer.explore().expect_err("the bug is found");
+    drop(injected);
+    assert!(matches!(failure.cause(), Cause::Lost { .. }), "{failure}");
+    explorer.explore().unwrap_or_else(|failure| panic!("{failure}"));
 }

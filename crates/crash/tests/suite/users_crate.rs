@@ -72,7 +72,8 @@ fn users_crate_passes_its_own_tests() {
     let passed = run(tests().arg("--show-output"));
     assert!(passed.contains("10 passed; 0 failed; 1 ignored"), "{passed}");
 
-    // The printed line, as a user enters it: only that execution of that test runs.
+    // With the trace of the printed line only that execution runs: in a test of the same explorer
+    // that expects no failure, and in the test that the line names.
     let test = "bank::reply_before_the_ticket_is_found";
     let begin = "LASTWORD_CRASH_TRACE='";
     let lines = passed.lines().filter_map(|line| line.trim().strip_prefix(begin));
@@ -85,6 +86,15 @@ fn users_crate_passes_its_own_tests() {
     let report = String::from_utf8(alone.stdout).unwrap();
     assert!(!alone.status.success() && report.contains("transfer 3 is lost"), "{report}");
     assert!(report.contains("explored: 1 executions"), "{report}");
+    let entered = |test| {
+        let mut tests = tests();
+        run(tests.args(["--exact", "--show-output", test]).env("LASTWORD_CRASH_TRACE", trace))
+    };
+    let named = entered(test);
+    assert!(named.contains("explored: 1 executions"), "{named}");
+    let other = entered("jobs::job_accepted_before_its_ticket_is_found");
+    let warning = "LASTWORD_CRASH_TRACE is of another explorer: exploring";
+    assert!(other.contains(warning) && !other.contains("explored: 1 executions"), "{other}");
 }
 
 /// Every dependency of the crate is a package of its own two, so a user needs no other line.
