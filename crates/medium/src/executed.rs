@@ -41,7 +41,8 @@ pub struct Call {
 }
 
 /// Runs `run`, and returns its result with the thread's instructions; `None` where the processor is
-/// another one, and then nothing runs. An instruction takes a microsecond.
+/// another one, and then nothing runs. An instruction takes a microsecond. `run` starts no thread
+/// and blocks no signal: a blocked SIGTRAP ends the process.
 ///
 /// # Panics
 /// When the handler of SIGTRAP cannot be installed, or there are too many instructions.
@@ -148,7 +149,7 @@ mod trap {
         let registers = &mut context.uc_mcontext.gregs;
         let steps = STEPS.get();
         if steps.is_null() {
-            // A thread that an observed one has started inherits its flag.
+            // Of a thread that is no longer observed.
             registers[libc::REG_EFL as usize] &= !TRAP_FLAG;
             return;
         }
@@ -322,8 +323,19 @@ mod filter {
         (is_there || !has_ended()).then_some(is_there)
     }
 
-    /// Takes the next call, and lets it continue.
+    /// Takes the next call, and lets it continue. A call that a signal interrupts before it
+    /// continues arrives again.
     fn next(listener: &OwnedFd) -> Option<Call> {
+        loop {
+            let (call, continued) = take(listener)?;
+            if continued {
+                return Some(call);
+            }
+        }
+    }
+
+    /// Takes the next call. Returns it, and whether it continues.
+    fn take(listener: &OwnedFd) -> Option<(Call, bool)> {
         // SAFETY: all zeros are valid values of both, and the first must be.
         let (mut call, mut answer): (libc::seccomp_notif, libc::seccomp_notif_resp) =
             unsafe { std::mem::zeroed() };
@@ -339,8 +351,9 @@ mod filter {
         // SAFETY: the kernel reads the structure.
         let sent =
             unsafe { libc::ioctl(descriptor, libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
-        assert_eq!(sent, 0, "the stopped call continues");
-        Some(Call { number: i64::from(call.data.nr), arguments, file })
+        let error = std::io::Error::last_os_error().raw_os_error();
+        assert!(sent == 0 || error == Some(libc::ENOENT), "the stopped call continues: {error:?}");
+        Some((Call { number: i64::from(call.data.nr), arguments, file }, sent == 0))
     }
 }
 

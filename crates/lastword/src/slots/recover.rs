@@ -221,7 +221,9 @@ pub(crate) fn take_back(
         let counts = |record: &Record<'_>| record.sequence >= next;
         let (mut records, torn) = slot.taken(Some(next), is_sound, counts, &damaged)?;
         let end: usize = records.iter().map(|record| slot.room(record)).sum();
-        if slot.witness.is_some_and(|(of, to)| of == next && to > end as u64) {
+        // Of a later sequence: its head was durable, and is lost.
+        let is_lost = |(of, to)| of > next || of == next && to > end as u64;
+        if slot.witness.is_some_and(is_lost) {
             return Err(damaged(slot.at + 8 * end as u64));
         }
         replayed.torn |= torn;
