@@ -184,6 +184,9 @@ fn dies(number: usize, outcomes: &Outcomes) -> Result<(), Failed> {
     let Some(violation) = violation else {
         return Err(format!("{mutant:?} survives {after} executions of {by}").into());
     };
+    if violation == seam::SKIPPED {
+        return Ok(()); // without an outcome it is not counted as killed
+    }
     let kind = violation.split(':').next().unwrap_or_default().to_owned();
     outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(number, (after, kind));
     Ok(())

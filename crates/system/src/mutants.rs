@@ -177,6 +177,8 @@ pub enum Mutant {
     StoresNotFenced,
     WitnessLeftOut,
     WitnessIgnored,
+    WitnessBeforeRecord,
+    WitnessBeforeHead,
     GapsIgnored,
 
     // Between threads: the models in crates/models detect these.

@@ -28,10 +28,13 @@ const DSYNC: u64 = 2;
 /// `POSIX_FADV_DONTNEED`.
 const DONTNEED: u64 = 4;
 
-/// Reports a machine that cannot observe. A mutant counts as found there.
+/// The result of a mutant's test on a machine that cannot observe it.
+pub(crate) const SKIPPED: &str = "skipped";
+
+/// Reports a machine that cannot observe. The mutant does not count as killed there.
 fn skipped(bug: Option<Mutant>, what: &str) -> Option<String> {
     eprintln!("skipped: mutants: {what} of a thread cannot be observed here");
-    bug.map(|_| "skipped".into())
+    bug.map(|_| SKIPPED.into())
 }
 
 fn options(medium: Medium) -> Options {

@@ -421,6 +421,11 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::LineInPlaceNotWrittenBack, "stores of commits"),
     part(Mutant::StoresNotFenced, "stores of commits"),
     part(Mutant::WitnessLeftOut, "a lost end of a slot"),
+    case(Mutant::WitnessBeforeRecord, UNDO_MEMORY, C),
+    case(Mutant::WitnessBeforeRecord, REDO_MEMORY, C),
+    case(Mutant::WitnessBeforeRecord, SNAPSHOT_MEMORY, C),
+    case(Mutant::WitnessBeforeHead, UNDO_MEMORY, C),
+    case(Mutant::WitnessBeforeHead, REDO_WRAPS, C),
     part(Mutant::WitnessIgnored, "a lost end of a slot"),
     part(Mutant::GapsIgnored, "a lost record of another slot"),
 ];

@@ -379,6 +379,10 @@ registry! {
     WitnessLeftOut 372 "witness-left-out" "A durable record or head leaves no witness.",
     GapsIgnored 374 "gaps-ignored"
         "Recovery takes records behind the gap that a lost record of another slot left.",
+    WitnessBeforeRecord 375 "witness-before-record"
+        "The witness of a record of a slot is stored before the record is durable.",
+    WitnessBeforeHead 376 "witness-before-head"
+        "The witness of a slot's head is stored before the head is durable.",
     WitnessIgnored 373 "witness-ignored"
         "Recovery takes a slot that ends before the record or head that was durable last.",
 

@@ -260,8 +260,13 @@ impl SlotStore {
         debug_assert_eq!(record.len(), self.room(record.len()));
         meter.logged(record.len());
         let left = injected(Mutant::InPlaceFirst) || injected(Mutant::ReleasedFirst) && slot == 0;
+        let witness = self.layout.record_witness_at(slot);
+        if injected(Mutant::WitnessBeforeRecord) {
+            self.leave_witness(witness, key, says);
+        }
         self.write_log(self.layout.records_at(slot) + 8 * at as u64, record, meter, !left)?;
-        self.leave_witness(self.layout.record_witness_at(slot), key, says);
+        // After the barrier: a crash may keep the witness, and would then lose the record.
+        self.leave_witness(witness, key, says);
         Ok(())
     }
 
@@ -286,9 +291,13 @@ impl SlotStore {
         meter: &Meter,
     ) -> Result<(), Error> {
         let (at, waits) = (self.layout.head_at(slot, head.sequence), !injected(Mutant::HeadLeft));
+        let witness = self.layout.head_witness_at(slot, head.sequence);
+        if injected(Mutant::WitnessBeforeHead) {
+            self.leave_witness(witness, key, (head.sequence, 0));
+        }
         self.write_log(at, &key.head(head), meter, waits)?;
-        let at = self.layout.head_witness_at(slot, head.sequence);
-        self.leave_witness(at, key, (head.sequence, 0));
+        // After the barrier, as above.
+        self.leave_witness(witness, key, (head.sequence, 0));
         Ok(())
     }
 
