@@ -98,6 +98,12 @@ pub(crate) struct Options {
     /// Seconds that a recovery of Lastword should take at most; no limit by default.
     #[arg(long, value_parser = seconds)]
     recovery_seconds: Option<f64>,
+    /// MiB of Lastword's heap at its creation: it grows while it is loaded, and its log with it.
+    #[arg(long)]
+    grown_from: Option<u64>,
+    /// With --grown-from, the log keeps the size that it has at its creation.
+    #[arg(long, requires = "grown_from")]
+    fixed_log: bool,
     /// Kill each run's process (SIGKILL) instead of closing the store, and measure its recovery.
     #[arg(long)]
     kill: bool,
@@ -115,6 +121,8 @@ pub(crate) struct Setup {
     seed: u64,
     round: usize,
     recovery_seconds: Option<f64>,
+    grown_from: Option<u64>,
+    fixed_log: bool,
 }
 
 impl Setup {
@@ -131,6 +139,8 @@ impl Setup {
             seed: options.seed,
             round: 0,
             recovery_seconds: options.recovery_seconds,
+            grown_from: options.grown_from,
+            fixed_log: options.fixed_log,
         }
     }
 
@@ -146,6 +156,8 @@ impl Setup {
             seed: 1,
             round: 0,
             recovery_seconds: None,
+            grown_from: None,
+            fixed_log: false,
         }
     }
 

@@ -41,10 +41,13 @@ pub(crate) struct Ours {
 
 fn options(setup: &Setup) -> Options {
     let blocks = (8 * setup.words()).div_ceil(BLOCK_BYTES);
-    let options = Options::new()
-        .bytes(blocks * BLOCK_STRIDE + SLACK_BYTES)
-        .medium(Medium::File)
-        .durability(Durability::Async);
+    let bytes = blocks * BLOCK_STRIDE + SLACK_BYTES;
+    let options = match setup.grown_from {
+        Some(mib) => Options::new().bytes(mib << 20).max_bytes(2 * bytes),
+        None => Options::new().bytes(bytes),
+    };
+    let options = if setup.fixed_log { options.max_log_bytes(0) } else { options };
+    let options = options.medium(Medium::File).durability(Durability::Async);
     match setup.recovery_seconds {
         Some(seconds) => options.recovery_time(Duration::from_secs_f64(seconds)),
         None => options,

@@ -75,6 +75,8 @@ pub struct Case {
     pub backup: bool,
     /// Whether the heap may grow: when it is full, and as a move of its own.
     pub grow: bool,
+    /// Whether the log grows, as a move of its own.
+    pub grow_log: bool,
     /// Whether the pages of the heap image have checksums, which each opening verifies.
     pub page_checksums: bool,
     /// Whether groups are compressed.
@@ -114,6 +116,7 @@ impl Case {
             paced: false,
             backup: false,
             grow: false,
+            grow_log: false,
             page_checksums: false,
             compress: false,
             persist_threads: 1,
@@ -186,6 +189,8 @@ impl Case {
 /// How often a heap grows by hand, and by how much.
 const GROWTHS: u64 = 6;
 pub(crate) const GROWTH_BYTES: u64 = 64 << 10;
+/// How often a log doubles.
+pub(crate) const LOG_GROWTHS: u32 = 2;
 
 /// Memory for gathered words in paced cases: a few hundred words in chains, or four dense pages.
 const GATHER_BYTES: u64 = 16 << 10;
@@ -286,6 +291,7 @@ fields! {
     "paced": paced,
     "backup": backup,
     "grow": grow,
+    "grow_log": grow_log,
     "page_checksums": page_checksums,
     "compress": compress,
     "persist_threads": persist_threads,

@@ -12,7 +12,7 @@ use lastword::{AnyDesign, AnyPool, AnyWorker, Error, LogFormat, MediumError};
 
 use noting::Noting;
 
-use crate::case::Sizes;
+use crate::case::{LOG_GROWTHS, Sizes};
 use crate::designs;
 use crate::oracle::{Left, States, Words};
 use crate::picker::Shared;
@@ -145,6 +145,8 @@ impl workload::Visitor for Run<'_> {
             faults: 0,
             backups: Vec::new(),
             heap_bytes: 0,
+            log_bytes: 0,
+            log_bytes_max: S::LOG_BYTES << LOG_GROWTHS,
             report: Report::default(),
         };
         execution.states =
@@ -181,6 +183,9 @@ struct Execution<'a> {
     backups: Vec<Backup>,
     /// The size that the heap has had durably.
     heap_bytes: u64,
+    /// The size that the log has had durably, and the size up to which it doubles.
+    log_bytes: u64,
+    log_bytes_max: u64,
     report: Report,
 }
 
@@ -452,6 +457,11 @@ impl Execution<'_> {
         let (had, has) = (self.heap_bytes, pool.info().heap_bytes);
         if has < had {
             let damage = format!("it had grown to {had} bytes, and has {has}");
+            return Err(Violation::Heap { damage });
+        }
+        let (had, has) = (self.log_bytes, pool.info().log_bytes);
+        if has < had {
+            let damage = format!("its log had grown to {had} bytes, and has {has}");
             return Err(Violation::Heap { damage });
         }
         Ok(left)

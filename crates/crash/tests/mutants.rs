@@ -11,6 +11,8 @@ mod collections;
 mod concurrent;
 #[path = "mutants/conversions.rs"]
 mod conversions;
+#[path = "mutants/growing_log.rs"]
+mod growing_log;
 #[path = "mutants/heaps.rs"]
 mod heaps;
 #[path = "mutants/hostile.rs"]
@@ -49,10 +51,11 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 40] = [
+const PARTS: [(&str, Part); 41] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
+    ("a log that grows", growing_log::a_log_that_grows),
     ("a group that never was", parts::a_group_that_never_was),
     ("a group that is gone", parts::a_group_that_is_gone),
     ("a wrap that ends too early", parts::a_wrap_that_ends_too_early),

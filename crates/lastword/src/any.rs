@@ -81,6 +81,12 @@ pub trait AnyPool: Send + Sync {
     /// As there.
     fn grow(&self, bytes: u64) -> Result<u64, Error>;
 
+    /// As [`Pool::grow_log`].
+    ///
+    /// # Errors
+    /// As there.
+    fn grow_log(&self, bytes: u64) -> Result<u64, Error>;
+
     /// As [`Pool::is_deleted`].
     fn is_deleted(&self) -> bool;
 
@@ -176,6 +182,10 @@ impl<D: Design> AnyPool for Pool<D> {
 
     fn grow(&self, bytes: u64) -> Result<u64, Error> {
         self.grow(bytes)
+    }
+
+    fn grow_log(&self, bytes: u64) -> Result<u64, Error> {
+        self.grow_log(bytes)
     }
 
     fn is_deleted(&self) -> bool {

@@ -173,6 +173,12 @@ impl Info {
         Info { heap_bytes, file_bytes: self.file_bytes + added, ..self }
     }
 
+    /// Returns the description after the log has grown to this size.
+    pub(crate) fn with_log_bytes(self, log_bytes: u64) -> Info {
+        let added = if self.file_bytes == 0 { 0 } else { log_bytes - self.log_bytes };
+        Info { log_bytes, file_bytes: self.file_bytes + added, ..self }
+    }
+
     /// Returns the description with another path of log writes.
     pub(crate) fn with_log_path(self, path: LogPath) -> Info {
         let refused = || "the file system refused a direct write".to_owned();

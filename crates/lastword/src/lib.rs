@@ -62,6 +62,7 @@ mod in_use;
 mod info;
 mod inside;
 mod inspect;
+mod log_growth;
 mod metrics;
 mod mvcc;
 mod open;

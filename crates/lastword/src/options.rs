@@ -116,6 +116,7 @@ pub struct Options {
     pub(crate) grow_step: u64,
     /// `None`: by the heap.
     pub(crate) log_bytes: Option<u64>,
+    pub(crate) max_log_bytes: Option<u64>,
     pub(crate) ring_entries: u64,
     pub(crate) ownership_records: u64,
     pub(crate) unbounded: bool,
@@ -166,6 +167,7 @@ impl Options {
             max_bytes: 0,
             grow_step: 0,
             log_bytes: None,
+            max_log_bytes: None,
             ring_entries: 1 << 20,
             ownership_records: 0,
             unbounded: false,
@@ -550,6 +552,12 @@ impl Options {
         let most = if is_paged { LOG_BYTES_PAGED } else { *LOG_BYTES.end() };
         let by_heap = (self.heap_bytes / 4).clamp(*LOG_BYTES.start(), most);
         rounded("log_bytes", self.log_bytes.unwrap_or(by_heap), 128 << 10, 4096)
+    }
+
+    /// Returns up to how many bytes the log of a pool with such a heap grows; 0: it keeps its size.
+    pub(crate) fn log_bytes_max(&self, heap_bytes: u64) -> u64 {
+        let grows = self.log_bytes.is_none() && self.room(heap_bytes) > heap_bytes;
+        self.max_log_bytes.unwrap_or(if grows { LOG_BYTES_PAGED } else { 0 })
     }
 
     /// Returns the number of words in a volatile ring.

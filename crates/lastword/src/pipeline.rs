@@ -10,10 +10,11 @@ use medium::{FrozenImage, Scrubbed};
 use words::TxId;
 
 use crate::Error;
+use crate::log_growth::LogGrowth;
 use crate::metrics::{Metrics, StepTimer};
 use crate::persist::{Notifiers, Persist, Step, UNPAUSED_BYTES, help_until};
 use crate::reproduce::{Reproduce, Work};
-use crate::superblock::GrowthStep;
+use crate::superblock::{GrowthStep, is_harmless};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering, rest};
 use crate::write_pace::SLICE_PAGES;
 
@@ -22,11 +23,7 @@ pub(crate) struct Pipeline {
     pub(crate) persist: Persist,
     pub(crate) reproduce: Reproduce,
     pub(crate) notifiers: Notifiers,
-    /// Bytes of log, or of decoded groups, that make a reproduce step worth its barriers where
-    /// steps are not paced.
-    due_bytes: u64,
-    /// Half of the log.
-    half: u64,
+    log_growth: LogGrowth,
     /// Whether steps take groups in as they come, and write pages at the pace of the commits.
     paced: AtomicBool,
     /// Whether steps sleep in the kernel: reproduction then has a thread of its own.
@@ -140,6 +137,30 @@ impl<'a> PipelineView<'a> {
         if let GrowthStep::Done { heap_bytes } = step {
             self.pipeline.has_grown(heap_bytes);
         }
+        self.pipeline.notify_if_due();
+        Ok(())
+    }
+
+    /// Requests a log of more than half of `bytes` bytes, and helps until it has that size, for
+    /// about 100 ms.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn grow_log(self, bytes: u64) -> Result<(), Error> {
+        let Pipeline { persist, log_growth, .. } = self.pipeline;
+        log_growth.request(bytes);
+        for look in 0..TURN_LOOKS {
+            self.pipeline.double_log()?;
+            if !log_growth.is_due(persist.log_bytes()) {
+                break;
+            }
+            persist.progress.check()?;
+            // Groups in use may lie where the log cannot grow.
+            if self.pipeline.reproduce_step(true)? != Step::Done {
+                rest(look);
+            }
+        }
+        self.pipeline.notify_if_due();
         Ok(())
     }
 
@@ -213,30 +234,23 @@ const PACED_SHARE: u64 = 8;
 const BACKLOG_STEPS: u64 = 256;
 
 impl Pipeline {
+    /// `log_max`: the log may grow with the heap up to so many bytes; 0: it keeps its size.
     pub(crate) fn new(
         persist: Persist,
         reproduce: Reproduce,
-        log_bytes: u64,
+        log_max: u64,
         blocks: bool,
         background: bool,
     ) -> Pipeline {
-        let half = log_bytes / 2;
-        let due_bytes = match (blocks, persist.is_unpaused()) {
-            // A file combines writes to one page over as much log as possible, and leaves the other
-            // half of the log to the workers during the write-back.
-            (true, _) => half,
-            (false, true) => half.min(UNPAUSED_BYTES as u64),
-            (false, false) => half.min(DUE_BYTES_MEMORY),
-        };
         let (notifiers, own_reproducer) = (Notifiers::default(), blocks && background);
         let (paced, expedited) = (AtomicBool::new(false), AtomicBool::new(false));
+        let log_growth = LogGrowth::up_to(log_max, persist.log_bytes_max());
         let heap_bytes = reproduce.heap_bytes();
         let pipeline = Pipeline {
             persist,
             reproduce,
             notifiers,
-            due_bytes,
-            half,
+            log_growth,
             paced,
             blocks,
             own_reproducer,
@@ -252,6 +266,7 @@ impl Pipeline {
         // Relaxed: a step of the other kind does no harm.
         self.paced.store(paced, Ordering::Relaxed);
         self.reproduce.set_limits(paced && self.own_reproducer);
+        self.log_growth.heap_has(heap_bytes);
     }
 
     #[inline]
@@ -259,13 +274,23 @@ impl Pipeline {
         self.paced.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the log that make a step due. A paced step need not write: they make it worth a
-    /// wake-up.
+    /// Half of the log.
+    fn half(&self) -> u64 {
+        self.persist.log_bytes() / 2
+    }
+
+    /// Bytes of log, or of decoded groups, that make a step due.
     fn due_bytes(&self) -> u64 {
-        match self.is_paced() {
-            // Small, so that the memory of the queue is soon free. See `WritePace` for the pages.
-            true => (2 * self.half / TAKEN_SHARE).min(TAKEN_BYTES),
-            false => self.due_bytes,
+        let half = self.half();
+        match (self.is_paced(), self.blocks, self.persist.is_unpaused()) {
+            // A paced step need not write, so these bytes are only worth a wake-up: few, so that
+            // the memory of the queue is soon free. See `WritePace` for the pages.
+            (true, ..) => (2 * half / TAKEN_SHARE).min(TAKEN_BYTES),
+            // A file combines writes to one page over as much log as possible, and leaves the other
+            // half of the log to the workers during the write-back.
+            (_, true, _) => half,
+            (_, false, true) => half.min(UNPAUSED_BYTES as u64),
+            (_, false, false) => half.min(DUE_BYTES_MEMORY),
         }
     }
 
@@ -297,7 +322,7 @@ impl Pipeline {
         let timer = StepTimer { blocks: self.blocks, helped };
         let expedited = self.expedited.swap(false, Ordering::Relaxed);
         let (usual, pages) = match self.is_paced() {
-            true => (self.half, SLICE_PAGES),
+            true => (self.half(), SLICE_PAGES),
             false => (self.due_bytes(), usize::MAX),
         };
         let log_bytes = usual.max(self.persist.queued_bytes() / BACKLOG_STEPS);
@@ -306,7 +331,64 @@ impl Pipeline {
         if expedited && step == Step::Busy {
             self.expedited.store(true, Ordering::Relaxed); // not served
         }
+        self.grow_log(step, helped)?;
         Ok(step)
+    }
+
+    /// Doubles the log after a step, if it is to grow. A thread that waits leaves it to the thread
+    /// that reproduces.
+    fn grow_log(&self, step: Step, helped: bool) -> Result<(), Error> {
+        if step != Step::Done || helped && self.own_reproducer {
+            return Ok(());
+        }
+        self.double_log()
+    }
+
+    /// Doubles the log, if it is to grow and the sequences in use permit it: see `log_growth`. The
+    /// caller holds no lock. Costs five persist barriers.
+    ///
+    /// The end of a step, and of each record of a growth, runs callbacks of tickets. One of them
+    /// may have closed the pool in this thread. Its files then belong to the next opener.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then. A disk without room is no error: the log keeps its
+    /// size.
+    fn double_log(&self) -> Result<(), Error> {
+        let Pipeline { persist, reproduce, log_growth, notifiers, .. } = self;
+        if !log_growth.is_due(persist.log_bytes()) || notifiers.is_closing() {
+            return Ok(());
+        }
+        let Some(mut reserved) = log_growth.begin() else { return Ok(()) };
+        let log_bytes = 2 * persist.log_bytes();
+        if !log_growth.is_due(log_bytes / 2) {
+            return Ok(()); // another thread has doubled it
+        }
+        if *reserved < log_bytes {
+            if !injected(Mutant::LogGrowthNotAnnounced) {
+                reproduce.record_growth(persist, GrowthStep::LogBegun { log_bytes })?;
+            }
+            if notifiers.is_closing() {
+                return Ok(());
+            }
+            match persist.reserve_log(log_bytes) {
+                Ok(()) => *reserved = log_bytes,
+                Err(error) if is_harmless(&error) => {
+                    log_growth.cancel();
+                    return Ok(());
+                }
+                Err(error) => return Err(persist.progress.fail(error)),
+            }
+        }
+        if persist.bound_log() {
+            if !injected(Mutant::LogGrowthNotRecorded) {
+                reproduce.record_growth(persist, GrowthStep::LogDone { log_bytes })?;
+            }
+            // Its lock is that of the steps: a thread that finds it taken sleeps until the
+            // notification of `extend_log`.
+            reproduce.log_has_grown(log_bytes);
+            persist.extend_log(log_bytes);
+        }
+        Ok(())
     }
 
     /// Runs one reproduce step if one is due.
@@ -324,8 +406,10 @@ impl Pipeline {
             return self.reproduce_step(helped);
         }
         let timer = StepTimer { blocks: self.blocks, helped };
-        let work = Work::Paced { log_bytes: self.half / PACED_SHARE };
-        self.reproduce.step(&self.persist, &self.notifiers, work, timer)
+        let work = Work::Paced { log_bytes: self.half() / PACED_SHARE };
+        let step = self.reproduce.step(&self.persist, &self.notifiers, work, timer)?;
+        self.grow_log(step, helped)?;
+        Ok(step)
     }
 
     /// Runs one part of a reproduce step that another thread leads.
@@ -340,7 +424,8 @@ impl Pipeline {
             true => self.persist.queue.waiting_bytes(),
             false => self.persist.queued_bytes(),
         };
-        queued >= self.due_bytes() || self.is_urgent() || self.is_nearly_full()
+        let pages_are_due = self.is_paced() && self.reproduce.pages_are_due();
+        queued >= self.due_bytes() || self.is_urgent() || pages_are_due
     }
 
     /// Notifies the thread that reproduces if a step is due: a visitor may have kept it from one.
@@ -348,11 +433,6 @@ impl Pipeline {
         if self.is_due() {
             self.notifiers.notify_reproduce(self.blocks);
         }
-    }
-
-    /// Whether pages are written however little is taken in: see `WritePace`.
-    fn is_nearly_full(&self) -> bool {
-        self.is_paced() && self.persist.queued_bytes() > self.half / 2 * 3
     }
 
     /// Whether a step is due that frees log space, however little.
@@ -472,7 +552,7 @@ impl Pipeline {
         let heap = self.reproduce.counts();
         let meter = &self.persist.meter;
         let [log_payload_bytes, log_combined_bytes, log_stored_bytes] = meter.log_bytes();
-        let [log_head, padding_bytes, log_combined_words] = meter.log();
+        let [_, padding_bytes, log_combined_words] = meter.log();
         let committed = clock.load(Ordering::Relaxed);
         Metrics {
             persist_cpu_ns: meter.persist.ns().saturating_sub(log.emulated_delay_ns),
@@ -485,7 +565,7 @@ impl Pipeline {
             log_stored_bytes,
             log_bytes: log.bytes,
             padding_bytes,
-            log_wraps: log_head as f64 / log_capacity_bytes as f64,
+            log_wraps: self.persist.log_wraps(),
             heap_image_bytes: heap.bytes,
             device_writes: log.device_writes + heap.device_writes,
             persist_barriers: log.persist_barriers + heap.persist_barriers,

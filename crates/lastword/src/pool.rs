@@ -366,7 +366,7 @@ impl<D: Design> Pool<D> {
     /// Returns the operations and costs of the pool since it was opened. Waits for no device and
     /// for no step.
     pub fn metrics(&self) -> Metrics {
-        let log_capacity_bytes = self.shape.info().log_bytes;
+        let log_capacity_bytes = self.shape.log_bytes();
         let view_bytes = self.view_space.used();
         Metrics { log_capacity_bytes, view_bytes, ..self.design().metrics() }
     }

@@ -30,7 +30,9 @@
 //!                 | content plus 1; else 0                             |
 //!          26     | heap bytes that an unfinished growth may have      |
 //!                 | allocated in NAME; else 0                          |
-//!          27..62 | 0                                                  |
+//!          27     | log bytes that an unfinished growth may have       |
+//!                 | allocated in NAME.log; else 0                      |
+//!          28..62 | 0                                                  |
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 //!
@@ -67,7 +69,7 @@ use medium::mutants::{Mutant, injected};
 use medium::{Counts, Emulation, PoolFile};
 use zerocopy::IntoBytes;
 
-pub(crate) use growth::{GrowthStep, extend};
+pub(crate) use growth::{GrowthStep, extend, is_harmless};
 pub(crate) use paired_block::{Paired, PairedBlock};
 
 /// Bytes of one copy of a superblock or log head: a page, so that no device write covers both
@@ -138,6 +140,8 @@ pub(crate) struct Superblock {
     pub(crate) migrating: u64,
     /// The heap bytes up to which an unfinished growth may have extended the file; else 0.
     pub(crate) growing: u64,
+    /// The log bytes up to which an unfinished growth may have extended the log's file; else 0.
+    pub(crate) log_growing: u64,
     /// Whether the file has checksums of the heap's pages.
     pub(crate) page_checksums: bool,
 }
@@ -254,6 +258,17 @@ impl Superblock {
         self.heap_offset + self.heap_bytes.max(self.growing)
     }
 
+    /// Returns the length of the log's file.
+    pub(crate) fn log_file_bytes(&self) -> u64 {
+        self.log_offset + self.log_bytes
+    }
+
+    /// Whether the log's file may have this length.
+    pub(crate) fn is_log_file_length(&self, bytes: u64) -> bool {
+        let longest = self.log_offset.saturating_add(self.log_growing).max(self.log_file_bytes());
+        (self.log_file_bytes()..=longest).contains(&bytes)
+    }
+
     /// Whether its numbers leave room for the pool to continue.
     pub(crate) fn can_go_on(&self) -> bool {
         let numbers = [self.edition, self.generation, self.reproduced, self.log_sequence];
@@ -286,6 +301,7 @@ impl Superblock {
         block[21..23].as_mut_bytes().copy_from_slice(&self.medium);
         let words = [self.group, u64::from(self.compress), self.migrating, self.growing];
         block[23..27].copy_from_slice(&words);
+        block[27] = self.log_growing;
         sealed(block)
     }
 
@@ -300,7 +316,7 @@ impl Superblock {
         if counted.iter().any(|&number| number > NUMBER_MAX) {
             return Err(Invalid::Damaged);
         }
-        if block[18] != 1 || block[27..WORDS - 1].iter().any(|&word| word != 0) {
+        if block[18] != 1 || block[28..WORDS - 1].iter().any(|&word| word != 0) {
             return Err(Invalid::Damaged);
         }
         let mut design = [0; 16];
@@ -333,6 +349,7 @@ impl Superblock {
             compress: bool_at(24)?,
             migrating: block[25],
             growing: block[26],
+            log_growing: block[27],
             page_checksums: block[1] & PAGE_CHECKSUMS != 0,
         })
     }
@@ -407,9 +424,12 @@ impl Paired for Superblock {
         let Superblock { edition, generation, clean, design, .. } = *self;
         let Superblock { reproduced, log_sequence, medium, group, compress, .. } = *self;
         let Superblock { layout_version, migrating, heap_bytes, growing, .. } = *self;
+        let Superblock { log_bytes, log_growing, .. } = *self;
         let changing = Superblock {
             heap_bytes,
             growing,
+            log_bytes,
+            log_growing,
             layout_version,
             migrating,
             edition,
@@ -423,7 +443,7 @@ impl Paired for Superblock {
             compress,
             ..*other
         };
-        changing == *self && self.has_size_beside(other)
+        changing == *self && self.has_sizes_beside(other)
     }
 }
 

@@ -90,6 +90,16 @@ impl WritePace {
         WritePace { log_bytes, window: log_bytes, recovery: None, due: 0.0, speed: None }
     }
 
+    /// Sets the size of the log, which has grown.
+    pub(crate) fn set_log_bytes(&mut self, bytes: u64) {
+        // A window that a short recovery has narrowed stays as it is, and then widens in small
+        // steps.
+        if self.window == self.log_bytes {
+            self.window = bytes;
+        }
+        self.log_bytes = bytes;
+    }
+
     /// Limits the time that a recovery should take.
     pub(crate) fn limit_recovery(&mut self, time: Option<Duration>) {
         self.recovery = time;
@@ -124,7 +134,7 @@ impl WritePace {
         if pages == 0 {
             return 1; // the superblock alone frees the log
         }
-        if used > self.window / 16 * 13 {
+        if self.is_nearly_full(used) {
             // More than wait now: pages that get words in this step are written, too.
             self.due = 0.0;
             return SLICE_PAGES;
@@ -135,14 +145,30 @@ impl WritePace {
         };
         self.due += waits.groups().map(due).fold(0.0, f64::max);
         self.due = self.due.min(pages as f64);
-        let due = self.due as usize;
-        let least = (pages / SLICE_SHARE).clamp(SLICE_PAGES_MIN.min(pages / 4), SLICE_PAGES);
-        if due == 0 || due < least {
+        if !self.is_slice_due(pages) {
             return 0;
         }
-        let slice = due.min(SLICE_PAGES);
+        let slice = (self.due as usize).min(SLICE_PAGES);
         self.due -= slice as f64;
         slice
+    }
+
+    /// Whether a step is to write pages now, however little it takes in. `used`: the log in use.
+    /// `pages`: the pages with words.
+    pub(crate) fn is_due(&self, used: u64, pages: usize) -> bool {
+        pages > 0
+            && used >= self.window / 4
+            && (self.is_nearly_full(used) || self.is_slice_due(pages))
+    }
+
+    fn is_nearly_full(&self, used: u64) -> bool {
+        used > self.window / 16 * 13
+    }
+
+    /// Whether enough pages are due for a slice.
+    fn is_slice_due(&self, pages: usize) -> bool {
+        let least = (pages / SLICE_SHARE).clamp(SLICE_PAGES_MIN.min(pages / 4), SLICE_PAGES);
+        self.due as usize >= least.max(1)
     }
 
     /// Notes that a step wrote so many pages in a time, its sync included.
@@ -194,6 +220,33 @@ mod tests {
             *group = Ahead { pages, oldest };
         }
         waits
+    }
+
+    #[test]
+    fn pages_left_by_a_slice_are_due_at_once() {
+        let mut pace = WritePace::new(LOG);
+        let (pages, log) = (40 * SLICE_PAGES, used(LOG / 2));
+        // A step that took much in owes more pages than a slice.
+        let waits = waiting(&[(pages, 0)]);
+        assert_eq!(pace.pages(LOG / 8, &log, &waits), SLICE_PAGES);
+        assert!(pace.is_due(log.used, pages));
+        let mut slices = 1;
+        while pace.is_due(log.used, pages) {
+            assert_eq!(pace.pages(0, &log, &waits), SLICE_PAGES);
+            slices += 1;
+        }
+        assert_eq!(slices, 20); // an eighth of the log of the quarter that is left
+        assert!(pace.is_due(LOG / 8 * 7, pages) && !pace.is_due(LOG / 8 * 7, 0));
+        assert!(!pace.is_due(LOG / 8, pages));
+    }
+
+    #[test]
+    fn pace_follows_log_that_has_grown() {
+        let mut pace = WritePace::new(LOG);
+        let waits = waiting(&[(1 << 20, 0)]);
+        assert!(pace.pages(LOG / 16, &used(LOG / 2), &waits) > 0);
+        pace.set_log_bytes(4 * LOG);
+        assert_eq!(pace.pages(LOG / 16, &used(LOG / 2), &waits), 0);
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub struct CircularLog {
     identity: Identity,
     head: u64,
     padding: u64,
+    /// The sequence that no group passes while the log grows.
+    bound: u64,
+    /// The sequence at the end of the last gap that a growth has left.
+    skipped: u64,
 }
 
 /// The place of a group.
@@ -49,7 +53,8 @@ pub struct Sent {
 impl CircularLog {
     /// Makes an empty log; a new generation begins at sequence 0.
     pub fn new(medium: Arc<dyn LogMedium>, identity: Identity) -> CircularLog {
-        CircularLog { medium, identity, head: 0, padding: 0 }
+        let (bound, skipped) = (u64::MAX, 0);
+        CircularLog { medium, identity, head: 0, padding: 0, bound, skipped }
     }
 
     /// Returns the sequence at the end of the last group.
@@ -66,10 +71,49 @@ impl CircularLog {
     /// the sequence `tail`.
     pub fn has_room(&self, words: usize, tail: &AtomicU64) -> bool {
         let (sequence, bytes) = self.next(words);
+        let end = sequence + bytes;
         // Acquire: pairs with the reproduce step's Release store. The tail grows only after the
         // recycled groups are reproduced and that is durable; seeing it must mean seeing that.
-        sequence + bytes
-            <= tail.load(relax(Ordering::Acquire, Mutant::TailReadRelaxed)) + self.medium.bytes()
+        let tail = tail.load(relax(Ordering::Acquire, Mutant::TailReadRelaxed));
+        end <= tail + self.medium.bytes() && end <= self.bound
+    }
+
+    /// Begins to double the log, if every sequence in use has the same place in a log of twice the
+    /// size. From here on, groups get only such sequences. Returns whether it has begun.
+    ///
+    /// ```text
+    ///   sequence      0          L          2L         3L         4L
+    ///   log of L      | 0 .... L | 0 .... L | 0 .... L | 0 .... L |
+    ///   log of 2 L    | 0 .... L   L ... 2L | 0 .... L   L ... 2L |
+    ///                   same                  same
+    /// ```
+    ///
+    /// An empty log in the wrong part skips the rest of it, as a group that does not fit would. A
+    /// scan from the tail follows such a gap by one size alone. So the log does not grow again
+    /// before the tail is behind the gap.
+    pub fn begin_growth(&mut self, tail: &AtomicU64) -> bool {
+        let bytes = self.medium.bytes();
+        // Acquire: as in `has_room`.
+        let tail = tail.load(Ordering::Acquire);
+        let mut part = tail - tail % (2 * bytes);
+        let is_second = self.head > part + bytes;
+        if is_second && self.head == tail {
+            part += 2 * bytes;
+            self.padding += part - self.head;
+            (self.head, self.skipped) = (part, part);
+        } else if tail < self.skipped {
+            return false;
+        }
+        let same = self.head <= part + bytes || injected(Mutant::LogGrownInSecondHalf);
+        if same && !injected(Mutant::LogGrowthUnbounded) {
+            self.bound = part + bytes;
+        }
+        same
+    }
+
+    /// Lets groups use the medium's size, which a growth has doubled.
+    pub fn end_growth(&mut self) {
+        self.bound = u64::MAX;
     }
 
     /// Places and seals a group that fits. `acknowledged` is the end of the last acknowledged

@@ -232,6 +232,27 @@ pub trait LogMedium: ReadLog + Send + Sync {
         None
     }
 
+    /// Returns up to how many bytes the log can grow; 0: it keeps its size.
+    fn bytes_max(&self) -> u64 {
+        0
+    }
+
+    /// Makes the file long enough for a log of `bytes` bytes, at most
+    /// [`bytes_max`](LogMedium::bytes_max). Durable on return, at one persist barrier. Groups may
+    /// use them after [`extend`](LogMedium::extend).
+    ///
+    /// # Errors
+    /// Those of [`PoolFile::grow`](crate::PoolFile::grow).
+    fn reserve(&self, bytes: u64) -> Result<(), Error> {
+        let _ = bytes;
+        Ok(())
+    }
+
+    /// The log has so many bytes from now on. They were [reserved](LogMedium::reserve).
+    fn extend(&self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Gives up a lock on the file that was moved to the log. Nothing is in flight, and nothing may
     /// be appended afterwards.
     fn unlock(&self) {}

@@ -31,10 +31,13 @@ impl Execution<'_> {
             // The last move, so that the others keep their numbers.
             let backups = usize::from(self.case.backup);
             let growths = usize::from(self.case.grow);
-            match self.picker.pick(2 + steps + others + backups + growths) {
+            let log_growths = usize::from(self.case.grow_log);
+            let last = 2 + steps + others + backups + growths;
+            match self.picker.pick(last + log_growths) {
                 0 => self.transaction(pool, scenario, worker, client)?,
                 1 => self.wait(pool)?,
                 step if step < 2 + steps => self.step(pool, self.steps(pool)[step - 2])?,
+                other if other >= last => self.grow_log(pool)?,
                 other if other >= 2 + steps + others + backups => self.grow(pool)?,
                 other if other >= 2 + steps + others => self.backup(pool)?,
                 other => match other - steps - 2 {
@@ -209,6 +212,17 @@ impl Execution<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Doubles the log. From here on every opening must find it so.
+    fn grow_log(&mut self, pool: &dyn AnyPool) -> Result<(), Stopped> {
+        let bytes = pool.info().log_bytes;
+        if bytes < self.log_bytes_max {
+            self.picker.log(format_args!("the log grows from {bytes} bytes"));
+            let grown = pool.grow_log(2 * bytes);
+            self.log_bytes = grown.map_err(|error| self.broken("grow_log", &error))?;
+        }
+        Ok(())
     }
 
     /// Waits until every committed transaction is durable, as a program does.

@@ -341,6 +341,23 @@ fn growing_heaps_survive_random_crashes() {
     }
 }
 
+/// Logs that double on request: every later opening finds the new size, and all groups.
+#[test]
+fn growing_logs_survive_random_crashes() {
+    let options = [
+        "",
+        "kills=1 garbage=1",
+        "faults=1",
+        "compress=1 group=3",
+        "persist_threads=2",
+        "paced=1",
+        "backup=1",
+        "grow=1",
+    ];
+    at_random("workload=append grow_log=1 transactions=60 moves=150", &["file"], &options, 10);
+    at_random("workload=bulk grow_log=1 transactions=40 moves=80", &["file"], &options[..4], 5);
+}
+
 /// Heap images with checksums of pages: no crash makes a page look damaged, whatever it interrupts.
 #[test]
 fn page_checksums_survive_random_crashes() {

@@ -116,6 +116,8 @@ const PACED: &str = "workload=bulk medium=file paced=1 transactions=40 moves=120
 const BACKUP: &str =
     "workload=bulk medium=file paced=1 backup=1 transactions=20 moves=60 crashes=2";
 const GROWTH: &str = "workload=reuse medium=file grow=1 transactions=20 moves=40 crashes=2";
+const LOG_GROWTH: &str =
+    "workload=append medium=file grow_log=1 transactions=200 moves=200 crashes=2";
 const GROWTH_MEMORY: &str =
     "workload=reuse medium=memory grow=1 transactions=20 moves=40 crashes=2";
 const CHECKSUMS_FILE: &str =
@@ -299,6 +301,10 @@ pub const DETECTIONS: &[Detection] = &[
     case(Mutant::GrowthNotAnnounced, GROWTH_MEMORY, C),
     case(Mutant::GrowthNotRecorded, GROWTH, C),
     case(Mutant::GrowthNotRecorded, GROWTH_MEMORY, C),
+    case(Mutant::LogGrowthNotAnnounced, LOG_GROWTH, C),
+    case(Mutant::LogGrowthNotRecorded, LOG_GROWTH, C),
+    part(Mutant::LogGrownInSecondHalf, "a log that grows"),
+    part(Mutant::LogGrowthUnbounded, "a log that grows"),
     part(Mutant::OutgrownBound, "a heap that grows meanwhile"),
     part(Mutant::TailAfterHeapSkipped, "a reader beside its owner"),
     case(Mutant::PageChecksumsNotWritten, CHECKSUMS_FILE, C),

@@ -285,6 +285,14 @@ registry! {
         "The file becomes longer before the superblock allows it.",
     GrowthNotRecorded 139 "growth-not-recorded"
         "Transactions use new memory of the heap before the superblock has its size.",
+    LogGrowthNotAnnounced 377 "log-growth-not-announced"
+        "The log's file becomes longer before the superblock allows it.",
+    LogGrowthNotRecorded 378 "log-growth-not-recorded"
+        "Groups use new bytes of the log before the superblock has its size.",
+    LogGrowthUnbounded 379 "log-growth-unbounded"
+        "Groups wrap by the old size of the log while the new one is recorded.",
+    LogGrownInSecondHalf 380 "log-grown-in-second-half"
+        "The log doubles while groups in use have other places in the larger one.",
     OutgrownBound 140 "outgrown-bound"
         "A transaction that began before a growth fails when it meets new memory.",
     TailAfterHeapSkipped 142 "tail-after-heap-skipped"

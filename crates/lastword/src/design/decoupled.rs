@@ -107,8 +107,8 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
             if options.ideal_reproduce { Parts::whole(Nowhere) } else { storage.heap_image };
         let reproduce = Reproduce::new(heap_image, storage.superblocks)
             .with_recovery_time(options.recovery_time);
-        let (log_bytes, background) = (superblock.log_bytes, options.background);
-        let pipeline = Pipeline::new(persist, reproduce, log_bytes, blocks, background);
+        let log_max = options.log_bytes_max(superblock.heap_bytes);
+        let pipeline = Pipeline::new(persist, reproduce, log_max, blocks, options.background);
         let memory = memory.starting_after(last);
         let file_check = Arc::clone(shape.file_check());
         let inner = Inner { memory, shadow, pipeline, pause: pause(options), file_check };

@@ -122,6 +122,14 @@ pub trait Design: Sized + Send + Sync + 'static {
         }
     }
 
+    /// Makes the log grow, where it can.
+    ///
+    /// # Errors
+    /// The medium's; then the pool is poisoned.
+    fn grow_log(&self, bytes: u64) -> Result<(), Error> {
+        self.pipeline().map_or(Ok(()), |pipeline| pipeline.grow_log(bytes))
+    }
+
     /// Reads a word without isolation. For callers that exclude writers, or that validate the value
     /// later.
     fn peek(&self, index: usize) -> u64;

@@ -81,9 +81,9 @@ impl Source {
     /// from this sequence on was reused.
     pub(super) fn check_unchanged(&self, sequence: u64) -> Result<(), Interrupted> {
         let now = self.now()?;
-        let Superblock { edition, reproduced, log_sequence, clean, growing, .. } = now;
+        let Superblock { edition, reproduced, log_sequence, clean, growing, log_growing, .. } = now;
         let progress = Superblock { edition, reproduced, log_sequence, clean, ..self.superblock };
-        if (Superblock { growing, ..progress }) != now {
+        if (Superblock { growing, log_growing, ..progress }) != now {
             return Err(Interrupted::Changed);
         }
         match log_sequence > sequence {

@@ -20,7 +20,7 @@ impl Options {
     /// with a bounded shadow 8 or 24 bytes for each 4 KiB. If the pool is created
     /// with a limit, its file reserves a thousandth of it for
     /// [page checksums](Options::page_checksums). The number of ownership records is that
-    /// of a heap of this size. The log does not grow. A [`Shadow::Full`](crate::Shadow::Full) takes
+    /// of a heap of this size. A [`Shadow::Full`](crate::Shadow::Full) takes
     /// the memory that the heap has grown to.
     ///
     /// ```
@@ -47,6 +47,18 @@ impl Options {
     /// Default 0: an eighth of the heap, at least 1 MiB.
     pub fn grow_step(mut self, bytes: u64) -> Options {
         self.grow_step = bytes;
+        self
+    }
+
+    /// Lets the log grow with the heap, up to this size: under `decoupled` on medium `file` it
+    /// doubles when it has at most an eighth of the heap. A larger log makes fewer page writes
+    /// of the same commits, and a longer recovery.
+    ///
+    /// Default: 1 GiB, if the heap may [grow](Options::max_bytes) and
+    /// [`log_bytes`](Options::log_bytes) is not set for this opening. Otherwise the log keeps its
+    /// size.
+    pub fn max_log_bytes(mut self, bytes: u64) -> Options {
+        self.max_log_bytes = Some(bytes);
         self
     }
 

@@ -22,7 +22,8 @@ use medium::writes::{Piece, Pieces, run};
 use words::TxId;
 
 use super::{Persist, Sending, Waiting};
-use crate::sync::{Ordering, try_lock};
+use crate::Error;
+use crate::sync::{Mutex, Ordering, lock, try_lock};
 
 /// Bytes at which a group is closed in any case: 256 KiB. At this size the device takes hardly more
 /// time per byte than at 1 MiB (docs/operating/performance.md), and the group is still in the L2
@@ -224,6 +225,24 @@ fn most_words(runs: &[u64]) -> usize {
     pieces.map(|piece| if let Piece::Run(_, words) = piece { 2 * words.len() } else { 0 }).sum()
 }
 
+/// The wraps of a log until it last grew.
+#[derive(Debug, Default)]
+pub(super) struct Wraps(Mutex<(f64, u64)>);
+
+impl Wraps {
+    /// Notes a growth of the log, which had `bytes` bytes, at this head.
+    fn has_size(&self, head: u64, bytes: u64) {
+        let wraps = self.at(head, bytes);
+        *lock(&self.0) = (wraps, head);
+    }
+
+    /// Returns the wraps of a log of `bytes` bytes with this head.
+    fn at(&self, head: u64, bytes: u64) -> f64 {
+        let (before, since) = *lock(&self.0);
+        before + head.saturating_sub(since) as f64 / bytes as f64
+    }
+}
+
 /// Returns every other word of a combined group, as runs. For a mutant.
 fn half(group: &Group, part: u64) -> impl Iterator<Item = [u64; 2]> + '_ {
     let words = Pieces::new(group.payload()).flat_map(|piece| match piece {
@@ -312,6 +331,42 @@ impl Persist {
         self.limit.set(bytes_per_second.map(|rate| rate * share));
     }
 
+    /// Returns the size of the log.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.medium.bytes()
+    }
+
+    /// Returns up to how many bytes the log can grow.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        self.medium.bytes_max()
+    }
+
+    /// Makes the log's file long enough for a log of `bytes` bytes. Durable on return.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(crate) fn reserve_log(&self, bytes: u64) -> Result<(), Error> {
+        Ok(self.medium.reserve(bytes)?)
+    }
+
+    /// Begins to double the log, if the sequences in use permit it; see
+    /// [`CircularLog::begin_growth`](lw_log::CircularLog::begin_growth).
+    pub(crate) fn bound_log(&self) -> bool {
+        lock(&self.sending).log.begin_growth(&self.queue.tail)
+    }
+
+    /// Lets groups use a log of `bytes` bytes, which is recorded durably.
+    pub(crate) fn extend_log(&self, bytes: u64) {
+        let mut sending = lock(&self.sending);
+        self.wraps.has_size(sending.log.head(), self.medium.bytes());
+        // Under the lock: no group gets a place by one size and a bound by the other.
+        self.medium.extend(bytes);
+        sending.log.end_growth();
+        drop(sending);
+        // A thread may sleep because the bound left no room.
+        self.progress.step_is_over();
+    }
+
     /// Returns the size of the log, the bytes of it in use, and its medium's counts. Takes no lock
     /// of a step.
     pub(crate) fn log_use(&self) -> (u64, u64, medium::Counts) {
@@ -319,6 +374,12 @@ impl Persist {
         let tail = self.queue.tail.load(Ordering::Relaxed);
         let [head, ..] = self.meter.log();
         (self.medium.bytes(), head.saturating_sub(tail), self.medium.counts())
+    }
+
+    /// Returns how often groups have used the whole log, as a fraction.
+    pub(crate) fn log_wraps(&self) -> f64 {
+        let [head, ..] = self.meter.log();
+        self.wraps.at(head, self.medium.bytes())
     }
 
     /// Bytes of log that wait for reproduction, or the bytes they decode to if those are more.

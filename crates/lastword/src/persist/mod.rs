@@ -59,7 +59,7 @@ use crate::metrics::{Meter, StepTimer};
 use crate::rate_limit::RateLimit;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, cores, lock};
 pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
-use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers};
+use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers, Wraps};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing};
 pub(crate) use listeners::Listeners;
@@ -93,6 +93,7 @@ pub(crate) struct Persist {
     /// Held while groups are acknowledged.
     acknowledging: Mutex<()>,
     pub(crate) queue: Queue,
+    wraps: Wraps,
     /// Whether the last group found no room in the log.
     log_full: AtomicBool,
     /// Words at which a group is closed, before it is combined.
@@ -180,6 +181,7 @@ impl Persist {
             in_flight: InFlight::default(),
             acknowledging: Mutex::default(),
             queue,
+            wraps: Wraps::default(),
             log_full: AtomicBool::new(false),
             gathered_words: if grouping.combines() { GATHERED_WORDS } else { group_words },
             fit,

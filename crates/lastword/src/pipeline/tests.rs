@@ -131,6 +131,7 @@ fn superblocks() -> (tempfile::TempDir, Superblocks) {
         compress: false,
         migrating: 0,
         growing: 0,
+        log_growing: 0,
         page_checksums: false,
     };
     let superblocks = Superblocks::create(&Arc::new(file), superblock).unwrap();

@@ -109,7 +109,8 @@ impl<D: Design> Pool<D> {
         let info = self.shape.info();
         let medium = info.medium.ok_or(Error::NotDurable { design: D::NAME })?;
         let (layout, version) = &info.layout;
-        let options = Options::new().bytes(self.shape.heap_bytes()).log_bytes(info.log_bytes);
+        let options =
+            Options::new().bytes(self.shape.heap_bytes()).log_bytes(self.shape.log_bytes());
         let options = options.layout(layout, *version).system(self.system.clone());
         let options = options.page_checksums(info.checksummed_bytes > 0);
         let options = options.max_bytes(self.shape.max_bytes());

@@ -28,7 +28,7 @@ use crate::design::Design;
 use crate::inside::{Inside, Mark};
 use crate::inspect::CheckOptions;
 use crate::storage::{Survey, open_settled, page_checksums};
-use crate::superblock::extend;
+use crate::superblock::{extend, is_harmless};
 use crate::sync::{Arc, Mutex, lock};
 use crate::tx::MetFull;
 use crate::{Error, Options};
@@ -111,6 +111,37 @@ impl<D: Design> Pool<D> {
         Ok(self.shape.heap_bytes())
     }
 
+    /// Doubles the log, once or several times, so that it has more than half of `bytes` bytes, and
+    /// returns its size. Transactions continue meanwhile. Costs five persist barriers for each
+    /// doubling. Durable on return.
+    ///
+    /// Only the log of `decoupled` on medium `file` grows. Any other one keeps its size, as does
+    /// every log on a full disk. While other threads commit much, the log may grow a moment after
+    /// the call. A log without commits since its last growth may double once only. A log may also
+    /// grow with its heap: see [`Options::max_log_bytes`].
+    ///
+    /// ```
+    /// use lastword::{Options, Pool};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("logged.pool");
+    /// let pool = Pool::create(&path, Options::new().bytes(1 << 20).log_bytes(1 << 20))?;
+    /// assert_eq!(pool.grow_log(4 << 20)?, 4 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Closed`]; [`Error::Medium`]: the pool is poisoned then.
+    pub fn grow_log(&self, bytes: u64) -> Result<u64, Error> {
+        let _call = self.call("grow_log")?;
+        let mark = Mark::new();
+        let _inside = Inside::enter("grow_log", &mark)?;
+        let design = self.design();
+        design.check()?;
+        design.grow_log(bytes)?;
+        Ok(self.shape.log_bytes())
+    }
+
     /// Makes room for a request that found the heap full. `growths` counts those that this
     /// transaction has made. Returns whether the heap is larger now. The caller is inside a
     /// transaction, so that callbacks wait.
@@ -174,14 +205,6 @@ impl<D: Design> Pool<D> {
         self.shape.set_heap_bytes(heap_bytes);
         Ok(())
     }
-}
-
-/// Whether a growth has failed before it changed anything that the pool relies on.
-fn is_harmless(error: &Error) -> bool {
-    use medium::Error::{FileTooLarge, NoSpace, Truncated};
-    let harmless = matches!(error, Error::Medium(NoSpace { .. } | FileTooLarge { .. }));
-    // A file that another program has cut: the checks of the files report it.
-    harmless || matches!(error, Error::Medium(Truncated { .. }) | Error::NoGrowth { .. })
 }
 
 /// Grows the heap of a closed pool to at least `bytes` bytes, rounded up to 64 KiB, and returns its

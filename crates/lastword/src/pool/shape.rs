@@ -159,12 +159,19 @@ impl Shape {
         &self.info
     }
 
-    /// Returns the description with the current size and path of log writes.
+    /// Returns the current size of the log.
+    pub(super) fn log_bytes(&self) -> u64 {
+        let log = self.log.as_ref().and_then(Weak::upgrade);
+        log.map_or(self.info.log_bytes, |log| log.bytes())
+    }
+
+    /// Returns the description with the current sizes and path of log writes.
     pub(super) fn info_now(&self) -> Info {
         let written = self.log.as_ref().and_then(Weak::upgrade).and_then(|log| log.written());
         let heap_bytes = self.heap_bytes();
         let checksummed_bytes = self.sums.map_or(0, |area| area.covers(heap_bytes));
-        let info = Info { checksummed_bytes, ..self.info.clone().with_heap_bytes(heap_bytes) };
+        let info = self.info.clone().with_heap_bytes(heap_bytes).with_log_bytes(self.log_bytes());
+        let info = Info { checksummed_bytes, ..info };
         match written {
             Some(path) if self.info.log_path.is_some() => info.with_log_path(path),
             _ => info,

@@ -18,7 +18,7 @@ use words::TxId;
 use super::Reproduce;
 use crate::error::Error;
 use crate::persist::Persist;
-use crate::superblock::Superblocks;
+use crate::superblock::{GrowthStep, Superblocks};
 use crate::sync::{Arc, Ordering, lock};
 
 impl Reproduce {
@@ -80,6 +80,32 @@ impl Reproduce {
                 true
             });
         });
+    }
+
+    /// Records a step of the heap's or the log's growth in the superblock, between two steps: they
+    /// write it, too.
+    ///
+    /// # Errors
+    /// The medium's; the pool is poisoned then.
+    pub(crate) fn record_growth(&self, persist: &Persist, step: GrowthStep) -> Result<(), Error> {
+        let recorded = self.between_steps(persist, |superblocks, _| {
+            // Under the lock: a step that failed before has poisoned the pool by now.
+            persist.progress.check()?;
+            let mut next = *superblocks.current();
+            next.record_growth(step);
+            if next == *superblocks.current() {
+                return Ok(Ok(())); // announced by an earlier attempt
+            }
+            let recorded = superblocks.update(|now| now.record_growth(step));
+            self.superblock_counts.publish(superblocks.counts());
+            Ok::<_, Error>(recorded)
+        })?;
+        recorded.map_err(|error| persist.progress.fail(error.into()))
+    }
+
+    /// Adapts the pace of page writes to a log of `bytes` bytes.
+    pub(crate) fn log_has_grown(&self, bytes: u64) {
+        lock(&self.state).pace.set_log_bytes(bytes);
     }
 
     /// Calls `visit` with the superblocks and the last transaction taken in, while no step runs.

@@ -93,7 +93,7 @@ use crate::metrics::{PublishedCounts, StepTimer};
 use crate::persist::{
     Event, Notifiers, Persist, Queued, RunningStep, Step, StepEnd, run_part, try_step,
 };
-use crate::superblock::{GrowthStep, Superblock, Superblocks};
+use crate::superblock::{Superblock, Superblocks};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock, try_lock};
 use crate::write_pace::WritePace;
 use state::{State, Taken};
@@ -125,6 +125,8 @@ pub(crate) struct Reproduce {
     working: AtomicBool,
     /// Whether groups are taken in that are not yet reproduced.
     gathered: AtomicBool,
+    /// Whether more pages are due by the pace than the last step wrote.
+    pages_due: AtomicBool,
     /// The last transaction taken in.
     taken_in: AtomicU64,
     /// Threads that wait for the lock of `state` [between steps](frozen).
@@ -153,6 +155,7 @@ impl Reproduce {
             shards: ShardQueue::new(heap_image),
             working: AtomicBool::new(false),
             gathered: AtomicBool::new(false),
+            pages_due: AtomicBool::new(false),
             taken_in: AtomicU64::new(reproduced),
             visitors: AtomicUsize::new(0),
             visited: AtomicBool::new(false),
@@ -183,22 +186,6 @@ impl Reproduce {
     /// Returns the size of the heap.
     pub(crate) fn heap_bytes(&self) -> u64 {
         lock(&self.state).superblocks.current().heap_bytes
-    }
-
-    /// Records a step of the heap's growth in the superblock, between two steps: they write it,
-    /// too.
-    ///
-    /// # Errors
-    /// The medium's; the pool is poisoned then.
-    pub(crate) fn record_growth(&self, persist: &Persist, step: GrowthStep) -> Result<(), Error> {
-        let recorded = self.between_steps(persist, |superblocks, _| {
-            // Under the lock: a step that failed before has poisoned the pool by now.
-            persist.progress.check()?;
-            let recorded = superblocks.update(|now| now.record_growth(step));
-            self.superblock_counts.publish(superblocks.counts());
-            Ok::<_, Error>(recorded)
-        })?;
-        recorded.map_err(|error| persist.progress.fail(error.into()))
     }
 
     /// Threads that may reproduce at the same time.
@@ -250,6 +237,7 @@ impl Reproduce {
             let groups = early.unwrap_or_else(|| persist.queue.take(log_bytes));
             let batch = state.take_in(groups, work, (persist.queued_bytes(), persist.queue.end()));
             if batch.groups.is_empty() && batch.pages == 0 {
+                self.pages_due.store(false, Ordering::Relaxed);
                 self.working.store(false, Ordering::Release);
                 return Ok(Step::Nothing);
             }
@@ -272,7 +260,15 @@ impl Reproduce {
     fn is_gathered(&self, work: Work) -> bool {
         // Relaxed: set and cleared by the holder of the step. A thread that reads an old value
         // either tries the step in vain, or sees it running: see `working`.
-        matches!(work, Work::All { .. }) && self.gathered.load(Ordering::Relaxed)
+        match work {
+            Work::All { .. } => self.gathered.load(Ordering::Relaxed),
+            Work::Paced { .. } => self.pages_are_due(),
+        }
+    }
+
+    /// Whether pages are to be written however little is taken in.
+    pub(crate) fn pages_are_due(&self) -> bool {
+        self.pages_due.load(Ordering::Relaxed)
     }
 
     /// Applies a batch. If that advances the reproduced ID, recycles the log up to there.
@@ -304,6 +300,8 @@ impl Reproduce {
             persist.limit_log(state.pace.rate_max(persist.queue.end(), &state.unwritten));
         }
         self.gathered.store(!state.taken.is_empty(), Ordering::Relaxed);
+        let pages_due = state.pages_are_due(persist.queued_bytes());
+        self.pages_due.store(pages_due, Ordering::Relaxed);
         let batch = Arc::into_inner(batch).expect("every claim has dropped the batch");
         persist.queue.keep(batch.groups.into_iter().map(Queued::into_memory));
         Ok(())

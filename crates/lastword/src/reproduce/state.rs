@@ -66,6 +66,12 @@ impl State {
         Batch { groups, start, pages }
     }
 
+    /// Whether a step is to write pages now, however little it takes in. `used`: the bytes of log
+    /// in use, or of the words in it.
+    pub(super) fn pages_are_due(&self, used: u64) -> bool {
+        !self.taken.is_empty() && self.pace.is_due(used, self.unwritten.pages)
+    }
+
     /// Takes off the batches before the oldest word that is not written. Returns them as one.
     pub(super) fn reach(&mut self, oldest: Option<u64>) -> Option<Taken> {
         let oldest = oldest.filter(|_| !injected(Mutant::UnwrittenPagesIgnored));

@@ -193,7 +193,7 @@ impl Drop for Created {
 
 /// Creates the log file of a pool with this superblock: empty, and without a name.
 fn new_log(system: &System, path: &Path, first: &Superblock) -> Result<Arc<PoolFile>, Error> {
-    let bytes = first.log_offset + first.log_bytes;
+    let bytes = first.log_file_bytes();
     let log = log_path(path);
     let file = PoolFile::create_on(system, &log, bytes, super::prewrite(bytes));
     let is_log = || PoolFile::open_on(system, &log).is_ok_and(|it| has_records(&it));
@@ -269,6 +269,7 @@ pub(crate) fn plan(options: &Options, design: &str, medium: Medium) -> Result<Su
         compress: false,
         migrating: 0,
         growing: 0,
+        log_growing: 0,
         page_checksums: options.page_checksums.keeps,
     })
 }

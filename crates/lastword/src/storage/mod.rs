@@ -68,13 +68,10 @@ pub(crate) fn log_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Largest log file that is written once when it is created. A larger one would take seconds.
-const PREWRITTEN_MAX: u64 = 128 << 20;
-
 /// Returns whether a log file of this size is written before its first group. In a larger file the
 /// first wrap writes reserved blocks, and its barriers write the file system's metadata too.
 fn prewrite(log_file_bytes: u64) -> Prewrite {
-    if log_file_bytes <= PREWRITTEN_MAX { Prewrite::Zeros } else { Prewrite::No }
+    if log_file_bytes <= PoolFile::PREWRITTEN_MAX { Prewrite::Zeros } else { Prewrite::No }
 }
 
 impl Storage {

@@ -258,7 +258,7 @@ pub(crate) fn log_state(
         Err(Invalid::Damaged | Invalid::Contradiction) => LogState::Damaged,
         Ok(head) if !head.can_go_on() => LogState::Damaged,
         Ok(head) if head.pool != superblock.pool => LogState::OtherPool,
-        Ok(_) if file.len() != superblock.log_offset + superblock.log_bytes => LogState::Short,
+        Ok(_) if !superblock.is_log_file_length(file.len()) => LogState::Short,
         Ok(head) if head.generation == superblock.generation => LogState::Same,
         Ok(head) if head.is_before_superblock(superblock.generation) => LogState::OneLater,
         Ok(_) => LogState::OtherTime,

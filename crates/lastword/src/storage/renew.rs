@@ -49,9 +49,9 @@ pub(crate) fn if_lost(found: Found) -> Result<Found, Error> {
     let system = found.file.system().clone();
     let path = log_path(found.file.path());
     let Found { file, log_file: old, superblocks, medium, .. } = found;
-    let Superblock { pool, generation, log_offset, log_bytes, .. } = superblock;
+    let Superblock { pool, generation, .. } = superblock;
     let head = LogHead { edition: 0, pool, generation, entered: true };
-    let bytes = log_offset + log_bytes;
+    let bytes = superblock.log_file_bytes();
     let new = PoolFile::create_beside(&system, &path, bytes, super::prewrite(bytes))?;
     head.write(&new, 0)?;
     new.sync()?;

@@ -406,6 +406,7 @@ pub(crate) fn choose_medium(asked: Option<Medium>, own: Medium) -> Option<Medium
 /// The superblock came from the disk, so nothing else is assumed.
 fn areas_are_in_order(superblock: &Superblock) -> bool {
     let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, growing, .. } = *superblock;
+    let log_growing = superblock.log_growing;
     let heap_end = heap_offset.checked_add(heap_bytes.max(growing));
     let log_end = log_offset.checked_add(log_bytes);
     let (Some(heap_end), Some(log_end)) = (heap_end, log_end) else { return false };
@@ -416,6 +417,8 @@ fn areas_are_in_order(superblock: &Superblock) -> bool {
         && heap_bytes.is_multiple_of(lw_alloc::CHUNK_BYTES)
         && heap_bytes >= lw_alloc::HEAP_BYTES_MIN
         && growing.is_multiple_of(lw_alloc::CHUNK_BYTES)
+        && log_growing.is_multiple_of(4096)
+        && (log_growing == 0 || !superblock.log_inside)
         && heap_end <= 1 << words::ADDRESS_BITS
         && log_offset.is_multiple_of(4096)
         && log_bytes.is_multiple_of(4096)
@@ -457,8 +460,8 @@ fn log_problems(
     let needed_after = (!superblock.clean).then_some(TxId(superblock.reproduced));
     let Some(file) = log_file else { return vec![Problem::LogMissing { needed_after }] };
     let mut problems = Vec::new();
-    let (expected, found) = (superblock.log_offset + superblock.log_bytes, file.len());
-    if found != expected {
+    let (expected, found) = (superblock.log_file_bytes(), file.len());
+    if !superblock.is_log_file_length(found) {
         problems.push(Problem::LogLength { found, expected, needed_after });
     }
     let generation = superblock.generation;
@@ -493,7 +496,7 @@ fn mismatch(
         (LogState::Missing, _) => return None,
         (LogState::Short, _) => LogMismatch::Length {
             found: log_file.map_or(0, PoolFile::len),
-            expected: superblock.log_offset + superblock.log_bytes,
+            expected: superblock.log_file_bytes(),
         },
         (LogState::OtherPool, Some(Ok(head))) => {
             LogMismatch::OtherPool { found: head.pool, expected: superblock.pool }

@@ -1,4 +1,5 @@
-//! The steps of a heap's growth in the superblock and the file: see `pool/growth.rs` for the order.
+//! The steps of a growth in the superblock and the file: see `pool/growth.rs` for the order of the
+//! heap's, and `log_growth.rs` for that of the log's.
 
 use medium::PoolFile;
 use medium::mutants::{Mutant, injected};
@@ -9,7 +10,7 @@ use crate::error::Error;
 /// The greatest end of a heap in its file: a page has a number of 32 bits.
 const HEAP_END_MAX: u64 = u32::MAX as u64 * 4096;
 
-/// A step of the heap's growth.
+/// A step of the heap's or the log's growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrowthStep {
     /// The file may become longer, for a heap of so many bytes.
@@ -22,18 +23,29 @@ pub enum GrowthStep {
         /// The heap's bytes.
         heap_bytes: u64,
     },
+    /// The log's file may become longer, for a log of so many bytes.
+    LogBegun {
+        /// The log's bytes after the growth.
+        log_bytes: u64,
+    },
+    /// The log has the bytes: groups may use them.
+    LogDone {
+        /// The log's bytes.
+        log_bytes: u64,
+    },
 }
 
 impl Superblock {
-    /// Whether an update leaves two copies with these sizes of the heap: a growth announces the
+    /// Whether an update leaves two copies with these sizes of heap and log: a growth announces the
     /// next size first.
-    pub(super) fn has_size_beside(&self, other: &Superblock) -> bool {
+    pub(super) fn has_sizes_beside(&self, other: &Superblock) -> bool {
         let (old, new) = if self.edition < other.edition { (self, other) } else { (other, self) };
-        let is_growth = new.heap_bytes > old.heap_bytes && new.heap_bytes <= old.growing;
-        new.heap_bytes == old.heap_bytes || is_growth
+        let fits = |old: u64, new: u64, announced: u64| new == old || new > old && new <= announced;
+        fits(old.heap_bytes, new.heap_bytes, old.growing)
+            && fits(old.log_bytes, new.log_bytes, old.log_growing)
     }
 
-    /// Records a step of the heap's growth.
+    /// Records a step of a growth.
     pub(crate) fn record_growth(&mut self, step: GrowthStep) {
         match step {
             GrowthStep::Begun { heap_bytes } => self.growing = self.growing.max(heap_bytes),
@@ -42,8 +54,23 @@ impl Superblock {
                 // The file stays longer after an earlier growth that failed.
                 self.growing = if self.growing > heap_bytes { self.growing } else { 0 };
             }
+            GrowthStep::LogBegun { log_bytes } => {
+                self.log_growing = self.log_growing.max(log_bytes);
+            }
+            GrowthStep::LogDone { log_bytes } => {
+                self.log_bytes = log_bytes;
+                self.log_growing = if self.log_growing > log_bytes { self.log_growing } else { 0 };
+            }
         }
     }
+}
+
+/// Whether a growth has failed before it changed anything that the pool relies on.
+pub(crate) fn is_harmless(error: &Error) -> bool {
+    use medium::Error::{FileTooLarge, NoSpace, Truncated};
+    let harmless = matches!(error, Error::Medium(NoSpace { .. } | FileTooLarge { .. }));
+    // A file that another program has cut: the checks of the files report it.
+    harmless || matches!(error, Error::Medium(Truncated { .. }) | Error::NoGrowth { .. })
 }
 
 /// Makes room for a heap of `to` bytes at `heap_offset` in the file, where the heap has `from`

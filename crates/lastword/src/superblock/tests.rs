@@ -24,6 +24,7 @@ pub(crate) fn superblock() -> Superblock {
         compress: true,
         migrating: 0,
         growing: 0,
+        log_growing: 0,
         page_checksums: false,
     }
 }
@@ -186,6 +187,10 @@ fn copies_that_no_update_leaves_contradict() {
     let too_large = Superblock { edition: 8, heap_bytes: one.heap_bytes + (2 << 20), ..one };
     assert_eq!(current([Ok(announced), Ok(too_large)]), Err(Invalid::Contradiction));
     let grown = Superblock { edition: 8, heap_bytes: announced.growing, ..one };
+    assert_eq!(current([Ok(announced), Ok(grown)]), Ok(grown));
+    assert_eq!(current([Ok(one), Ok(grown)]), Err(Invalid::Contradiction));
+    let announced = Superblock { log_growing: 2 * one.log_bytes, ..one };
+    let grown = Superblock { edition: 8, log_bytes: announced.log_growing, ..one };
     assert_eq!(current([Ok(announced), Ok(grown)]), Ok(grown));
     assert_eq!(current([Ok(one), Ok(grown)]), Err(Invalid::Contradiction));
     for other in [same_edition, other_pool, other_size] {

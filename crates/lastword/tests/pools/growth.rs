@@ -14,7 +14,7 @@ use lastword::{
     Objects, Options, Pool, Ptr, Redo, Shadow, Snapshot, Stop, System, Undo, Volatile,
 };
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 fn options(medium: Medium) -> Options {
     Options::new().bytes(MIB).log_bytes(MIB).medium(medium).max_bytes(32 * MIB)
@@ -25,12 +25,12 @@ const WORDS: usize = 125;
 
 /// A list of values, each with the one before.
 #[derive(Clone, Copy)]
-struct Chain {
+pub(crate) struct Chain {
     head: Ptr<u64>,
 }
 
 impl Chain {
-    fn create<D: Design>(pool: &Pool<D>) -> Chain {
+    pub(crate) fn create<D: Design>(pool: &Pool<D>) -> Chain {
         let made = pool.run(|tx| {
             let head = tx.alloc(0_u64)?;
             tx.set_root_ptr(head)?;
@@ -39,12 +39,12 @@ impl Chain {
         made.unwrap().value
     }
 
-    fn open<D: Design>(pool: &Pool<D>) -> Chain {
+    pub(crate) fn open<D: Design>(pool: &Pool<D>) -> Chain {
         Chain { head: pool.run(|tx| tx.root_ptr()).unwrap().value }
     }
 
     /// Adds a value; returns the count.
-    fn push<D: Design>(self, pool: &Pool<D>) -> Result<u64, Error> {
+    pub(crate) fn push<D: Design>(self, pool: &Pool<D>) -> Result<u64, Error> {
         let pushed = pool.run(|tx| {
             let before: u64 = tx.get(self.head)?;
             let count = match before {
@@ -60,7 +60,7 @@ impl Chain {
     }
 
     /// Checks every value, and returns the count.
-    fn check<D: Design>(self, pool: &Pool<D>) -> u64 {
+    pub(crate) fn check<D: Design>(self, pool: &Pool<D>) -> u64 {
         let checked = pool.run(|tx| {
             let mut link: u64 = tx.get(self.head)?;
             let (mut left, mut count) = (None, 0);
@@ -355,7 +355,7 @@ fn system_without_fallocate_grows_by_writing_zeros() {
 const CHILD: &str = "LASTWORD_TEST_GROWTH";
 
 /// Number of rounds over all media.
-const ROUNDS: &str = "LASTWORD_KILL_ROUNDS";
+pub(crate) const ROUNDS: &str = "LASTWORD_KILL_ROUNDS";
 
 /// Pushes values to a heap that grows by little steps, and prints the count of durable ones.
 fn push_until_killed(path: &Path, medium: Medium) {
@@ -372,7 +372,7 @@ fn push_until_killed(path: &Path, medium: Medium) {
     }
 }
 
-const PUSHED: &str = "pushed ";
+pub(crate) const PUSHED: &str = "pushed ";
 
 fn kill_while_growing(test: &str, medium: Medium) {
     if let Some(path) = std::env::var_os(CHILD) {

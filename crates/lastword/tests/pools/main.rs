@@ -33,6 +33,7 @@ mod indexes;
 mod limits;
 mod listeners;
 mod live_views;
+mod log_growth;
 mod lost_log;
 mod migrations;
 mod named;

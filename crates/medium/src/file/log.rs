@@ -34,7 +34,7 @@ use crate::area::{Area, PAGE_BYTES, group_words};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::pool_file::PoolFile;
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::traits::{Counts, LogMedium, LogPath, ReadLog};
 use system::Handle;
 
@@ -66,6 +66,8 @@ pub struct FileLog {
     /// First field, because dropping it waits for groups in flight.
     writer: Writer,
     target: Target,
+    /// Bytes of the area that the log uses; more after a growth.
+    bytes: AtomicU64,
     counts: Mutex<Counts>,
     poisoned: AtomicBool,
 }
@@ -86,7 +88,7 @@ impl FileLog {
     pub fn new(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<FileLog, Error> {
         // Through the page cache io_uring gains nothing, and memory has nothing beside its cache.
         let in_memory = file.file_system().is_ok_and(|system| system.is_in_memory());
-        let log = FileLog::blocking(Area::new(file, offset, bytes)?, !in_memory);
+        let log = FileLog::blocking(area(file, offset, bytes)?, bytes, !in_memory);
         let area = log.area();
         let waits = log.target.direct().is_none_or(|direct| !can_skip_waiting(direct, area));
         if waits { Ok(log) } else { log.with_uring() }
@@ -103,16 +105,17 @@ impl FileLog {
         bytes: u64,
         path: LogPath,
     ) -> Result<FileLog, Error> {
-        let log = FileLog::blocking(Area::new(file, offset, bytes)?, path.direct);
+        let log = FileLog::blocking(area(file, offset, bytes)?, bytes, path.direct);
         if path.io_uring { log.with_uring() } else { Ok(log) }
     }
 
-    fn blocking(area: Area, direct: bool) -> FileLog {
+    fn blocking(area: Area, bytes: u64, direct: bool) -> FileLog {
         let direct = if direct { area.file().reopen_direct() } else { None };
         let direct = direct.filter(|direct| can_read_direct(&**direct, &area));
         FileLog {
             target: Target::new(area, direct),
             writer: Writer::Blocking(Blocking::new()),
+            bytes: AtomicU64::new(bytes),
             counts: Mutex::default(),
             poisoned: AtomicBool::new(false),
         }
@@ -160,6 +163,15 @@ impl FileLog {
         self.target.area()
     }
 
+    /// Checks that so many words, in whole units, lie in the log at `at`.
+    fn check_place(&self, at: u64, words: usize, unit: u64) -> Result<(), Error> {
+        let (bytes, log_bytes) = ((words as u64).saturating_mul(8), self.bytes());
+        if at.saturating_add(bytes) > log_bytes {
+            return Err(Error::OutOfLog { at, bytes, log_bytes, unit });
+        }
+        self.area().check_log(at, words, unit)
+    }
+
     fn check(&self) -> Result<(), Error> {
         // Relaxed: the flag carries nothing with it.
         if self.poisoned.load(Ordering::Relaxed) { Err(self.area().poisoned()) } else { Ok(()) }
@@ -175,7 +187,8 @@ impl FileLog {
 
 impl ReadLog for FileLog {
     fn bytes(&self) -> u64 {
-        self.area().bytes()
+        // Relaxed: a thread that places a group has seen the growth under the lock of its log.
+        self.bytes.load(Ordering::Relaxed)
     }
 
     fn block_bytes(&self) -> usize {
@@ -183,7 +196,7 @@ impl ReadLog for FileLog {
     }
 
     fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
-        self.area().check_log(at, out.len(), 8)?;
+        self.check_place(at, out.len(), 8)?;
         self.check()?;
         // By way of the page cache: a direct write leaves nothing stale in it.
         self.poison_if(self.area().file().read_at(self.area().offset(at), out))
@@ -207,7 +220,7 @@ impl LogMedium for FileLog {
     }
 
     fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error> {
-        self.area().check_log(at, words, BLOCK_BYTES)?;
+        self.check_place(at, words, BLOCK_BYTES)?;
         group_words(&group, words)?;
         self.check()?;
         let offset = self.area().offset(at);
@@ -242,6 +255,28 @@ impl LogMedium for FileLog {
     fn counts(&self) -> Counts {
         *lock(&self.counts)
     }
+
+    fn bytes_max(&self) -> u64 {
+        self.area().bytes()
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<(), Error> {
+        self.check()?;
+        let (used, end) = (self.area().offset(self.bytes()), self.area().offset(bytes));
+        self.area().file().grow(used, end)
+    }
+
+    fn extend(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Most bytes of a log that grows: 1 TiB.
+const GROWN_BYTES_MAX: u64 = 1 << 40;
+
+/// Returns the log's area, with room for its growth.
+fn area(file: Arc<PoolFile>, offset: u64, bytes: u64) -> Result<Area, Error> {
+    Area::with_room(file, offset, bytes, bytes.max(GROWN_BYTES_MAX))
 }
 
 /// Some file systems take the flag and refuse the transfer; ask before it matters. Only a write

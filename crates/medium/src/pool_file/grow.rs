@@ -11,6 +11,9 @@ use crate::error::Error;
 use crate::sync::Ordering;
 
 impl PoolFile {
+    /// Longest file that is written once when it is created. A longer one would take seconds.
+    pub const PREWRITTEN_MAX: u64 = 128 << 20;
+
     /// Makes the file at least `bytes` bytes long. The bytes after the first `used` are zero and
     /// allocated on return, and durable: data of an interrupted growth are overwritten. One caller
     /// at a time. Costs a persist barrier.
@@ -37,9 +40,10 @@ impl PoolFile {
         if i64::try_from(bytes).is_err() || added > 0 && !has_room(&*self.file, added) {
             return Err(error("allocating")(Errno::NOSPC));
         }
+        let prewrites = self.prewritten && bytes <= PoolFile::PREWRITTEN_MAX;
         let grown = || {
             write_zeros(&*self.file, used..before.min(bytes))?;
-            if added > 0 && (!reserve(&*self.file, before..bytes, false)? || self.prewritten) {
+            if added > 0 && (!reserve(&*self.file, before..bytes, false)? || prewrites) {
                 write_zeros(&*self.file, before..bytes)?;
             }
             Ok(())

@@ -45,6 +45,8 @@ mod helping;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
 mod isolation;
+#[path = "../../../lastword/src/log_growth.rs"]
+mod log_growth;
 #[path = "../../../lastword/src/metrics.rs"]
 mod metrics;
 mod notifying;

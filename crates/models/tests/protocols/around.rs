@@ -105,7 +105,7 @@ pub mod cpu {
 pub mod superblock {
     use super::{Counts, Error};
 
-    #[derive(Clone, Copy, Debug, Default)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq)]
     pub struct Superblock {
         pub pool: u64,
         pub generation: u64,
@@ -128,6 +128,12 @@ pub mod superblock {
     pub enum GrowthStep {
         Begun { heap_bytes: u64 },
         Done { heap_bytes: u64 },
+        LogBegun { log_bytes: u64 },
+        LogDone { log_bytes: u64 },
+    }
+
+    pub fn is_harmless(_error: &crate::Error) -> bool {
+        false
     }
 
     impl Superblock {

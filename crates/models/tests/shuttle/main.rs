@@ -23,6 +23,8 @@ mod history;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
 mod lists;
+#[path = "../../../lastword/src/log_growth.rs"]
+mod log_growth;
 mod machine;
 mod merging;
 #[path = "../../../lastword/src/metrics.rs"]

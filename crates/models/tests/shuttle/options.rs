@@ -42,6 +42,11 @@ impl Options {
         heap_bytes
     }
 
+    /// No log does.
+    pub(crate) fn log_bytes_max(&self, _heap_bytes: u64) -> u64 {
+        0
+    }
+
     /// Room for two or three records.
     pub(crate) fn ring_words(&self) -> usize {
         32
