@@ -208,8 +208,37 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     #[inline]
     pub fn commit(self) -> Result<Option<Ticket<'p, D>>, Error> {
         self.pool.own_process("commit")?;
+        self.end(Ok(()))
+    }
+
+    /// Rolls back after an access returned `stop`, and returns the error of [`Worker::run`] for it.
+    /// `None` reports a conflict: begin the transaction again.
+    ///
+    /// ```
+    /// use lastword::{Addr, Error, Options, Pool, Words};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
+    /// # let pool = Pool::create(dir.path().join("stop.pool"), options)?;
+    /// let mut worker = pool.worker()?;
+    /// let mut open = worker.begin(true)?;
+    /// let stop = open.tx().read(Addr::new(8, 0)).unwrap_err();
+    /// assert!(matches!(open.stop(stop), Some(Error::BadPointer { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cold]
+    pub fn stop(self, stop: Stop) -> Option<Error> {
+        match self.pool.own_process("stop") {
+            Ok(()) => self.end(Err(stop)).err(),
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Ends the transaction by a commit, or by a roll-back if an access was stopped.
+    #[inline(always)]
+    fn end(self, body: Result<(), Stop>) -> Result<Option<Ticket<'p, D>>, Error> {
         let Open { mut guard, pool, conflicts, writes, _place: place, _inside: inside } = self;
-        let done = guard.end(|tx| conclude(tx, Ok(())));
+        let done = guard.end(|tx| conclude(tx, body));
         match done {
             Ok(((), id, words)) => {
                 guard.backoff.reset();
