@@ -4,7 +4,7 @@
 //!   arrows    which crate may depend on which                      every Cargo.toml under crates/
 //!   circles   modules that import each other                       every .rs file under src/
 //!   doubles   imports of test doubles in product code              every .rs file under src/
-//!   rules     file length, columns, unfinished work, module docs   every .rs file under crates/
+//!   rules     file length, columns, unfinished work, module docs   .rs files in crates/, python/
 //!   language  the words and openings that GLOSSARY.md replaces     sources, pages, scripts
 //!   format    docs/reference/format.md against the sources it comes from
 //!   pages     files, links and tests that a page names             every .md file
@@ -85,6 +85,16 @@ pub fn sources(root: &Path) -> io::Result<Vec<(String, String)>> {
         collect(root, &format!("crates/{name}"), &mut found)?;
     }
     found.sort();
+    Ok(found)
+}
+
+/// The Rust sources in a folder outside of `crates/`, as [`sources`] returns them.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn sources_in(root: &Path, folder: &str) -> io::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    collect(root, folder, &mut found)?;
     Ok(found)
 }
 
