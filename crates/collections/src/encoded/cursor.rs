@@ -47,6 +47,9 @@ const PAGE_BYTES: usize = 64 << 10;
 /// assert_eq!(cursor.pair(), Some((&b"one"[..], &b"1"[..])));
 /// assert!(mock.transact(|tx| cursor.seek(tx, b"s"))?);
 /// assert_eq!(cursor.pair(), Some((&b"two"[..], &b"2"[..])));
+/// mock.transact(|tx| cursor.move_to(tx, b"a"))?;
+/// assert!(mock.transact(|tx| cursor.next(tx))?);
+/// assert_eq!(cursor.pair(), Some((&b"one"[..], &b"1"[..])));
 /// # Ok::<(), words::mock::Refused>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -209,6 +212,24 @@ impl Cursor {
                 self.check()
             }
         }
+    }
+
+    /// Moves to a key, whether or not the map has it: [`next`](Cursor::next) then moves to the pair
+    /// after it. [`pair`](Cursor::pair) returns the key, with an empty value.
+    ///
+    /// # Errors
+    /// As [`seek`](Cursor::seek).
+    pub fn move_to<W: Words>(&mut self, tx: &mut W, key: &[u8]) -> Result<(), Stop> {
+        let hash = match self.map.inner(key)? {
+            Inner::Ordered(_) => 0,
+            Inner::Hash(trie) => trie.hash_of(tx, key)?,
+        };
+        self.put(Place::At);
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.value.clear();
+        self.hash = hash;
+        Ok(())
     }
 
     fn step<W: Words>(&mut self, tx: &mut W, direction: Direction) -> Result<bool, Stop> {
