@@ -77,6 +77,11 @@ static void child_inside(lw_worker *worker, uint64_t root) {
     _exit(lw_commit(worker, NULL) == LW_EFORKED ? 0 : 1);
 }
 
+/* Rolls the parent's transaction back, which continues there. */
+static void child_aborts(lw_worker *worker) {
+    _exit(lw_abort(worker) == LW_EFORKED ? 0 : 1);
+}
+
 int main(int count, char **words) {
     lw_options options;
     lw_pool *pool;
@@ -118,6 +123,13 @@ int main(int count, char **words) {
     } else {
         MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
+    pid_t aborts = fork();
+    MUST(aborts >= 0);
+    if (aborts == 0) {
+        child_aborts(worker);
+    }
+    MUST(waitpid(aborts, &status, 0) == aborts);
+    MUST(status == 0);
     MUST(lw_read(worker, root, 0, &value) == LW_OK);
     MUST(value == 2 * COMMITS);
     MUST(lw_abort(worker) == LW_OK);

@@ -274,8 +274,11 @@ impl<'w, 'p, D: Design> Open<'w, 'p, D> {
     /// before you report what the transaction read.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], in sync mode: that ID could not be made durable.
+    /// [`Error::Poisoned`], in sync mode: that ID could not be made durable. [`Error::Forked`] in a
+    /// [forked child](Pool::is_forked), where nothing is rolled back: the parent continues the
+    /// transaction.
     pub fn abort(self) -> Result<TxId, Error> {
+        self.pool.own_process("abort")?;
         let Open { mut guard, pool, conflicts, _place: place, _inside: inside, .. } = self;
         if guard.tx.stopped() == Some(Stop::Conflict) {
             *conflicts += 1;
