@@ -11,16 +11,15 @@
         # durable
 """
 
+import atexit
 import os
 
-from ._lastword import Ticket, Transaction, after_fork
+from ._lastword import Ticket, Transaction, __version__, after_fork, close_all
 from ._map import Map, OrderedMap, Range
 from ._pool import Committed, Pool, View
 from .codecs import Codec
 from .errors import *  # noqa: F403
 from . import codecs, errors
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Codec",
@@ -39,6 +38,7 @@ __all__ = [
 ]
 
 os.register_at_fork(after_in_child=after_fork)
+atexit.register(close_all)
 
 
 def open(path, *, read_only=False, **options):

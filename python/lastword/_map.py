@@ -11,6 +11,10 @@ _KEYS, _VALUES, _ITEMS = range(3)
 class _Values(ValuesView):
     __slots__ = ()
 
+    def __contains__(self, value):
+        # The base looks each key up again.
+        return any(found is value or found == value for found in self)
+
     def __iter__(self):
         return self._mapping.scan(_VALUES)
 
@@ -77,7 +81,7 @@ class OrderedMap(Map):
 
     def range(self, start=None, stop=None, *, inclusive=False, reverse=False):
         """Returns the pairs from `start` up to `stop`, which is left out unless `inclusive`."""
-        bounds = {"start": start, "stop": stop, "has_stop": inclusive, "reverse": reverse}
+        bounds = {"start": start, "stop": stop, "includes_stop": inclusive, "reverse": reverse}
         return Range(self, bounds)
 
     def prefix(self, prefix, *, reverse=False):

@@ -1,27 +1,22 @@
 """The classes of pools and views."""
 
-import atexit
 import functools
 import inspect
-import weakref
 from collections import namedtuple
 
 from . import _lastword
-from . import errors as _errors
 from ._map import Map, OrderedMap
 
 
-_open = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all():
-    """Makes relaxed commits durable when a program ends without a close."""
-    for pool in list(_open):
-        try:
-            pool.close()
-        except _errors.Error:
-            pass  # a forked child, a transaction that is open, or a disk that has failed
+def _done(value):
+    """Returns the value of a body. A coroutine or generator would miss its transaction."""
+    is_later = inspect.isawaitable(value) and not isinstance(value, _lastword.Ticket)
+    if is_later or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        if inspect.iscoroutine(value):
+            value.close()  # without a warning that nothing awaits it
+        kind = type(value).__name__
+        raise TypeError(f"a body has returned a {kind}, which would run after its transaction")
+    return value
 
 
 class Committed(namedtuple("Committed", ["value", "ticket"])):
@@ -49,9 +44,6 @@ class Pool(_Opens, _lastword.Pool):
 
     __slots__ = ()
 
-    def __init__(self, path, **options):
-        _open.add(self)
-
     def run(self, body, /, *args, read_only=False, **kwargs):
         """Calls `body(tx, ...)` in a transaction, again after each conflict.
 
@@ -61,18 +53,22 @@ class Pool(_Opens, _lastword.Pool):
         tx = self.transaction(read_only=read_only)
         was_full = False
         while True:
+            is_begun = False
             try:
                 with tx:
-                    value = body(tx, *args, **kwargs)
+                    is_begun = True
+                    value = _done(body(tx, *args, **kwargs))
+            except Exception:
+                # Of any class: the body may have replaced `Conflict` by its own exception.
+                if not is_begun or tx.state_name not in ("conflict", "full"):
+                    raise
+                if tx.state_name == "full":
+                    # The next attempt begins by reclaiming memory that other threads own.
+                    if was_full:
+                        raise
+                    was_full = True
+            else:
                 return Committed(value, tx.ticket)
-            except _errors.Conflict:
-                if tx.state_name != "conflict":
-                    raise
-            except _errors.Full:
-                # The next attempt begins by reclaiming memory that other threads own.
-                if tx.state_name != "full" or was_full:
-                    raise
-                was_full = True
 
     def transactional(self, function=None, /, *, read_only=False):
         """Decorates a function that runs in a transaction, again after each conflict.
@@ -81,13 +77,17 @@ class Pool(_Opens, _lastword.Pool):
         """
         if function is None:
             return functools.partial(self.transactional, read_only=read_only)
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        if (
+            inspect.iscoroutinefunction(function)
+            or inspect.isgeneratorfunction(function)
+            or inspect.isasyncgenfunction(function)
+        ):
             raise TypeError("a transaction must not wait, so its body is a plain function")
 
         @functools.wraps(function)
         def call(*args, **kwargs):
             if self.in_transaction:
-                return function(*args, **kwargs)
+                return _done(function(*args, **kwargs))
             return self.run(lambda _: function(*args, **kwargs), read_only=read_only).value
 
         return call
@@ -98,7 +98,7 @@ class Pool(_Opens, _lastword.Pool):
 
 
 class View(_Opens, _lastword.View):
-    """A pool as of one transaction. `view[map]` is a map as of then."""
+    """A pool as of one transaction. `view[map]` is a map of that state."""
 
     __slots__ = ()
 

@@ -6,7 +6,12 @@ Each class has a second base where Python has one for the case, so `except FileN
 
 
 class Error(Exception):
-    """The base of all errors of this package."""
+    """The base of the errors of pools. A wrong argument is an error of Python."""
+
+    def __str__(self):
+        # `OSError` would put the number before it and the file after it: the message has both.
+        message = getattr(self, "strerror", None)
+        return message if isinstance(message, str) else super().__str__()
 
 
 class Conflict(Error):
@@ -42,7 +47,7 @@ class Exists(Error, FileExistsError):
 
 
 class InUse(Error, OSError):
-    """Another process has the pool open, or another thread does not leave it."""
+    """Another process has the pool open, or another thread still uses it."""
 
 
 class IOFailure(Error, OSError):

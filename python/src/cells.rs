@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use self_cell::{MutBorrow, self_cell};
 
-use crate::engine::{Begun, Engine, Hand, Still};
+use crate::engine::{Engine, OpenTx, ReadState, Worker};
 
 /// The transaction, until it ends.
-type BegunOf<'a> = Option<Box<dyn Begun + 'a>>;
+type OpenTxOf<'a> = Option<Box<dyn OpenTx + 'a>>;
 
-type StillOf<'a> = Box<dyn Still + 'a>;
+type ReadStateOf<'a> = Box<dyn ReadState + 'a>;
 
 self_cell!(
     /// A worker and its open transaction.
     pub(crate) struct OpenCell {
-        owner: MutBorrow<Box<dyn Hand>>,
+        owner: MutBorrow<Box<dyn Worker>>,
         #[not_covariant]
-        dependent: BegunOf,
+        dependent: OpenTxOf,
     }
 );
 
@@ -27,6 +27,6 @@ self_cell!(
     pub(crate) struct ViewCell {
         owner: Arc<dyn Engine>,
         #[not_covariant]
-        dependent: StillOf,
+        dependent: ReadStateOf,
     }
 );

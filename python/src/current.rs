@@ -8,21 +8,29 @@
 //! Invariants:
 //! - A transaction that an error has ended stays here, without its cell, until its block ends. So a
 //!   block that swallows the error cannot go on outside of its transaction.
+//! - A transaction whose object was dropped in another thread, as by the garbage collector, stays
+//!   here until its own thread calls [`settle`], which every operation does first.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword::{ErasedTx, Error, Stop, TxId};
+use pyo3::{PyResult, Python};
 use self_cell::MutBorrow;
 
 use crate::cells::OpenCell;
-use crate::engine::Hand;
+use crate::engine::{Engine, OpenTx, Worker};
 use crate::failure::Failure;
 use crate::shared::Shared;
+use crate::task::Task;
 
 thread_local! {
     static CURRENT: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
+
+/// The number of the next transaction.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The transaction of a thread.
 struct Running {
@@ -32,21 +40,25 @@ struct Running {
     /// The number of changes of maps. Cursors forget the pairs that they have read ahead when it
     /// differs.
     changes: u64,
-    /// The task of asyncio that began it, as an address; 0 outside of a task.
-    task: usize,
+    /// The task of asyncio that began it.
+    task: Task,
 }
 
 /// The state of a transaction, which its object in Python shares.
 pub(crate) struct TxState {
     pub(crate) pool: Arc<Shared>,
     pub(crate) reads_only: bool,
+    /// No other transaction of the process has this number.
+    number: u64,
+    /// Whether its object was dropped in another thread than the transaction's.
+    is_abandoned: AtomicBool,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     phase: Phase,
-    /// The worker of a transaction that may run again. It knows the conflicts so far.
-    hand: Option<Box<dyn Hand>>,
+    /// The pool of a committed transaction, for its ticket. The pool itself may be closed.
+    engine: Option<Arc<dyn Engine>>,
 }
 
 /// The phase of a transaction.
@@ -68,8 +80,10 @@ pub(crate) enum Phase {
 
 impl TxState {
     pub(crate) fn new(pool: Arc<Shared>, reads_only: bool) -> TxState {
-        let inner = Mutex::new(Inner { phase: Phase::Fresh, hand: None });
-        TxState { pool, reads_only, inner }
+        let inner = Mutex::new(Inner { phase: Phase::Fresh, engine: None });
+        // Relaxed: only the numbers must differ.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        TxState { pool, reads_only, number, is_abandoned: AtomicBool::new(false), inner }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -80,15 +94,35 @@ impl TxState {
         self.lock().phase
     }
 
-    fn end(&self, phase: Phase, hand: Box<dyn Hand>) {
-        let mut inner = self.lock();
-        inner.phase = phase;
-        if matches!(phase, Phase::Conflict | Phase::Full) {
-            inner.hand = Some(hand);
-        } else {
-            drop(inner);
-            self.pool.give_back(hand);
+    /// Returns the pool of a committed transaction, and the transaction's ID.
+    pub(crate) fn committed(&self) -> Option<(Arc<dyn Engine>, TxId)> {
+        let inner = self.lock();
+        match (inner.phase, &inner.engine) {
+            (Phase::Committed(id), Some(engine)) => Some((Arc::clone(engine), id)),
+            _ => None,
         }
+    }
+
+    fn end(&self, phase: Phase, worker: Box<dyn Worker>) {
+        // The worker keeps the pool from closing, so there is an engine.
+        let engine = match phase {
+            Phase::Committed(_) => self.pool.engine_of_open(),
+            _ => None,
+        };
+        *self.lock() = Inner { phase, engine };
+        if matches!(phase, Phase::Conflict | Phase::Full) {
+            self.pool.keep_worker(self.number, worker);
+        } else {
+            self.pool.return_worker(worker);
+        }
+    }
+
+    /// Ends an open transaction whose object is dropped. Its own thread rolls it back: this one, or
+    /// another one before its next operation.
+    pub(crate) fn abandon(self: &Arc<Self>) {
+        // Release: pairs with `settle`, although the flag alone would do.
+        self.is_abandoned.store(true, Ordering::Release);
+        roll_back_abandoned();
     }
 
     /// The error of an access that this transaction does not serve.
@@ -104,39 +138,35 @@ impl TxState {
 
 impl Drop for TxState {
     fn drop(&mut self) {
-        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hand) = inner.hand.take() {
-            self.pool.give_back(hand);
+        if let Some(worker) = self.pool.kept_worker(self.number) {
+            self.pool.return_worker(worker);
         }
     }
 }
 
 /// Begins a transaction in this thread, also again after a conflict.
-pub(crate) fn begin(state: &Arc<TxState>, task: usize) -> Result<(), Failure> {
+pub(crate) fn begin(state: &Arc<TxState>, task: Task) -> Result<(), Failure> {
     state.pool.own_process("begin")?;
     // Also an ended transaction, since its block would go on outside of it.
     if peek(|_, _| ()).is_some() {
         let message = "this thread has a transaction: end its block first";
         return Err(Failure::Class("Nested", message.to_owned()));
     }
-    let kept = {
-        let mut inner = state.lock();
-        match inner.phase {
-            Phase::Fresh | Phase::Conflict | Phase::Full => inner.hand.take(),
-            _ => return Err(Failure::Class("Ended", AGAIN.to_owned())),
-        }
+    match state.phase() {
+        Phase::Fresh | Phase::Conflict | Phase::Full => {}
+        _ => return Err(Failure::Class("Ended", AGAIN.to_owned())),
+    }
+    let worker = match state.pool.kept_worker(state.number) {
+        Some(worker) => worker,
+        None => state.pool.worker("begin")?,
     };
-    let hand = match kept {
-        Some(hand) => hand,
-        None => state.pool.hand("begin")?,
-    };
-    let begun = OpenCell::try_new_or_recover(MutBorrow::new(hand), |hand| {
-        hand.borrow_mut().begin(state.reads_only).map(Some)
+    let begun = OpenCell::try_new_or_recover(MutBorrow::new(worker), |worker| {
+        worker.borrow_mut().begin(state.reads_only).map(Some)
     });
     let cell = match begun {
         Ok(cell) => cell,
-        Err((hand, error)) => {
-            state.pool.give_back(hand.into_inner());
+        Err((worker, error)) => {
+            state.pool.return_worker(worker.into_inner());
             return Err(error.into());
         }
     };
@@ -148,15 +178,59 @@ pub(crate) fn begin(state: &Arc<TxState>, task: usize) -> Result<(), Failure> {
 
 const AGAIN: &str = "a transaction runs once: make another one with `pool.transaction()`";
 
-/// Returns the transaction of this thread: its state, and the task that began it.
-pub(crate) fn peek<R>(look: impl FnOnce(&Arc<TxState>, usize) -> R) -> Option<R> {
-    CURRENT
-        .with_borrow(|current| current.as_ref().map(|running| look(&running.state, running.task)))
+/// Rolls this thread's transaction back if its object was dropped in another thread. Each operation
+/// calls this first.
+pub(crate) fn settle(py: Python<'_>) {
+    // Acquire: pairs with `abandon`.
+    if peek(|state, _| state.is_abandoned.load(Ordering::Acquire)) == Some(true) {
+        py.detach(roll_back_abandoned);
+    }
 }
 
-/// Returns the number of changes in this thread's transaction.
-pub(crate) fn changes() -> u64 {
-    CURRENT.with_borrow(|current| current.as_ref().map_or(0, |running| running.changes))
+fn roll_back_abandoned() {
+    if peek(|state, _| state.is_abandoned.load(Ordering::Acquire)) == Some(true) {
+        roll_back_current();
+    }
+}
+
+/// Rolls this thread's transaction back, at the end of the program.
+pub(crate) fn roll_back_current() {
+    // Taken out first, as in `end`.
+    if let Some(mut running) = CURRENT.take() {
+        running.roll_back();
+    }
+}
+
+/// Returns the transaction of this thread: its state, and the task that began it.
+///
+/// `look` runs no code of Python: the garbage collector may drop a transaction there.
+pub(crate) fn peek<R>(look: impl FnOnce(&Arc<TxState>, &Task) -> R) -> Option<R> {
+    CURRENT
+        .with_borrow(|current| current.as_ref().map(|running| look(&running.state, &running.task)))
+}
+
+/// Refuses to end a transaction of this thread in another task than its own.
+pub(crate) fn must_be_own_task(py: Python<'_>, state: &Arc<TxState>) -> PyResult<()> {
+    let task = peek(|current, task| Arc::ptr_eq(current, state).then(|| task.clone_ref(py)));
+    task.flatten().map_or(Ok(()), |task| task.must_be_running(py))
+}
+
+/// A state of this thread's transaction: the transaction's number, and the number of its changes of
+/// maps. Zeros outside of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    transaction: u64,
+    changes: u64,
+}
+
+/// Returns the state of this thread's transaction.
+pub(crate) fn version() -> Version {
+    CURRENT.with_borrow(|current| {
+        current.as_ref().map_or(Version::default(), |running| Version {
+            transaction: running.state.number,
+            changes: running.changes,
+        })
+    })
 }
 
 /// Runs a part of this thread's transaction. A [`Stop`] ends the transaction.
@@ -193,7 +267,7 @@ impl Running {
     /// Ends the transaction with a commit (an ID), a conflict (`None`) or an error.
     fn finish(
         &mut self,
-        end: impl FnOnce(Box<dyn crate::engine::Begun + '_>) -> Result<Option<TxId>, Error>,
+        end: impl FnOnce(Box<dyn OpenTx + '_>) -> Result<Option<TxId>, Error>,
     ) -> Result<TxId, Failure> {
         let Some(mut cell) = self.cell.take() else {
             return Err(self.state.refusal());
@@ -201,14 +275,14 @@ impl Running {
         let done = cell.with_dependent_mut(|_, open| {
             end(open.take().expect("a transaction stays in its cell until it ends"))
         });
-        let hand = cell.into_owner().into_inner();
+        let worker = cell.into_owner().into_inner();
         let (phase, done) = match done {
             Ok(Some(id)) => (Phase::Committed(id), Ok(id)),
             Ok(None) => (Phase::Conflict, Err(Failure::conflict())),
             Err(error @ Error::Full { .. }) => (Phase::Full, Err(error.into())),
             Err(error) => (Phase::Failed, Err(error.into())),
         };
-        self.state.end(phase, hand);
+        self.state.end(phase, worker);
         done
     }
 }
@@ -217,20 +291,19 @@ impl Running {
 /// the transaction may run again. Waits as `begin` does, so without the interpreter's lock.
 pub(crate) fn grow(state: &TxState, failure: Failure) -> Failure {
     let Failure::Engine(Error::Full { heap_bytes, .. }) = failure else { return failure };
-    let Some(mut hand) = state.lock().hand.take() else { return failure };
+    let Some(mut worker) = state.pool.kept_worker(state.number) else { return failure };
     // The next `begin` of the worker reclaims memory, and makes the heap larger.
-    if let Ok(open) = hand.begin(false) {
+    if let Ok(open) = worker.begin(false) {
         // Poisoned at the worst, and then the heap has not grown.
         let _ = open.abort();
     }
     let has_grown =
         state.pool.engine("begin").is_ok_and(|engine| engine.info().heap_bytes > heap_bytes);
-    let mut inner = state.lock();
-    inner.hand = Some(hand);
+    state.pool.keep_worker(state.number, worker);
     if !has_grown {
         return failure;
     }
-    inner.phase = Phase::Conflict;
+    state.lock().phase = Phase::Conflict;
     let message = "the heap was full and has grown: run the transaction again, or use `pool.run`, \
                    which does";
     Failure::Class("Conflict", message.to_owned())

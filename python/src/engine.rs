@@ -18,10 +18,10 @@ pub(crate) type ReadBody<'b> = dyn FnMut(&mut dyn Allocate) -> Result<(), Stop> 
 /// A [`Pool`] of any design.
 pub(crate) trait Engine: AnyPool {
     /// As [`Pool::owned_worker`].
-    fn hire(self: Arc<Self>) -> Result<Box<dyn Hand>, Error>;
+    fn worker(self: Arc<Self>) -> Result<Box<dyn Worker>, Error>;
 
     /// As [`Pool::view`].
-    fn freeze(&self) -> Result<Box<dyn Still + '_>, Error>;
+    fn read_state(&self) -> Result<Box<dyn ReadState + '_>, Error>;
 
     /// Whether an access in a transaction may wait for another transaction's end. A thread that
     /// waits must not hold the interpreter's lock, since that end may need it.
@@ -29,16 +29,16 @@ pub(crate) trait Engine: AnyPool {
 }
 
 /// A worker of any design.
-pub(crate) trait Hand: Send {
+pub(crate) trait Worker: Send {
     /// As [`AnyWorker::run_any`].
     fn attempt(&mut self, reads_only: bool, body: &mut AnyBody<'_>) -> Result<TxId, Error>;
 
     /// As [`OwnedWorker::begin`].
-    fn begin(&mut self, reads_only: bool) -> Result<Box<dyn Begun + '_>, Error>;
+    fn begin(&mut self, reads_only: bool) -> Result<Box<dyn OpenTx + '_>, Error>;
 }
 
 /// An open transaction of any design.
-pub(crate) trait Begun {
+pub(crate) trait OpenTx {
     /// As [`Open::tx`].
     fn tx(&mut self) -> &mut dyn Allocate;
 
@@ -53,7 +53,7 @@ pub(crate) trait Begun {
 }
 
 /// A state of a pool that does not change: a view, or a pool that is only read.
-pub(crate) trait Still: Send + Sync {
+pub(crate) trait ReadState: Send + Sync {
     /// Returns the last transaction in the state.
     fn id(&self) -> TxId;
 
@@ -65,31 +65,32 @@ pub(crate) trait Still: Send + Sync {
 }
 
 impl<D: Design> Engine for Pool<D> {
-    fn hire(self: Arc<Self>) -> Result<Box<dyn Hand>, Error> {
+    fn worker(self: Arc<Self>) -> Result<Box<dyn Worker>, Error> {
         Ok(Box::new(self.owned_worker()?))
     }
 
-    fn freeze(&self) -> Result<Box<dyn Still + '_>, Error> {
+    fn read_state(&self) -> Result<Box<dyn ReadState + '_>, Error> {
         Ok(Box::new(self.view()?))
     }
 
     fn access_may_wait(&self) -> bool {
-        // An attempt of the others never waits for another one: it rolls back.
+        // A write joins a group there, and may wait until the group or its room is free. An attempt
+        // of the others never waits for another one: it rolls back.
         D::NAME == Snapshot::NAME
     }
 }
 
-impl<D: Design> Hand for OwnedWorker<D> {
+impl<D: Design> Worker for OwnedWorker<D> {
     fn attempt(&mut self, reads_only: bool, body: &mut AnyBody<'_>) -> Result<TxId, Error> {
         self.run_any(reads_only, body)
     }
 
-    fn begin(&mut self, reads_only: bool) -> Result<Box<dyn Begun + '_>, Error> {
+    fn begin(&mut self, reads_only: bool) -> Result<Box<dyn OpenTx + '_>, Error> {
         Ok(Box::new(OwnedWorker::begin(self, reads_only)?))
     }
 }
 
-impl<D: Design> Begun for Open<'_, '_, D> {
+impl<D: Design> OpenTx for Open<'_, '_, D> {
     fn tx(&mut self) -> &mut dyn Allocate {
         Open::tx(self)
     }
@@ -107,7 +108,7 @@ impl<D: Design> Begun for Open<'_, '_, D> {
     }
 }
 
-impl<D: Design> Still for PoolView<'_, D> {
+impl<D: Design> ReadState for PoolView<'_, D> {
     fn id(&self) -> TxId {
         PoolView::id(self)
     }
@@ -121,7 +122,7 @@ impl<D: Design> Still for PoolView<'_, D> {
     }
 }
 
-impl Still for PoolReader {
+impl ReadState for PoolReader {
     fn id(&self) -> TxId {
         PoolReader::id(self)
     }

@@ -43,7 +43,9 @@ impl KeyType {
                 () if class.is(py.get_type::<PyBytes>()) => Ok(KeyType::Bytes),
                 () if class.is(py.get_type::<PyBool>()) => Ok(KeyType::Bool),
                 () if class.is(py.get_type::<PyInt>()) => Ok(KeyType::Int(Integer::I64)),
-                () => Err(PyTypeError::new_err(format!("{named} is no type of keys: {KINDS}"))),
+                () => {
+                    Err(PyTypeError::new_err(format!("keys cannot have the type {named}: {KINDS}")))
+                }
             };
         }
         if let Ok(name) = named.cast::<PyString>() {
@@ -53,7 +55,7 @@ impl KeyType {
                 "[u8]" => Ok(KeyType::Bytes),
                 "bool" => Ok(KeyType::Bool),
                 name => Integer::named(name).map(KeyType::Int).ok_or_else(|| {
-                    PyValueError::new_err(format!("`{name}` is no type of keys: {KINDS}"))
+                    PyValueError::new_err(format!("keys cannot have the type `{name}`: {KINDS}"))
                 }),
             };
         }
@@ -64,7 +66,7 @@ impl KeyType {
                 Ok(parts) if named.getattr("__origin__")?.is(py.get_type::<PyTuple>()) => {
                     parts.cast_into::<PyTuple>()?
                 }
-                _ => return Err(PyTypeError::new_err(format!("{named} is no type: {KINDS}"))),
+                _ => return Err(PyTypeError::new_err(format!("{named} is not a type: {KINDS}"))),
             },
         };
         if !(2..=16).contains(&parts.len()) {
@@ -138,12 +140,12 @@ impl KeyType {
         self.filled(prefix.to_vec())
     }
 
-    /// Returns the first key behind those that begin with these bytes; `None` if there is none.
-    pub(crate) fn behind(&self, prefix: &[u8]) -> Option<Vec<u8>> {
+    /// Returns the first key after those that begin with these bytes; `None` if there is none.
+    pub(crate) fn after(&self, prefix: &[u8]) -> Option<Vec<u8>> {
         if *self == KeyType::Text {
             let mut text = std::str::from_utf8(prefix).ok()?.to_owned();
             while let Some(last) = text.pop() {
-                // The code points between these two are none of a string.
+                // A string has no code points between these two.
                 let next = if last == '\u{d7ff}' { 0xe000 } else { u32::from(last) + 1 };
                 if let Some(next) = char::from_u32(next) {
                     text.push(next);
@@ -195,11 +197,19 @@ impl KeyType {
             KeyType::Tuple(parts) => {
                 let given = key.cast::<PyTuple>().map_err(|_| self.mistake(key))?;
                 if given.len() != parts.len() {
-                    return Err(self.mistake(key));
+                    let (own, name, given) = (parts.len(), self.name(), given.len());
+                    let message =
+                        format!("the map has keys of {own} components, {name}, not {given}");
+                    return Err(PyTypeError::new_err(message));
                 }
                 let last = parts.len() - 1;
                 for (at, (part, given)) in parts.iter().zip(given.iter()).enumerate() {
-                    part.push(&given, out, is_last && at == last)?;
+                    part.push(&given, out, is_last && at == last).map_err(|error| {
+                        match error.is_instance_of::<PyTypeError>(key.py()) {
+                            true => self.mistake_at(at, part, &given),
+                            false => error,
+                        }
+                    })?;
                 }
             }
         }
@@ -210,6 +220,17 @@ impl KeyType {
     fn mistake(&self, key: &Bound<'_, PyAny>) -> PyErr {
         let found = key.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
         PyTypeError::new_err(format!("the map has keys of type {}, not {found}", self.name()))
+    }
+
+    /// The error of a component of another type.
+    fn mistake_at(&self, at: usize, part: &KeyType, given: &Bound<'_, PyAny>) -> PyErr {
+        let found =
+            given.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+        PyTypeError::new_err(format!(
+            "the map has keys of type {}: component {at} is of type {}, not {found}",
+            self.name(),
+            part.name()
+        ))
     }
 
     /// Decodes a key.

@@ -43,7 +43,7 @@ mod _lastword {
     #[pymodule_export]
     use super::map::MapBase;
     #[pymodule_export]
-    use super::pool::Pool;
+    use super::pool::{Pool, close_all};
     #[pymodule_export]
     use super::scan::Scan;
     #[pymodule_export]
@@ -52,4 +52,9 @@ mod _lastword {
     use super::transaction::Transaction;
     #[pymodule_export]
     use super::view::View;
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
 }

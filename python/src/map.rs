@@ -8,11 +8,12 @@ use lastword::{ErasedTx, KeyBuf, Stop};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 
+use crate::current;
 use crate::failure::{Failure, raise};
 use crate::key::KeyType;
 use crate::pool::Pool;
 use crate::scan::{Bounds, Part, Scan};
-use crate::source::{Place, Source};
+use crate::source::{Scope, Source};
 use crate::transaction::Transaction;
 use crate::value::ValueType;
 use crate::view::View;
@@ -26,7 +27,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 /// A pair of Python.
 type PyPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// A map, its types, and the place of its operations.
+/// A map, its types, and the source of its pairs.
 pub(crate) struct Inner {
     pub(crate) source: Source,
     pub(crate) map: EncodedMap,
@@ -42,13 +43,14 @@ impl Inner {
         bytes: &[u8],
     ) -> PyResult<Bound<'py, PyAny>> {
         self.key.decode(py, bytes)?.map_err(|_| {
-            let message = format!("map `{}`: a stored key is none of its type", self.name);
+            let message =
+                format!("map `{}`: a stored key does not match the map's key type", self.name);
             raise("Damaged", message)
         })
     }
 
-    fn pair<'py>(&self, py: Python<'py>, (key, value): Pair) -> PyResult<PyPair<'py>> {
-        Ok((self.decode_key(py, &key)?, self.value.decode(py, &value)?))
+    fn pair<'py>(&self, py: Python<'py>, (key, value): &Pair) -> PyResult<PyPair<'py>> {
+        Ok((self.decode_key(py, key)?, self.value.decode(py, value)?))
     }
 }
 
@@ -56,13 +58,32 @@ impl Inner {
 #[pyclass(frozen, subclass, module = "lastword")]
 pub(crate) struct MapBase(Arc<Inner>);
 
-/// Removes the first or the last pair, and returns it.
-fn pop_end(map: EncodedMap, is_last: bool, tx: &mut ErasedTx<'_>) -> Result<Option<Pair>, Stop> {
-    let found = end_of(map, is_last, tx)?;
-    if let Some((key, _)) = &found {
+/// Removes the first or the last pair if it is this one. Returns whether it was.
+fn delete_end(
+    map: EncodedMap,
+    is_last: bool,
+    pair: &Pair,
+    tx: &mut ErasedTx<'_>,
+) -> Result<bool, Stop> {
+    let is_end = end_of(map, is_last, tx)?.as_ref() == Some(pair);
+    if is_end {
+        map.delete(tx, &pair.0)?;
+    }
+    Ok(is_end)
+}
+
+/// Removes a pair if it has this value. Returns whether it had.
+fn delete_equal(
+    map: EncodedMap,
+    key: &[u8],
+    value: &[u8],
+    tx: &mut ErasedTx<'_>,
+) -> Result<bool, Stop> {
+    let is_equal = map.get_with(tx, key, |stored| stored == value)? == Some(true);
+    if is_equal {
         map.delete(tx, key)?;
     }
-    Ok(found)
+    Ok(is_equal)
 }
 
 /// Returns the first or the last pair.
@@ -90,6 +111,13 @@ impl MapBase {
             .ok_or_else(|| PyTypeError::new_err("a value of a fixed length is too long"))?;
         let (source, opened) = if let Ok(pool) = source.cast::<Pool>() {
             let shared = pool.get().shared();
+            current::settle(py);
+            if current::peek(|_, _| ()).is_some() {
+                let message = format!(
+                    "cannot open map `{name}` inside of a transaction: open maps before the block"
+                );
+                return Err(raise("Nested", message));
+            }
             let opened = py.detach(|| {
                 let engine = shared.engine("map")?;
                 let (opened, id) =
@@ -101,10 +129,10 @@ impl MapBase {
             })?;
             (Source::Pool(shared), opened)
         } else if let Ok(view) = source.cast::<View>() {
-            let frozen = view.get().frozen();
+            let state = view.get().state();
             let read = |tx: &mut ErasedTx<'_>| catalog::find_encoded(tx, name, &types);
-            let opened = py.detach(|| frozen.read(read))?;
-            (Source::Still(frozen), opened)
+            let opened = py.detach(|| state.read(read))?;
+            (Source::ReadOnly(state), opened)
         } else {
             return Err(PyTypeError::new_err("a map is opened in a pool or in a view"));
         };
@@ -133,8 +161,8 @@ impl MapBase {
         Ok(Inner { source, map, name, key, value })
     }
 
-    /// Returns the same map in another place.
-    fn place_in(&self, source: Source) -> Inner {
+    /// Returns the same map with another source.
+    fn in_source(&self, source: Source) -> Inner {
         let Inner { map, name, key, value, .. } = &*self.0;
         let (key, value) = (Arc::clone(key), Arc::clone(value));
         Inner { source, map: *map, name: name.clone(), key, value }
@@ -156,7 +184,7 @@ impl MapBase {
         self.ordered()?;
         let map = self.0.map;
         let found = self.0.source.read(py, |tx| end_of(map, is_last, tx))?;
-        found.map(|pair| self.0.pair(py, pair)).transpose()
+        found.map(|pair| self.0.pair(py, &pair)).transpose()
     }
 }
 
@@ -182,13 +210,13 @@ impl MapBase {
         let place = if let Ok(transaction) = source.cast::<Transaction>() {
             Source::Within(transaction.get().state())
         } else {
-            Source::Still(source.cast::<View>()?.get().frozen())
+            Source::ReadOnly(source.cast::<View>()?.get().state())
         };
         if !map.0.source.shares_pool(&place) {
             let message = format!("map `{}` belongs to another pool", map.0.name);
             return Err(raise("Mismatch", message));
         }
-        Ok(MapBase(Arc::new(map.place_in(place))))
+        Ok(MapBase(Arc::new(map.in_source(place))))
     }
 
     /// The map's name in the catalog.
@@ -271,17 +299,18 @@ impl MapBase {
             return Err(PyTypeError::new_err("pop expects a key and at most one default"));
         }
         let (map, py, encoded) = (self.0.map, key.py(), self.0.key.encode(key)?);
-        let found = self.0.source.write(py, |tx| {
-            let found = map.get_with(tx, encoded.as_bytes(), <[u8]>::to_vec)?;
-            if found.is_some() {
-                map.delete(tx, encoded.as_bytes())?;
+        // As in `popitem`.
+        loop {
+            let Some(value) = self.lookup(py, &encoded)? else {
+                return match default.len() {
+                    1 => default.get_item(0),
+                    _ => Err(PyKeyError::new_err((key.clone().unbind(),))),
+                };
+            };
+            let decoded = self.0.value.decode(py, &value)?;
+            if self.0.source.write(py, |tx| delete_equal(map, encoded.as_bytes(), &value, tx))? {
+                return Ok(decoded);
             }
-            Ok(found)
-        })?;
-        match found {
-            Some(value) => self.0.value.decode(py, &value),
-            None if default.len() == 1 => default.get_item(0),
-            None => Err(PyKeyError::new_err((key.clone().unbind(),))),
         }
     }
 
@@ -289,20 +318,37 @@ impl MapBase {
     fn popitem<'py>(&self, py: Python<'py>) -> PyResult<PyPair<'py>> {
         let map = self.0.map;
         let is_last = map.kind() == MapKind::Ordered;
-        match self.0.source.write(py, |tx| pop_end(map, is_last, tx))? {
-            Some(pair) => self.0.pair(py, pair),
-            None => Err(PyKeyError::new_err("popitem(): the map is empty")),
+        // The removal comes after the decoding, so that a pair that cannot be decoded stays.
+        // Another thread may change the map in between.
+        loop {
+            let Some(pair) = self.0.source.read(py, |tx| end_of(map, is_last, tx))? else {
+                return Err(PyKeyError::new_err("popitem(): the map is empty"));
+            };
+            let decoded = self.0.pair(py, &pair)?;
+            if self.0.source.write(py, |tx| delete_end(map, is_last, &pair, tx))? {
+                return Ok(decoded);
+            }
         }
     }
 
     /// Returns the value of a key, after inserting the default if the key is missing.
+    #[pyo3(signature = (key, default = None, /))]
     fn setdefault<'py>(
         &self,
         key: &Bound<'py, PyAny>,
-        default: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (map, py) = (self.0.map, key.py());
-        let (key, value) = (self.0.key.encode(key)?, self.0.value.encode(default)?);
+        let default = default.unwrap_or_else(|| py.None().into_bound(py));
+        let key = self.0.key.encode(key)?;
+        let value = match self.0.value.encode(&default) {
+            Ok(value) => value,
+            // A default of another type does no harm beside a value.
+            Err(error) => {
+                let found = self.lookup(py, &key)?.ok_or(error)?;
+                return self.0.value.decode(py, &found);
+            }
+        };
         let found = self.0.source.write(py, |tx| {
             let found = map.get_with(tx, key.as_bytes(), <[u8]>::to_vec)?;
             if found.is_none() {
@@ -327,7 +373,7 @@ impl MapBase {
     /// Removes all pairs: in one transaction inside of a `with` block, else in several.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let map = self.0.map;
-        if self.0.source.place(py)? == Place::Inside {
+        if self.0.source.scope(py)? == Scope::Inside {
             return self.0.source.write(py, |tx| {
                 while !map.clear_step(tx, u64::MAX)? {}
                 Ok(())
@@ -359,14 +405,14 @@ impl MapBase {
     }
 
     /// Returns an iterator over keys (0), values (1) or pairs (2).
-    #[pyo3(signature = (part, start = None, stop = None, has_stop = false, prefix = None,
+    #[pyo3(signature = (part, start = None, stop = None, includes_stop = false, prefix = None,
         reverse = false))]
     fn scan(
         &self,
         part: u8,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
-        has_stop: bool,
+        includes_stop: bool,
         prefix: Option<&Bound<'_, PyAny>>,
         reverse: bool,
     ) -> PyResult<Scan> {
@@ -384,11 +430,12 @@ impl MapBase {
             bound.map(|bound| Ok(key.encode(bound)?.as_bytes().to_vec())).transpose()
         };
         let (start, stop) = (bytes(start)?, bytes(stop)?);
-        let mut bounds = Bounds { start, stop, has_stop, prefix: Vec::new(), is_reverse: reverse };
+        let mut bounds =
+            Bounds { start, stop, includes_stop, prefix: Vec::new(), is_reverse: reverse };
         if let Some(prefix) = prefix {
             bounds.prefix = key.encode_prefix(prefix)?.as_bytes().to_vec();
             bounds.start = Some(key.least(&bounds.prefix));
-            bounds.stop = key.behind(&bounds.prefix);
+            bounds.stop = key.after(&bounds.prefix);
         }
         Ok(Scan::new(Arc::clone(&self.0), part, bounds))
     }

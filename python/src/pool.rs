@@ -10,11 +10,11 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::current;
 use crate::engine::{self, Mode};
-use crate::failure::Failure;
+use crate::failure::{Failure, raise};
 use crate::info;
 use crate::shared::Shared;
-use crate::source::{Place, Source};
 use crate::ticket::Ticket;
 use crate::transaction::Transaction;
 use crate::view::View;
@@ -24,67 +24,85 @@ use crate::view::View;
 const MAX_BYTES: u64 = 1 << 30;
 
 /// The options of a program.
-pub(crate) struct Given {
+pub(crate) struct OpenOptions {
     pub(crate) options: Options,
     design: String,
     mode: Mode,
+    /// The layout's name and version.
+    layout: (String, u64),
 }
 
-impl Given {
+impl OpenOptions {
     /// Returns the options that a program has given by name, of those in `allowed`; all if that is
     /// empty.
-    pub(crate) fn of(given: Option<&Bound<'_, PyDict>>, allowed: &[&str]) -> PyResult<Given> {
-        let mut options = Options::new().durability(Durability::Sync).max_bytes(MAX_BYTES);
-        let (mut design, mut mode) = ("decoupled".to_owned(), Mode::Either);
-        let (mut layout, mut layout_version) = (String::new(), 0);
+    pub(crate) fn of(given: Option<&Bound<'_, PyDict>>, allowed: &[&str]) -> PyResult<OpenOptions> {
+        let options = Options::new().durability(Durability::Sync).max_bytes(MAX_BYTES);
+        let (design, layout) = ("decoupled".to_owned(), (String::new(), 0));
+        let mut all = OpenOptions { options, design, mode: Mode::Either, layout };
         for (name, value) in given.into_iter().flatten() {
             let name = name.extract::<String>()?;
             if !allowed.is_empty() && !allowed.contains(&&*name) {
                 return Err(PyTypeError::new_err(format!("no option `{name}` with `read_only`")));
             }
-            if value.is_none() {
-                continue;
+            if !value.is_none() {
+                all = all.with(&name, &value).map_err(|error| wrong(value.py(), &name, &error))?;
             }
-            options = match &*name {
-                "bytes" => options.bytes(value.extract()?),
-                "log_bytes" => options.log_bytes(value.extract()?),
-                "max_bytes" => options.max_bytes(value.extract()?),
-                "grow_step" => options.grow_step(value.extract()?),
-                "view_bytes" => options.view_bytes(value.extract()?),
-                "ring_entries" => options.ring_entries(value.extract()?),
-                "medium" => options.medium(medium(&value.extract::<String>()?)?),
-                "relaxed" => options.durability(match value.is_truthy()? {
-                    true => Durability::Async,
-                    false => Durability::Sync,
-                }),
-                "patience" => options.patience(seconds(&value)?),
-                "pause" => options.pause(seconds(&value)?),
-                "group" => options.group(value.extract()?),
-                "compress" => options.compress(value.is_truthy()?),
-                "without_log" => options.without_log(value.is_truthy()?),
-                "design" => {
-                    design = value.extract()?;
-                    options
-                }
-                "layout" => {
-                    layout = value.extract()?;
-                    options
-                }
-                "layout_version" => {
-                    layout_version = value.extract()?;
-                    options
-                }
-                "create" => {
-                    mode = if value.is_truthy()? { Mode::Create } else { Mode::Open };
-                    options
-                }
-                _ => return Err(PyTypeError::new_err(format!("no option is called `{name}`"))),
-            };
         }
-        if !layout.is_empty() || layout_version > 0 {
-            options = options.layout(&layout, layout_version);
+        let (layout, version) = &all.layout;
+        if !layout.is_empty() || *version > 0 {
+            all.options = all.options.layout(layout, *version);
         }
-        Ok(Given { options, design, mode })
+        Ok(all)
+    }
+
+    /// Sets an option by its name.
+    fn with(self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<OpenOptions> {
+        let OpenOptions { options, mut design, mut mode, mut layout } = self;
+        let options = match name {
+            "bytes" => options.bytes(value.extract()?),
+            "log_bytes" => options.log_bytes(value.extract()?),
+            "max_bytes" => options.max_bytes(value.extract()?),
+            "grow_step" => options.grow_step(value.extract()?),
+            "view_bytes" => options.view_bytes(value.extract()?),
+            "ring_entries" => options.ring_entries(value.extract()?),
+            "medium" => options.medium(medium(&value.extract::<String>()?)?),
+            "relaxed" => options.durability(match value.is_truthy()? {
+                true => Durability::Async,
+                false => Durability::Sync,
+            }),
+            "patience" => options.patience(seconds(value)?),
+            "pause" => options.pause(seconds(value)?),
+            "group" => options.group(value.extract()?),
+            "compress" => options.compress(value.is_truthy()?),
+            "without_log" => options.without_log(value.is_truthy()?),
+            "design" => {
+                design = value.extract()?;
+                options
+            }
+            "layout" => {
+                layout.0 = value.extract()?;
+                options
+            }
+            "layout_version" => {
+                layout.1 = value.extract()?;
+                options
+            }
+            "create" => {
+                mode = if value.is_truthy()? { Mode::Create } else { Mode::Open };
+                options
+            }
+            _ => return Err(PyTypeError::new_err("there is no such option")),
+        };
+        Ok(OpenOptions { options, design, mode, layout })
+    }
+}
+
+/// Returns the error of an option: `TypeError` or [`BadOption`](raise).
+fn wrong(py: Python<'_>, name: &str, error: &PyErr) -> PyErr {
+    let message = format!("option `{name}`: {}", error.value(py));
+    match error.is_instance_of::<PyTypeError>(py) {
+        true => PyTypeError::new_err(message),
+        false => raise("BadOption", message),
     }
 }
 
@@ -101,9 +119,21 @@ fn medium(name: &str) -> PyResult<Medium> {
         "emulated" => Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 },
         _ => {
             let media = "`file`, `dax`, `persistent_cache` or `emulated`";
-            return Err(PyValueError::new_err(format!("medium `{name}`: use {media}")));
+            return Err(PyValueError::new_err(format!("`{name}`: use {media}")));
         }
     })
+}
+
+/// Closes the pools of this process at the end of the program, so that no relaxed commit is lost.
+#[pyfunction]
+pub(crate) fn close_all(py: Python<'_>) {
+    for pool in Shared::all() {
+        py.detach(|| {
+            // The program has ended inside of a block.
+            current::roll_back_current();
+            pool.close_at_exit();
+        });
+    }
 }
 
 /// A pool that this process has opened.
@@ -122,13 +152,14 @@ impl Pool {
     #[new]
     #[pyo3(signature = (path, **options))]
     fn new(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Pool> {
-        let Given { options, design, mode } = Given::of(options, &[])?;
+        let OpenOptions { options, design, mode, .. } = OpenOptions::of(options, &[])?;
         let started = py.detach(|| engine::start(&design, mode, &path, options));
         let started = started.ok_or_else(|| {
             let designs = "`decoupled`, `snapshot`, `undo` or `redo`";
-            PyValueError::new_err(format!("design `{design}`: use {designs}"))
+            raise("BadOption", format!("option `design`: `{design}`: use {designs}"))
         })?;
-        Ok(Pool(Arc::new(Shared::new(started.map_err(Failure::from)?))))
+        let engine = started.map_err(|error| Failure::from(error).at(&path))?;
+        Ok(Pool(Shared::new(engine)))
     }
 
     /// Makes a transaction, for a `with` block.
@@ -139,6 +170,7 @@ impl Pool {
 
     /// Copies the pool to a new pool while transactions go on. Returns the last transaction's ID.
     fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        current::settle(py);
         let copied = py.detach(|| Ok::<_, Failure>(self.0.engine("backup")?.backup(&path)?));
         let TxId(id) = copied?;
         Ok(id)
@@ -146,11 +178,13 @@ impl Pool {
 
     /// Makes everything committed durable.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        current::settle(py);
         Ok(py.detach(|| Ok::<_, Failure>(self.0.engine("flush")?.flush()?))?)
     }
 
     /// Makes the heap at least as large. Returns its size.
     fn grow(&self, py: Python<'_>, bytes: u64) -> PyResult<u64> {
+        current::settle(py);
         Ok(py.detach(|| Ok::<_, Failure>(self.0.engine("grow")?.grow(bytes)?))?)
     }
 
@@ -166,6 +200,7 @@ impl Pool {
 
     /// Checks the heap and all collections of a view. Returns counts.
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        current::settle(py);
         let pool = self.shared();
         let view = Bound::new(py, py.detach(|| View::of_pool(pool))?)?;
         let checked = view.call_method0("check");
@@ -175,6 +210,7 @@ impl Pool {
 
     /// The names of the collections, with their types.
     fn collections<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        current::settle(py);
         let listed = py.detach(|| self.0.run(true, |tx| catalog::list(tx)))?.0;
         let dict = PyDict::new(py);
         for (name, types) in listed {
@@ -191,13 +227,17 @@ impl Pool {
         Ok(Ticket::new(engine, id))
     }
 
-    /// Whether this thread has an open transaction of the pool.
+    /// Whether this thread and task have an open transaction of the pool.
     #[getter]
     fn in_transaction(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(Source::Pool(self.shared()).place(py)? == Place::Inside)
+        current::settle(py);
+        let task = current::peek(|state, task| {
+            Arc::ptr_eq(&state.pool, &self.0).then(|| task.clone_ref(py))
+        });
+        task.flatten().map_or(Ok(false), |task| task.is_running(py))
     }
 
-    /// Whether the pool is closed.
+    /// Whether a call has closed the pool, or has found it in use, so that no transaction begins.
     #[getter]
     fn closed(&self) -> bool {
         self.0.own_process("closed").is_err() || self.0.engine("closed").is_err()
@@ -205,6 +245,7 @@ impl Pool {
 
     /// Makes everything durable and closes the pool. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        current::settle(py);
         Ok(py.detach(|| self.0.close())?)
     }
 

@@ -1,8 +1,9 @@
 //! Iteration over maps: whole, by range, and backwards.
 //!
 //! Outside of a transaction each page of pairs is a transaction of its own. The cursor continues
-//! behind the last key of the page before, so a pair that stays in the map is returned exactly
-//! once. Inside of a transaction, and in a view, the iteration sees one state.
+//! after the last key of the page before, so a pair that stays in the map is returned exactly
+//! once. Inside of a transaction, and in a view, the iteration sees one state. An iterator that
+//! enters a transaction drops the pairs that it has read ahead, and continues after its last key.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +13,10 @@ use lastword::{Stop, Words};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::current;
+use crate::current::{self, Version};
 use crate::failure::Failure;
 use crate::map::Inner;
-use crate::source::Place;
+use crate::source::Scope;
 
 /// Pairs of the first page, and of the longest one. Most loops that look for one pair end in the
 /// first page.
@@ -38,9 +39,9 @@ pub(crate) enum Part {
 pub(crate) struct Bounds {
     /// The least key.
     pub(crate) start: Option<Vec<u8>>,
-    /// The first key behind the range, or the last one inside.
+    /// The first key after the range, or the last one inside.
     pub(crate) stop: Option<Vec<u8>>,
-    pub(crate) has_stop: bool,
+    pub(crate) includes_stop: bool,
     /// The first bytes of all keys.
     pub(crate) prefix: Vec<u8>,
     pub(crate) is_reverse: bool,
@@ -49,7 +50,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     fn contains(&self, key: &[u8]) -> bool {
         let after = self.start.as_deref().is_none_or(|start| key >= start);
-        let before = self.stop.as_deref().is_none_or(|stop| match self.has_stop {
+        let before = self.stop.as_deref().is_none_or(|stop| match self.includes_stop {
             true => key <= stop,
             false => key < stop,
         });
@@ -84,10 +85,12 @@ struct Progress {
     has_begun: bool,
     is_over: bool,
     pairs: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// The last key that the iteration has returned, while others are read ahead.
+    last: Option<Vec<u8>>,
     /// Pairs of the next page.
     most: usize,
-    /// The thread's number of changes when the cursor read ahead.
-    seen: u64,
+    /// The state of the thread's transaction when the cursor read ahead.
+    seen: Version,
 }
 
 /// An iterator over a map.
@@ -106,20 +109,34 @@ impl Scan {
             has_begun: false,
             is_over: false,
             pairs: VecDeque::new(),
+            last: None,
             most: FIRST,
-            seen: 0,
+            seen: Version::default(),
         };
         Scan { map, part, bounds, progress: Mutex::new(progress) }
     }
 
-    /// Reads the next page.
+    /// Reads the next page, unless pairs of the page before are left.
     fn fill(&self, py: Python<'_>, progress: &mut Progress) -> PyResult<()> {
-        let place = self.map.source.place(py)?;
-        let changes = if place == Place::Inside { current::changes() } else { 0 };
+        let is_read = !progress.pairs.is_empty() || progress.is_over;
+        if is_read && progress.seen == current::version() {
+            return Ok(());
+        }
+        let scope = self.map.source.scope(py)?;
+        let version = match scope {
+            Scope::Inside => current::version(),
+            Scope::Own | Scope::ReadOnly => Version::default(),
+        };
+        // A page that was read outside of transactions stays valid there.
+        if is_read && (version == Version::default() || progress.pairs.is_empty()) {
+            return Ok(());
+        }
+        // `None` after the last pair of a page, where the cursor itself is.
+        let last = progress.last.clone();
         // The cursor itself reads ahead, and inside a transaction the program may change the map
         // after each pair.
-        let most = if place == Place::Inside { 1 } else { progress.most };
-        if place == Place::Alone || changes != progress.seen {
+        let most = if scope == Scope::Inside { 1 } else { progress.most };
+        if scope == Scope::Own || version != progress.seen {
             progress.cursor.forget();
         }
         let (bounds, origin, begun) = (&self.bounds, progress.cursor.clone(), progress.has_begun);
@@ -129,6 +146,9 @@ impl Scan {
             runs += 1;
             if runs > 1 {
                 *cursor = origin.clone(); // a conflict has ended the run before
+            }
+            if let Some(last) = &last {
+                cursor.move_to(tx, last)?;
             }
             let (mut pairs, mut bytes) = (VecDeque::new(), 0);
             let mut is_there = match begun {
@@ -150,7 +170,7 @@ impl Scan {
         })?;
         progress.has_begun = true;
         progress.most = MOST.min(2 * progress.most);
-        progress.seen = changes;
+        progress.seen = version;
         (progress.pairs, progress.is_over) = (pairs, is_over);
         Ok(())
     }
@@ -172,10 +192,9 @@ impl Scan {
             let message = "another thread is using this iterator: each thread makes its own";
             return Err(Failure::Class("WrongThread", message.to_owned()).into());
         };
-        if progress.pairs.is_empty() && !progress.is_over {
-            self.fill(py, &mut progress)?;
-        }
+        self.fill(py, &mut progress)?;
         let Some((key, value)) = progress.pairs.pop_front() else { return Ok(None) };
+        progress.last = if progress.pairs.is_empty() { None } else { Some(key.clone()) };
         drop(progress); // a codec may run any code
         let map = &self.map;
         Ok(Some(match self.part {

@@ -1,28 +1,37 @@
 //! An open pool, which maps, transactions and tickets share.
 //!
 //! A thread borrows a worker for each transaction. Idle workers stay for the next one, since a
-//! worker has a ring of its own.
+//! worker has a ring of its own. A transaction that may run again keeps its worker here and not in
+//! its object: Python may keep that object for as long as it likes, and a registered worker holds
+//! up a close.
 //!
 //! Invariants:
 //! - A forked child takes no lock here: another thread of the parent may have held it.
-//! - After a successful close there is no engine, and no worker is idle.
+//! - After a successful close there is no engine, and no worker is idle or kept.
+//! - After a close that failed since the pool was in use, no transaction begins. Those that are
+//!   open go on and end.
 
+use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lastword::{ErasedTx, Error, Stop, TxId};
 
-use crate::engine::{Engine, Hand};
+use crate::engine::{Engine, Worker};
 use crate::failure::Failure;
-use crate::fork;
+use crate::fork::Process;
 
-/// Most idle workers. More threads than these rarely run transactions at the same moment.
+/// Maximum number of idle workers. More threads than these rarely run transactions at the same
+/// moment.
 const IDLE_MAX: usize = 16;
+
+/// The pools of this process and of its parents. Locked only with the interpreter's lock held, and
+/// for a moment, so a forked child finds it unlocked.
+static POOLS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 /// An open pool.
 pub(crate) struct Shared {
-    /// The number of forks when the pool was opened.
-    born: u64,
+    process: Process,
     /// As [`Engine::access_may_wait`].
     pub(crate) access_may_wait: bool,
     state: Mutex<State>,
@@ -31,15 +40,32 @@ pub(crate) struct Shared {
 struct State {
     /// `None` after a close.
     engine: Option<Arc<dyn Engine>>,
-    idle: Vec<Box<dyn Hand>>,
+    idle: Vec<Box<dyn Worker>>,
+    /// The workers of transactions that may run again, by the transaction's number. They know the
+    /// conflicts so far.
+    kept: HashMap<u64, Box<dyn Worker>>,
+    /// Set by a close. It stays set if the close has failed since the pool was in use.
     is_closing: bool,
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Arc<dyn Engine>) -> Shared {
-        let (born, access_may_wait) = (fork::forks(), engine.access_may_wait());
-        let state = State { engine: Some(engine), idle: Vec::new(), is_closing: false };
-        Shared { born, access_may_wait, state: Mutex::new(state) }
+    /// Makes an open pool, which [`all`](Shared::all) finds.
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Arc<Shared> {
+        let access_may_wait = engine.access_may_wait();
+        let (idle, kept) = (Vec::new(), HashMap::new());
+        let state = State { engine: Some(engine), idle, kept, is_closing: false };
+        let shared = Shared { process: Process::this(), access_may_wait, state: state.into() };
+        let shared = Arc::new(shared);
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Returns the open pools of this process.
+    pub(crate) fn all() -> Vec<Arc<Shared>> {
+        let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.iter().filter_map(Weak::upgrade).filter(|pool| pool.process.is_this()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -48,41 +74,63 @@ impl Shared {
 
     /// Refuses a call in a forked child.
     pub(crate) fn own_process(&self, call: &'static str) -> Result<(), Failure> {
-        if fork::forks() == self.born { Ok(()) } else { Err(Failure::forked(call)) }
+        self.process.must_be_this(call)
     }
 
     /// Returns the pool for a call.
     pub(crate) fn engine(&self, call: &'static str) -> Result<Arc<dyn Engine>, Failure> {
         self.own_process(call)?;
-        self.lock().engine.clone().ok_or_else(|| Failure::closed(call))
+        self.lock().engine(call)
     }
 
-    /// Borrows a worker. [`give_back`](Shared::give_back) ends the loan.
-    pub(crate) fn hand(&self, call: &'static str) -> Result<Box<dyn Hand>, Failure> {
+    /// Returns the pool for the end of an open transaction, which a close waits for.
+    pub(crate) fn engine_of_open(&self) -> Option<Arc<dyn Engine>> {
+        self.lock().engine.clone()
+    }
+
+    /// Borrows a worker. [`return_worker`](Shared::return_worker) ends the loan.
+    pub(crate) fn worker(&self, call: &'static str) -> Result<Box<dyn Worker>, Failure> {
         self.own_process(call)?;
         let engine = {
             let mut state = self.lock();
-            if let Some(hand) = state.idle.pop() {
-                return Ok(hand);
+            let engine = state.engine(call)?;
+            if let Some(worker) = state.idle.pop() {
+                return Ok(worker);
             }
-            state.engine.clone().ok_or_else(|| Failure::closed(call))?
+            engine
         };
-        Ok(engine.hire()?)
+        Ok(engine.worker()?)
     }
 
     /// Keeps a worker for the next transaction.
-    pub(crate) fn give_back(&self, hand: Box<dyn Hand>) {
+    pub(crate) fn return_worker(&self, worker: Box<dyn Worker>) {
         if self.own_process("run").is_err() {
-            return mem::forget(hand);
+            return mem::forget(worker);
         }
         let mut state = self.lock();
-        let stays = state.engine.is_some() && !state.is_closing && state.idle.len() < IDLE_MAX;
-        if stays {
-            state.idle.push(hand);
+        if state.is_open() && state.idle.len() < IDLE_MAX {
+            state.idle.push(worker);
         } else {
             drop(state);
-            drop(hand);
+            drop(worker);
         }
+    }
+
+    /// Keeps the worker of a transaction that may run again.
+    pub(crate) fn keep_worker(&self, transaction: u64, worker: Box<dyn Worker>) {
+        let mut state = self.lock();
+        if state.is_open() {
+            state.kept.insert(transaction, worker);
+        } else {
+            drop(state);
+            drop(worker);
+        }
+    }
+
+    /// Returns the worker of a transaction. `None` if it has none, or a close has dropped it.
+    pub(crate) fn kept_worker(&self, transaction: u64) -> Option<Box<dyn Worker>> {
+        self.own_process("run").ok()?;
+        self.lock().kept.remove(&transaction)
     }
 
     /// Runs a transaction until it commits or ends, and returns its ID.
@@ -91,35 +139,65 @@ impl Shared {
         reads_only: bool,
         mut body: impl FnMut(&mut ErasedTx<'_>) -> Result<R, Stop>,
     ) -> Result<(R, TxId), Failure> {
-        let mut hand = self.hand("run")?;
+        let mut worker = self.worker("run")?;
         let mut result = None;
-        let done = hand.attempt(reads_only, &mut |tx| {
+        let done = worker.attempt(reads_only, &mut |tx| {
             result = Some(body(&mut ErasedTx::new(tx))?);
             Ok(())
         });
-        self.give_back(hand);
+        self.return_worker(worker);
         let id = done?;
         Ok((result.expect("a body that committed has returned its result"), id))
     }
 
-    /// Closes the pool. After [`Error::StillUsed`] it is open as before.
+    /// Closes the pool. After [`Error::StillUsed`] no transaction begins, and another call may
+    /// close the pool.
     pub(crate) fn close(&self) -> Result<(), Failure> {
         self.own_process("close")?;
-        let (engine, idle) = {
+        let (engine, was_closing, workers) = {
             let mut state = self.lock();
             let Some(engine) = state.engine.clone() else { return Ok(()) };
-            state.is_closing = true;
-            (engine, mem::take(&mut state.idle))
+            let was_closing = mem::replace(&mut state.is_closing, true);
+            (engine, was_closing, (mem::take(&mut state.idle), mem::take(&mut state.kept)))
         };
-        drop(idle);
+        drop(workers);
         let closed = engine.close_shared();
         let mut state = self.lock();
-        state.is_closing = false;
-        let stays = matches!(closed, Err(Error::StillUsed(_) | Error::InsideTransaction { .. }));
-        let ended = if stays { None } else { state.engine.take() };
+        let ended = match &closed {
+            Err(Error::StillUsed(_)) => None,
+            Err(Error::InsideTransaction { .. }) => {
+                state.is_closing = was_closing;
+                None
+            }
+            _ => state.engine.take(),
+        };
         drop(state);
         drop(ended);
-        Ok(closed?)
+        closed.map_err(|error| match error {
+            Error::StillUsed(used) => Failure::still_used(used.waited),
+            error => error.into(),
+        })
+    }
+
+    /// Closes the pool at the end of the program. A pool that is in use is made durable instead.
+    pub(crate) fn close_at_exit(&self) {
+        if self.close().is_err()
+            && let Some(engine) = self.engine_of_open()
+        {
+            // A disk that has failed. The program ends, so no caller gets the error.
+            let _ = engine.flush();
+        }
+    }
+}
+
+impl State {
+    fn is_open(&self) -> bool {
+        self.engine.is_some() && !self.is_closing
+    }
+
+    fn engine(&self, call: &'static str) -> Result<Arc<dyn Engine>, Failure> {
+        let engine = self.engine.as_ref().ok_or_else(|| Failure::closed(call))?;
+        if self.is_closing { Err(Failure::closing(call)) } else { Ok(Arc::clone(engine)) }
     }
 }
 
@@ -128,7 +206,8 @@ impl Drop for Shared {
         // The files belong to the parent, whose threads this process does not have.
         if self.own_process("drop").is_err() {
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-            mem::forget((state.engine.take(), mem::take(&mut state.idle)));
+            let workers = (mem::take(&mut state.idle), mem::take(&mut state.kept));
+            mem::forget((state.engine.take(), workers));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The place of an operation: a transaction of its own, the thread's transaction, or a view.
+//! The source of a map's pairs: a pool, a transaction or a view. The scope of one operation: a
+//! transaction of its own, the thread's transaction, or a view.
 //!
 //! The interpreter's lock is released where an operation may wait: for the disk, for another
 //! transaction, or for a page of a view. An access inside a transaction only works on memory, and
@@ -12,10 +13,9 @@ use pyo3::prelude::*;
 use crate::current::{self, TxState};
 use crate::failure::Failure;
 use crate::shared::Shared;
-use crate::task;
-use crate::view::Frozen;
+use crate::view::ViewState;
 
-/// The place of a map's operations.
+/// The source of a map's pairs.
 #[derive(Clone)]
 pub(crate) enum Source {
     /// The pool: inside the thread's transaction if it has one, else in transactions of their own.
@@ -23,27 +23,27 @@ pub(crate) enum Source {
     /// One transaction.
     Within(Arc<TxState>),
     /// A view, or a pool that is only read.
-    Still(Arc<Frozen>),
+    ReadOnly(Arc<ViewState>),
 }
 
-/// The place of one operation.
+/// The scope of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Scope {
     /// A transaction of its own.
-    Alone,
+    Own,
     /// The open transaction of this thread.
     Inside,
     /// A state that does not change.
-    Still,
+    ReadOnly,
 }
 
 impl Source {
-    /// Whether both places are of one pool, so that a map of one is a map of the other.
+    /// Whether both are of one pool, so that a map of one is a map of the other.
     pub(crate) fn shares_pool(&self, other: &Source) -> bool {
         match (self.pool(), other.pool()) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
             _ => match (self, other) {
-                (Source::Still(own), Source::Still(other)) => Arc::ptr_eq(own, other),
+                (Source::ReadOnly(own), Source::ReadOnly(other)) => Arc::ptr_eq(own, other),
                 _ => false,
             },
         }
@@ -53,26 +53,32 @@ impl Source {
         match self {
             Source::Pool(pool) => Some(pool),
             Source::Within(own) => Some(&own.pool),
-            Source::Still(frozen) => frozen.pool.as_ref(),
+            Source::ReadOnly(state) => state.pool.as_ref(),
         }
     }
 
-    /// Returns the place of the next operation.
-    pub(crate) fn place(&self, py: Python<'_>) -> PyResult<Place> {
-        let found = current::peek(|state, task| match self {
-            Source::Pool(pool) => (Arc::ptr_eq(&state.pool, pool), task),
-            Source::Within(own) => (Arc::ptr_eq(state, own), task),
-            Source::Still(_) => (false, task),
+    /// Returns the scope of the next operation.
+    pub(crate) fn scope(&self, py: Python<'_>) -> PyResult<Scope> {
+        if let Source::ReadOnly(_) = self {
+            return Ok(Scope::ReadOnly);
+        }
+        current::settle(py);
+        let found = current::peek(|state, task| {
+            let is_own = match self {
+                Source::Pool(pool) => Arc::ptr_eq(&state.pool, pool),
+                Source::Within(own) => Arc::ptr_eq(state, own),
+                Source::ReadOnly(_) => false,
+            };
+            (is_own, task.clone_ref(py))
         });
         match (self, found) {
-            (Source::Still(_), _) => Ok(Place::Still),
-            (_, Some((true, by))) => {
-                task::must_be(py, by)?;
-                Ok(Place::Inside)
+            (_, Some((true, task))) => {
+                task.must_be_running(py)?;
+                Ok(Scope::Inside)
             }
             (Source::Within(own), _) => Err(own.refusal().into()),
-            (Source::Pool(_), None) => Ok(Place::Alone),
-            (Source::Pool(_), Some(_)) => {
+            (_, None) => Ok(Scope::Own),
+            (_, Some(_)) => {
                 let message = "this thread has an open transaction of another pool";
                 Err(Failure::Class("Nested", message.to_owned()).into())
             }
@@ -103,16 +109,16 @@ impl Source {
         reads_only: bool,
         mut body: impl FnMut(&mut ErasedTx<'_>) -> Result<R, Stop> + Send,
     ) -> PyResult<R> {
-        let done = match (self.place(py)?, self) {
-            (Place::Inside, Source::Pool(pool)) if pool.access_may_wait => {
+        let done = match (self.scope(py)?, self) {
+            (Scope::Inside, source) if source.pool().is_some_and(|pool| pool.access_may_wait) => {
                 py.detach(|| current::access(!reads_only, body))
             }
-            (Place::Inside, _) => current::access(!reads_only, body),
+            (Scope::Inside, _) => current::access(!reads_only, body),
             (_, Source::Pool(pool)) => {
                 py.detach(|| pool.run(reads_only, body)).map(|(done, _)| done)
             }
-            (_, Source::Still(frozen)) if reads_only => py.detach(|| frozen.read(&mut body)),
-            (_, Source::Still(_)) => {
+            (_, Source::ReadOnly(state)) if reads_only => py.detach(|| state.read(&mut body)),
+            (_, Source::ReadOnly(_)) => {
                 let message = "cannot change a map of a view, or of a pool opened with `read_only`";
                 Err(Failure::Class("ReadOnly", message.to_owned()))
             }

@@ -19,35 +19,52 @@ use lastword::{AnyDurable, Error, TxId};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+use crate::current;
 use crate::engine::Engine;
 use crate::failure::{Failure, raise};
+use crate::fork::Process;
 
 /// A handle to a transaction's durability.
 #[pyclass(frozen, module = "lastword")]
 pub(crate) struct Ticket {
+    process: Process,
     engine: Arc<dyn Engine>,
     id: TxId,
 }
 
 impl Ticket {
     pub(crate) fn new(engine: Arc<dyn Engine>, id: TxId) -> Ticket {
-        Ticket { engine, id }
+        Ticket { process: Process::this(), engine, id }
     }
+}
 
-    /// Waits at most until a time. Returns whether the transaction is durable.
-    fn wait_until(&self, end: Instant) -> Result<bool, Error> {
-        let mut future = Arc::clone(&self.engine).any_durable(self.id)?;
-        let signal = Arc::new(Signal::default());
-        let waker = Waker::from(Arc::clone(&signal));
-        loop {
-            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(outcome) => return outcome.map(|()| true),
-                Poll::Pending if signal.wait(end) => {}
-                Poll::Pending => return Ok(false),
-            }
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        leave_to_parent(self.process, &self.engine);
+    }
+}
+
+/// Keeps a forked child from closing a pool of its parent.
+fn leave_to_parent(process: Process, engine: &Arc<dyn Engine>) {
+    if !process.is_this() {
+        std::mem::forget(Arc::clone(engine));
+    }
+}
+
+/// Waits at most until a time. Returns whether the transaction is durable.
+fn wait_until(future: &mut AnyDurable, signal: &Arc<Signal>, end: Instant) -> Result<bool, Error> {
+    let waker = Waker::from(Arc::clone(signal));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => return outcome.map(|()| true),
+            Poll::Pending if signal.wait(end) => {}
+            Poll::Pending => return Ok(false),
         }
     }
 }
+
+/// Time between two looks for a signal, such as Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Wakes a thread.
 #[derive(Default)]
@@ -91,22 +108,34 @@ impl Ticket {
 
     /// Whether the transaction is durable.
     #[getter]
-    fn is_durable(&self) -> bool {
-        self.engine.durable_id() >= self.id
+    fn is_durable(&self) -> PyResult<bool> {
+        self.process.must_be_this("is_durable")?;
+        Ok(self.engine.durable_id() >= self.id)
     }
 
     /// Waits until the transaction is durable. `timeout` is in seconds.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        let Some(seconds) = timeout else {
-            return Ok(py.detach(|| self.engine.wait_for(self.id)).map_err(Failure::from)?);
-        };
-        let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
-        let end = Instant::now().checked_add(time);
-        let end = end.unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
-        match py.detach(|| self.wait_until(end)).map_err(Failure::from)? {
-            true => Ok(()),
-            false => Err(raise("Timeout", format!("not durable after {seconds} s"))),
+        self.process.must_be_this("wait")?;
+        current::settle(py);
+        let end = timeout.and_then(|seconds| {
+            Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0.0)).ok()?)
+        });
+        let engine = Arc::clone(&self.engine);
+        let mut future = engine.any_durable(self.id).map_err(Failure::from)?;
+        let signal = Arc::new(Signal::default());
+        loop {
+            let look = Instant::now() + LOOK;
+            let until = end.map_or(look, |end| end.min(look));
+            let done = py.detach(|| wait_until(&mut future, &signal, until));
+            if done.map_err(Failure::from)? {
+                return Ok(());
+            }
+            py.check_signals()?;
+            if end.is_some_and(|end| Instant::now() >= end) {
+                let seconds = timeout.unwrap_or_default();
+                return Err(raise("Timeout", format!("not durable after {seconds} s")));
+            }
         }
     }
 
@@ -115,30 +144,40 @@ impl Ticket {
         wait.call1((slf,))?.call_method0("__await__")
     }
 
-    /// Begins to wait for an event loop. `None` if the transaction is durable.
-    fn start(&self, py: Python<'_>, wakes: &Wakes, token: u64) -> PyResult<Option<Waiting>> {
-        let future = Arc::clone(&self.engine).any_durable(self.id).map_err(Failure::from)?;
+    /// Begins to wait for an event loop, which polls the result.
+    fn start(&self, py: Python<'_>, wakes: &Wakes, token: u64) -> PyResult<Waiting> {
+        self.process.must_be_this("await")?;
+        current::settle(py);
+        if current::peek(|_, task| task.clone_ref(py)).is_some_and(|task| {
+            // Another task's transaction only delays this one.
+            task.is_running(py).unwrap_or(true)
+        }) {
+            return Err(Failure::from(Error::InsideTransaction { call: "await" }).into());
+        }
+        let engine = Arc::clone(&self.engine);
+        let future = Arc::clone(&engine).any_durable(self.id).map_err(Failure::from)?;
         let shared = Arc::clone(&wakes.shared);
         let waker = Waker::from(Arc::new(TokenWaker { shared, token }));
-        let waiting = Waiting { future: Mutex::new(Some(future)), waker };
-        Ok(if waiting.poll(py)? { None } else { Some(waiting) })
+        let (process, id) = (self.process, self.id);
+        Ok(Waiting { process, engine, id, future: Mutex::new(Some(future)), waker })
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "<lastword ticket {}: {}>",
-            self.id(),
-            match self.is_durable() {
-                true => "durable",
-                false => "not durable yet",
-            }
-        )
+        let state = match self.is_durable() {
+            Ok(true) => "durable",
+            Ok(false) => "not durable yet",
+            Err(_) => "of another process",
+        };
+        format!("<lastword ticket {}: {state}>", self.id())
     }
 }
 
 /// A ticket that a task waits for.
 #[pyclass(frozen)]
 pub(crate) struct Waiting {
+    process: Process,
+    engine: Arc<dyn Engine>,
+    id: TxId,
     /// `None` once it has been ready, or the task has gone.
     future: Mutex<Option<AnyDurable>>,
     waker: Waker,
@@ -146,29 +185,52 @@ pub(crate) struct Waiting {
 
 #[pymethods]
 impl Waiting {
-    /// Returns whether the transaction is durable.
-    fn poll(&self, py: Python<'_>) -> PyResult<bool> {
+    /// Returns whether the transaction is durable. `None` if that is not known, since another task
+    /// of this thread has an open transaction: poll again later.
+    fn poll(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        self.process.must_be_this("await")?;
+        current::settle(py);
+        if self.engine.durable_id() >= self.id {
+            self.cancel(py);
+            return Ok(Some(true));
+        }
         // Some designs wait in the poll.
         let polled = py.detach(|| {
             let mut slot = self.future.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(future) = slot.as_mut() else { return Poll::Ready(Ok(())) };
             let polled = future.as_mut().poll(&mut Context::from_waker(&self.waker));
-            if polled.is_ready() {
+            if polled.is_ready() && !is_inside(&polled) {
                 *slot = None;
             }
             polled
         });
         match polled {
-            Poll::Pending => Ok(false),
-            Poll::Ready(outcome) => Ok(outcome.map(|()| true).map_err(Failure::from)?),
+            Poll::Pending => Ok(Some(false)),
+            polled if is_inside(&polled) => Ok(None),
+            Poll::Ready(outcome) => Ok(outcome.map(|()| Some(true)).map_err(Failure::from)?),
         }
     }
 
     /// Ends the wait.
     fn cancel(&self, py: Python<'_>) {
-        py.detach(|| {
-            drop(self.future.lock().unwrap_or_else(PoisonError::into_inner).take());
-        });
+        if self.process.is_this() {
+            py.detach(|| {
+                drop(self.future.lock().unwrap_or_else(PoisonError::into_inner).take());
+            });
+        }
+    }
+}
+
+fn is_inside(polled: &Poll<Result<(), Error>>) -> bool {
+    matches!(polled, Poll::Ready(Err(Error::InsideTransaction { .. })))
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        leave_to_parent(self.process, &self.engine);
+        if !self.process.is_this() {
+            std::mem::forget(self.future.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
     }
 }
 
@@ -192,12 +254,18 @@ struct TokenWaker {
 
 impl Wake for TokenWaker {
     fn wake(self: Arc<Self>) {
-        let mut tokens = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.push(self.token);
+    }
+}
+
+impl SharedWakes {
+    fn push(&self, token: u64) {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.is_empty() {
             // Fails only after the loop has dropped the reader, which then waits for nothing.
-            let _ = (&self.shared.writer).write_all(&[1]);
+            let _ = (&self.writer).write_all(&[1]);
         }
-        tokens.push(self.token);
+        tokens.push(token);
     }
 }
 
@@ -222,5 +290,10 @@ impl Wakes {
             (&self.reader).read_exact(&mut [0]).map_err(PyOSError::new_err)?;
         }
         Ok(std::mem::take(&mut *tokens))
+    }
+
+    /// Puts tokens back that were not polled.
+    fn put(&self, tokens: Vec<u64>) {
+        tokens.into_iter().for_each(|token| self.shared.push(token));
     }
 }

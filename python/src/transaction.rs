@@ -9,7 +9,7 @@ use crate::current::{self, End, Phase, TxState};
 use crate::failure::Failure;
 use crate::map::MapBase;
 use crate::shared::Shared;
-use crate::task;
+use crate::task::Task;
 use crate::ticket::Ticket;
 
 /// A transaction, made by `pool.transaction()`.
@@ -30,7 +30,8 @@ impl Transaction {
 impl Transaction {
     fn __enter__<'py>(slf: &Bound<'py, Transaction>) -> PyResult<Bound<'py, Transaction>> {
         let py = slf.py();
-        let (state, task) = (&slf.get().0, task::current(py)?);
+        let (state, task) = (&slf.get().0, Task::running(py)?);
+        current::settle(py);
         py.detach(|| current::begin(state, task))?;
         Ok(slf.clone())
     }
@@ -43,6 +44,9 @@ impl Transaction {
         _exception: &Bound<'_, PyTuple>,
     ) -> PyResult<bool> {
         let end = if kind.is_none() { End::Commit } else { End::Exception };
+        if end == End::Commit {
+            current::must_be_own_task(py, &self.0)?;
+        }
         py.detach(|| current::end(&self.0, end))?;
         Ok(false)
     }
@@ -57,22 +61,22 @@ impl Transaction {
 
     /// Rolls the transaction back. Later operations in its block fail, and the block ends quietly.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
+        current::must_be_own_task(py, &self.0)?;
         Ok(py.detach(|| current::end(&self.0, End::RollBack))?)
     }
 
     /// The ticket of the committed transaction.
     #[getter]
     fn ticket(&self) -> PyResult<Ticket> {
-        match self.0.phase() {
-            Phase::Committed(id) => Ok(Ticket::new(self.0.pool.engine("ticket")?, id)),
-            phase => {
-                let message = match phase {
-                    Phase::Fresh | Phase::Open => "the transaction has no ticket before it commits",
-                    _ => "the transaction has not committed, so it has no ticket",
-                };
-                Err(Failure::Class("Ended", message.to_owned()).into())
-            }
+        self.0.pool.own_process("ticket")?;
+        if let Some((engine, id)) = self.0.committed() {
+            return Ok(Ticket::new(engine, id));
         }
+        let message = match self.0.phase() {
+            Phase::Fresh | Phase::Open => "the transaction has no ticket before it commits",
+            _ => "the transaction has not committed, so it has no ticket",
+        };
+        Err(Failure::Class("Ended", message.to_owned()).into())
     }
 
     /// Whether the transaction is open.
@@ -102,9 +106,12 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // Entered and never left, as by a call of `__enter__`. Only its own thread can end it.
+        // Entered and never left, as by a call of `__enter__`, or dropped in another thread with
+        // the generator whose block it is.
         if self.0.phase() == Phase::Open {
-            let _ = current::end(&self.0, End::Exception);
+            // A roll-back may wait for the disk. No interpreter: it is shutting down.
+            let done = Python::try_attach(|py| py.detach(|| self.0.abandon()));
+            done.unwrap_or_else(|| self.0.abandon());
         }
     }
 }

@@ -1,19 +1,23 @@
 //! Views: a pool as of one transaction, and pools that are only read.
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use lastword::collections::catalog;
-use lastword::{Allocate, ErasedTx, Error, PoolReader, Stop, TxId};
+use lastword::{Allocate, ErasedTx, Error, Info, PoolReader, Stop, TxId};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::cells::ViewCell;
-use crate::engine::Still;
+use crate::current;
+use crate::engine::ReadState;
 use crate::failure::{Failure, raise};
+use crate::fork::Process;
 use crate::info;
 use crate::map::MapBase;
-use crate::pool::{Given, Pool};
+use crate::pool::{OpenOptions, Pool};
 use crate::shared::Shared;
 
 /// A state that does not change.
@@ -22,21 +26,33 @@ enum State {
     Reader(Box<PoolReader>),
 }
 
-/// A state that does not change, until it is closed.
-pub(crate) struct Frozen {
+/// A state that does not change, until it is closed. A forked child takes no lock here.
+pub(crate) struct ViewState {
+    process: Process,
+    id: TxId,
     state: RwLock<Option<State>>,
     /// The pool of a view.
     pub(crate) pool: Option<Arc<Shared>>,
 }
 
-impl Frozen {
+impl ViewState {
     /// Calls `with` on the state.
-    fn with<R>(&self, with: impl FnOnce(&dyn Still) -> Result<R, Error>) -> Result<R, Failure> {
-        self.pool.as_ref().map_or(Ok(()), |pool| pool.own_process("read"))?;
+    fn with<R>(&self, with: impl FnOnce(&dyn ReadState) -> Result<R, Error>) -> Result<R, Failure> {
+        self.process.must_be_this("read")?;
         match &*self.state.read().unwrap_or_else(PoisonError::into_inner) {
             Some(State::View(cell)) => Ok(cell.with_dependent(|_, view| with(&**view))?),
             Some(State::Reader(reader)) => Ok(with(&**reader)?),
-            None => Err(Failure::Class("Closed", "the view is closed".to_owned())),
+            None => Err(Failure::view_closed()),
+        }
+    }
+
+    /// Returns the description of the pool.
+    fn info(&self) -> Result<Info, Failure> {
+        self.process.must_be_this("info")?;
+        match &*self.state.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(State::View(cell)) => Ok(cell.borrow_owner().info()),
+            Some(State::Reader(reader)) => Ok(reader.info().clone()),
+            None => Err(Failure::view_closed()),
         }
     }
 
@@ -46,8 +62,8 @@ impl Frozen {
         mut body: impl FnMut(&mut ErasedTx<'_>) -> Result<R, Stop>,
     ) -> Result<R, Failure> {
         let mut result = None;
-        self.with(|still| {
-            still.read(&mut |tx: &mut dyn Allocate| {
+        self.with(|state| {
+            state.read(&mut |tx: &mut dyn Allocate| {
                 result = Some(body(&mut ErasedTx::new(tx))?);
                 Ok(())
             })
@@ -56,21 +72,32 @@ impl Frozen {
     }
 }
 
+impl Drop for ViewState {
+    fn drop(&mut self) {
+        // The files belong to the parent.
+        if !self.process.is_this() {
+            mem::forget(self.state.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
 /// A pool as of one transaction: `pool.view()`, or a pool opened with `read_only=True`.
 #[pyclass(frozen, subclass, module = "lastword")]
-pub(crate) struct View(Arc<Frozen>);
+pub(crate) struct View(Arc<ViewState>);
 
 impl View {
     pub(crate) fn of_pool(pool: Arc<Shared>) -> Result<View, Failure> {
-        let cell = ViewCell::try_new(pool.engine("view")?, |engine| engine.freeze())?;
-        Ok(View::new(State::View(cell), Some(pool)))
+        let cell = ViewCell::try_new(pool.engine("view")?, |engine| engine.read_state())?;
+        let id = cell.with_dependent(|_, view| view.id());
+        Ok(View::new(State::View(cell), id, Some(pool)))
     }
 
-    fn new(state: State, pool: Option<Arc<Shared>>) -> View {
-        View(Arc::new(Frozen { state: RwLock::new(Some(state)), pool }))
+    fn new(state: State, id: TxId, pool: Option<Arc<Shared>>) -> View {
+        let process = Process::this();
+        View(Arc::new(ViewState { process, id, state: RwLock::new(Some(state)), pool }))
     }
 
-    pub(crate) fn frozen(&self) -> Arc<Frozen> {
+    pub(crate) fn state(&self) -> Arc<ViewState> {
         Arc::clone(&self.0)
     }
 }
@@ -82,21 +109,27 @@ impl View {
     #[pyo3(signature = (source, **options))]
     fn open(source: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<View> {
         let py = source.py();
-        let given = Given::of(options, &["layout", "layout_version"])?;
         if let Ok(pool) = source.cast::<Pool>() {
+            if options.is_some_and(|options| !options.is_empty()) {
+                return Err(PyTypeError::new_err("a view of an open pool has no options"));
+            }
             let shared = pool.get().shared();
+            current::settle(py);
             return Ok(py.detach(|| View::of_pool(shared))?);
         }
+        let given = OpenOptions::of(options, &["layout", "layout_version"])?;
         let path = source.extract::<PathBuf>()?;
-        let opened = py.detach(|| PoolReader::open(path, given.options)).map_err(Failure::from)?;
-        Ok(View::new(State::Reader(Box::new(opened)), None))
+        let opened = py.detach(|| PoolReader::open(&path, given.options));
+        let opened = opened.map_err(|error| Failure::from(error).at(&path))?;
+        let id = opened.id();
+        Ok(View::new(State::Reader(Box::new(opened)), id, None))
     }
 
     /// The ID of the last transaction in the view.
     #[getter]
-    fn id(&self) -> PyResult<u64> {
-        let TxId(id) = self.0.with(|still| Ok(still.id()))?;
-        Ok(id)
+    fn id(&self) -> u64 {
+        let TxId(id) = self.0.id;
+        id
     }
 
     /// Returns a map as of the view.
@@ -110,7 +143,7 @@ impl View {
     /// Checks the heap and all collections, as of the view. Returns counts.
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (objects, maps) = py.detach(|| {
-            let objects = self.0.with(|still| still.check())?;
+            let objects = self.0.with(|state| state.check())?;
             Ok::<_, Failure>((objects, self.0.read(entries)?))
         })?;
         let counts = PyDict::new(py);
@@ -126,17 +159,18 @@ impl View {
         Ok(found)
     }
 
-    /// Returns the description of a pool that is only read; an empty one for a view.
+    /// Returns the description of the pool.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        match &*self.0.state.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(State::Reader(reader)) => info::info(py, reader.info()),
-            Some(State::View(cell)) => info::info(py, &cell.borrow_owner().info()),
-            None => Err(Failure::Class("Closed", "the view is closed".to_owned()).into()),
-        }
+        // The guard ends before Python's objects are made: a finalizer may close the view.
+        let found = py.detach(|| self.0.info())?;
+        info::info(py, &found)
     }
 
-    /// Ends the view, and frees its disk space.
+    /// Ends the view, and frees its disk space. In a forked child it does nothing.
     fn close(&self, py: Python<'_>) {
+        if !self.0.process.is_this() {
+            return;
+        }
         py.detach(|| drop(self.0.state.write().unwrap_or_else(PoisonError::into_inner).take()));
     }
 

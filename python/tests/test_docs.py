@@ -1,6 +1,7 @@
 """The programs of the notebook, the README and the guide run."""
 
 import ast
+import collections.abc
 import json
 import os
 import pathlib
@@ -55,11 +56,37 @@ def test_guide_runs():
         exec(program, names)
 
 
-def test_stubs_have_every_public_name():
-    stubs = (PACKAGE / "lastword" / "__init__.pyi").read_text()
+def test_stubs_and_classes_have_the_same_names():
+    stubs = ast.parse((PACKAGE / "lastword" / "__init__.pyi").read_text())
+    classes = {node.name: node for node in stubs.body if isinstance(node, ast.ClassDef)}
+    inner = {"scan", "put_all", "start"}  # of the compiled half, for the classes themselves
+    for kind in (
+        lastword.Pool,
+        lastword.View,
+        lastword.Transaction,
+        lastword.Ticket,
+        lastword.Map,
+        lastword.OrderedMap,
+        lastword.Range,
+    ):
+        stub, bases = set(), [kind.__name__]
+        while bases:
+            node = classes.get(bases.pop())
+            if node is not None:
+                stub |= {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+                bases += [ast.unparse(base).split("[")[0] for base in node.bases]
+        stub = {name for name in stub if not name.startswith("_")}
+        inherited = dir(collections.abc.MutableMapping) if issubclass(kind, lastword.Map) else []
+        names = {name for name in dir(kind) if not name.startswith("_")}
+        assert stub <= names, kind
+        if kind is lastword.Map:
+            inherited += ["first", "last"]  # refused without an order
+        assert names - inner - set(inherited) == stub - set(inherited), kind
+    text = (PACKAGE / "lastword" / "__init__.pyi").read_text()
     for name in lastword.__all__:
-        assert re.search(rf"\b{name}\b", stubs), name
-    for kind in (lastword.Pool, lastword.View, lastword.Transaction, lastword.Ticket):
-        for name in dir(kind):
-            if not name.startswith("_") and name != "start":
-                assert re.search(rf"def {name}\(", stubs), f"{kind.__name__}.{name}"
+        assert re.search(rf"(class|def|as) {name}\b", text), name
+
+
+def test_version_is_that_of_the_crate():
+    manifest = (PACKAGE / "Cargo.toml").read_text()
+    assert re.search(r'^version = "(.*)"', manifest, re.MULTILINE)[1] == lastword.__version__

@@ -177,3 +177,38 @@ def test_scan_beside_a_writer_sees_each_pair_once(pool):
     finally:
         stop.set()
         thread.join()
+
+
+def test_scan_forgets_the_pairs_of_another_transaction(pool):
+    map = pool.ordered_map("m", key=int, value=int)
+    map.update({key: 0 for key in range(40)})
+    items = iter(map.items())
+    with pool.transaction() as tx:
+        map[100] = 1
+        assert [next(items) for _ in range(4)] == [(key, 0) for key in range(4)]
+        tx.rollback()
+    with pool.transaction():
+        map[4] = 1  # as many changes
+        assert next(items) == (4, 1)
+    assert next(items) == (5, 0)  # and reads ahead
+    with pool.transaction():
+        map[6] = 1
+        del map[5], map[7]
+        assert [next(items), next(items)] == [(6, 1), (8, 0)]
+    assert [key for key, _ in items] == list(range(9, 40))
+
+
+@pytest.mark.parametrize("kind", ["map", "ordered", "reverse"])
+def test_scan_that_enters_a_transaction_returns_each_pair_once(pool, kind):
+    map = (pool.map if kind == "map" else pool.ordered_map)("m", key=int, value=int)
+    map.update({key: 0 for key in range(200)})
+    seen, keys = [], reversed(map) if kind == "reverse" else iter(map)
+    for _ in range(200):
+        if len(seen) % 5 == 2:
+            with pool.transaction():
+                del map[seen[-1]]
+                seen.append(next(keys))
+        else:
+            seen.append(next(keys))
+    assert next(keys, None) is None
+    assert sorted(seen) == list(range(200))

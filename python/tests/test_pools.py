@@ -1,6 +1,7 @@
 """Opening, tickets, views, backups, asyncio and forks."""
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -29,6 +30,9 @@ def test_relaxed_commits_have_tickets(path):
             map["a"] = 1
         first = tx.ticket
         done = pool.run(lambda tx: map.get("a"))
+        assert not first.is_durable and "not durable" in repr(first)
+        with pytest.raises(TimeoutError, match="after 0 s"):
+            first.wait(timeout=0.0)
         done.ticket.wait(timeout=60)
         assert done.value == 1 and first.is_durable and first.id <= done.ticket.id
         map["b"] = 1
@@ -49,16 +53,39 @@ def test_errors_have_the_bases_of_python(path, tmp_path):
         lastword.open(path, create=True)
     with pytest.raises(lastword.Mismatch, match="bank"):
         lastword.open(path, layout="shop")
-    for wrong in ({"design": "x"}, {"medium": "x"}, {"bytes": 1}):
-        with pytest.raises(ValueError):
-            lastword.open(tmp_path / "new.pool", **wrong)
-    with pytest.raises(TypeError, match="byte"):
-        lastword.open(path, byte=1)
+    never = float("inf")
+    for name, value in [("design", "x"), ("medium", "x"), ("patience", never), ("pause", -1.0)]:
+        with pytest.raises(lastword.BadOption, match=f"option `{name}`"):
+            lastword.open(tmp_path / "new.pool", **{name: value})
+    with pytest.raises(lastword.BadOption, match="option `group`"):
+        lastword.open(tmp_path / "new.pool", group=-1)
+    with pytest.raises(lastword.BadOption):
+        lastword.open(tmp_path / "new.pool", bytes=1)
+    for name, value in [("byte", 1), ("bytes", "1")]:
+        with pytest.raises(TypeError, match=f"option `{name}`"):
+            lastword.open(path, **{name: value})
     path.write_bytes(b"x" * 8192)
     with pytest.raises(lastword.Damaged):
         lastword.open(path)
     for name in lastword.errors.__all__:
         assert issubclass(getattr(lastword, name), lastword.Error)
+
+
+def test_system_errors_have_number_and_path(path, pool):
+    none = path.with_name("none.pool")
+    with pytest.raises(lastword.NotFound) as error:
+        lastword.open(none, create=False)
+    assert (error.value.errno, error.value.filename) == (errno.ENOENT, str(none))
+    assert str(error.value) == error.value.strerror and str(none) in str(error.value)
+    with pytest.raises(lastword.InUse) as error:
+        lastword.open(path)
+    assert (error.value.errno, error.value.filename) == (errno.EBUSY, str(path))
+    with pytest.raises(lastword.Exists) as error:
+        lastword.open(path, create=True)
+    assert error.value.errno == errno.EEXIST
+    with pytest.raises(lastword.Full) as error:
+        pool.map("m").update(a=bytes(1 << 30))
+    assert error.value.errno == errno.ENOSPC and error.value.filename is None
 
 
 def test_reader_shows_a_closed_pool(path):
@@ -86,12 +113,40 @@ def test_view_does_not_change(pool):
         map[5000] = 1
         then = view[map]
         assert list(then.items()) == [(n, n) for n in range(1000)] and then.last() == (999, 999)
-        assert view.map("m2") if "m2" in pool.collections() else True
+        pool.map("later")
+        with pytest.raises(KeyError, match="later"):
+            view.map("later")
         assert view.check()["collections"]["m"] == 1000 and view.id <= pool.ticket.id
         with pytest.raises(lastword.ReadOnly):
             then[1] = 1
+        with pytest.raises(TypeError, match="no options"):
+            lastword.View(pool, layout="x")
     with pytest.raises(lastword.Closed):
         then[1]
+
+
+def test_finalizer_may_close_the_view_that_is_described(path):
+    """The garbage collector runs while the description is made."""
+    program = """
+import gc, sys, lastword
+
+class Closes:
+    def __init__(self, view):
+        self.view, self.cycle = view, self
+    def __del__(self):
+        self.view.close()
+        print("closed")
+
+view = lastword.open(sys.argv[1]).view()
+gc.disable()
+Closes(view)
+gc.set_threshold(1)
+gc.enable()
+print(view.info()["design"])
+"""
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.returncode) == ("closed\ndecoupled\n", 0), done.stderr
 
 
 def test_map_of_another_pool_is_refused(pool, tmp_path):
@@ -154,38 +209,15 @@ def test_tickets_are_awaited_without_threads(path):
     asyncio.run(again())  # a second loop has a pipe of its own
 
 
-def test_transaction_across_await_excludes_other_tasks(path):
-    async def main():
-        with lastword.open(path, relaxed=True) as pool:
-            map = pool.map("m", key=int, value=int)
-            entered, go = asyncio.Event(), asyncio.Event()
-
-            async def holder():
-                with pool.transaction():
-                    map[1] = 1
-                    entered.set()
-                    await go.wait()  # wrong, but it must not mix two tasks
-                    map[2] = 2
-
-            task = asyncio.ensure_future(holder())
-            await entered.wait()
-            with pytest.raises(lastword.Nested, match="task"):
-                map[3] = 3
-            with pytest.raises(lastword.Nested):
-                pool.transaction().__enter__()
-            go.set()
-            await task
-            assert dict(map) == {1: 1, 2: 2}
-
-    asyncio.run(main())
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forked_child_is_refused_and_does_no_harm(pool, tmp_path):
     map = pool.map("m", key=str, value=int)
     map["a"] = 1
-    view = pool.view()
+    view, ticket = pool.view(), pool.ticket
+    with lastword.open(tmp_path / "read.pool") as other:
+        other.map("m")["a"] = b"1"
+    reader = lastword.open(tmp_path / "read.pool", read_only=True)
     with pool.transaction() as tx:
         map["a"] = 2
         child = os.fork()
@@ -198,20 +230,28 @@ def test_forked_child_is_refused_and_does_no_harm(pool, tmp_path):
                     lambda: view[map]["a"],
                     pool.close,
                     pool.flush,
+                    view.info,
+                    reader.info,
+                    reader.check,
+                    lambda: ticket.is_durable,
+                    ticket.wait,
                 ):
                     with pytest.raises(lastword.Forked):
                         call()
                 for call in (lambda: tx[map]["a"], lambda: tx.__exit__(None, None, None)):
                     with pytest.raises(lastword.WrongThread):
                         call()
+                view.close()  # as the end of a `with` block, which does nothing
+                reader.close()
                 with lastword.open(tmp_path / "own.pool") as own:
                     own.map("m")["a"] = b"1"
-                del map, tx, pool, view, call  # as at the end of a program
+                del map, tx, pool, view, reader, ticket, call  # as at the end of a program
                 status = 0
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
-    assert map["a"] == 2 and pool.check()
+    assert map["a"] == 2 and pool.check() and view[map]["a"] == 1
+    assert dict(reader.map("m")) == {"a": b"1"}
     with lastword.open(tmp_path / "own.pool") as own:
         assert own.map("m")["a"] == b"1"
 
@@ -249,3 +289,26 @@ cycle.append(cycle)
     subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=60)
     with lastword.open(path, read_only=True) as pool:
         assert pool.info()["clean"] and dict(pool.map("m", key=str, value=int)) == {"a": 1}
+
+
+def test_program_that_keeps_only_a_map_loses_nothing(path):
+    program = """
+import sys, threading, lastword
+pool = lastword.open(sys.argv[1], relaxed=True, pause=3600.0)
+numbers = pool.map("m", key=str, value=int)
+tx = pool.transaction()
+del pool
+# The interpreter never frees the map.
+wait = lambda numbers: threading.Event().wait()
+threading.Thread(target=wait, args=(numbers,), daemon=True).start()
+numbers["a"] = 1
+if sys.argv[2] == "inside":
+    tx.__enter__()
+    numbers["b"] = 1
+"""
+    for place in ("outside", "inside"):
+        pool = path.with_name(place)
+        subprocess.run([sys.executable, "-c", program, str(pool), place], check=True, timeout=60)
+        with lastword.open(pool, read_only=True) as reader:
+            assert reader.info()["clean"]
+            assert dict(reader.map("m", key=str, value=int)) == {"a": 1}

@@ -1,5 +1,6 @@
 """Transactions: commit, roll-back, conflicts, threads and wrong uses."""
 
+import gc
 import threading
 
 import pytest
@@ -118,11 +119,46 @@ def test_transactional_functions_nest(pool, map):
         move(500)
     add("b", 1)
     assert dict(map) == {"a": -5, "b": 6} and calls == [True] * 3
-    with pytest.raises(TypeError):
 
-        @pool.transactional
-        async def wrong():
-            pass
+
+def test_bodies_that_run_later_are_refused(pool, map):
+    async def coroutine():
+        pass
+
+    def generator():
+        yield
+
+    async def async_generator():
+        yield
+
+    for wrong in (coroutine, generator, async_generator):
+        with pytest.raises(TypeError, match="plain function"):
+            pool.transactional(wrong)
+        for call in (pool.transactional(lambda: wrong()), lambda: pool.run(lambda tx: wrong())):
+            with pytest.raises(TypeError, match="after its transaction"):
+                call()
+    ticket = pool.ticket
+    assert pool.run(lambda tx: ticket).value is ticket
+
+
+def test_run_repeats_a_body_that_replaces_the_conflict(pool, map):
+    map.update(a=0, b=0)
+    runs = []
+
+    def body(tx):
+        runs.append(map["a"])
+        if len(runs) == 1:
+            in_thread(lambda: map.update(a=1, b=1))
+        try:
+            map["b"] += 1
+        except lastword.Conflict as error:
+            raise ValueError("of the program") from error
+
+    pool.run(body)
+    assert runs == [0, 1] and map["b"] == 2
+    with pytest.raises(lastword.Nested):
+        with pool.transaction():
+            pool.run(body)
 
 
 def test_read_only_transaction_writes_nothing(pool, map):
@@ -159,11 +195,13 @@ def test_transactions_do_not_nest(pool, map, tmp_path):
                 lambda: pool.transaction().__enter__(),
                 lambda: far.get("a"),
                 lambda: pool.close(),
-                lambda: pool.map("new"),
                 lambda: pool.flush(),
             ):
                 with pytest.raises(lastword.Nested):
                     wrong()
+            assert pool.in_transaction and not other.in_transaction
+            with pytest.raises(lastword.Nested, match="open maps before the block"):
+                pool.map("new")
         assert dict(map) == {"a": 1}
 
 
@@ -223,21 +261,77 @@ def test_closed_pool_refuses_calls(path):
         assert again.map("m", key=str, value=int)["a"] == 1
 
 
-def test_pool_in_a_transaction_of_another_thread_does_not_close(path):
+def test_pool_in_use_closes_later(path):
     pool = lastword.open(path, relaxed=True, patience=0.05)
     map = pool.map("m", key=str, value=int)
-    with pool.transaction():
+    with pool.transaction() as tx:
         map["a"] = 1
-        with pytest.raises(lastword.InUse):
+        with pytest.raises(lastword.InUse, match="call `close` again") as error:
             in_thread(pool.close)
-    assert map["a"] == 1
+        assert "worker" not in str(error.value)
+        assert pool.closed
+        # The operations of a transaction go on, and all others are refused.
+        map["b"] = 1
+        for call in (lambda: map["a"], pool.flush, pool.view, pool.transaction().__enter__):
+            with pytest.raises(lastword.Closed, match="call `close` again"):
+                in_thread(call)
+        with pytest.raises(lastword.Nested):
+            pool.close()
+    assert tx.state_name == "committed"
+    with pytest.raises(lastword.Closed, match="call `close` again"):
+        map["a"]
     pool.close()
+    assert tx.ticket.is_durable
+    with pytest.raises(lastword.Closed, match="is closed"):
+        map["a"]
+    with lastword.open(path) as again:
+        assert dict(again.map("m", key=str, value=int)) == {"a": 1, "b": 1}
+
+
+def test_conflict_does_not_hold_up_a_close(path):
+    """Its transaction may run again, but the program only keeps its object."""
+    with pytest.raises(lastword.Conflict):
+        with lastword.open(path, relaxed=True, patience=0.2) as pool:
+            map = pool.map("m", key=str, value=int)
+            map["a"] = 1
+            with pool.transaction() as tx:
+                before = map["a"]
+                in_thread(lambda: map.update(a=10))
+                map["a"] = before + 1
+    assert pool.closed and tx.state_name == "conflict"
+    with pytest.raises(lastword.Closed):
+        tx.__enter__()
+
+
+def test_transaction_dropped_in_another_thread_is_rolled_back(pool, map):
+    def rows():
+        with pool.transaction():
+            map["a"] = 1
+            yield
+
+    rows = rows()
+    next(rows)
+    with pytest.raises(lastword.WrongThread):
+        in_thread(rows.close)
+    del rows
+    gc.collect()
+    map["b"] = 2  # a transaction of its own
+    assert not pool.in_transaction
+    assert in_thread(lambda: dict(map)) == {"b": 2}
+    for call in (pool.flush, lambda: pool.map("n"), pool.collections, pool.ticket.wait):
+        tx = pool.transaction()
+        tx.__enter__()
+        dropped = [tx]
+        del tx
+        in_thread(dropped.clear)
+        call()
+        assert not pool.in_transaction
 
 
 def test_threads_keep_the_sum(pool, map):
     names = [str(n) for n in range(8)]
     map.update({name: 100 for name in names})
-    failures = []
+    failures, sums = [], []
 
     def work(seed):
         try:
@@ -249,10 +343,12 @@ def test_threads_keep_the_sum(pool, map):
                     map[target] += 1
 
                 pool.run(move)
-                with pool.transaction(read_only=True):
-                    assert sum(map.values()) == 800
-        except lastword.Conflict:
-            pass  # the reader's
+                try:
+                    with pool.transaction(read_only=True):
+                        found = sum(map.values())
+                except lastword.Conflict:
+                    continue
+                sums.append(found)
         except BaseException as error:
             failures.append(error)
 
@@ -262,6 +358,7 @@ def test_threads_keep_the_sum(pool, map):
     for thread in threads:
         thread.join()
     assert not failures and sum(map.values()) == 800
+    assert set(sums) == {800} and len(sums) >= 36
 
 
 def test_waiting_thread_lets_others_run(pool, map):
