@@ -8,6 +8,7 @@ import base64 as _base64
 import dataclasses as _dataclasses
 import json as _json
 import pickle as _pickle
+import types as _types
 import typing as _typing
 from collections import namedtuple as _namedtuple
 
@@ -19,13 +20,17 @@ class Codec(_namedtuple("Codec", ["name", "encode", "decode"])):
 
 
 def _dump(value):
-    return _json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    # NaN and infinities are not in JSON: other programs could not read the value.
+    dumped = _json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return dumped.encode()
 
 
-#: Any object that pickle knows. Loading a pickle runs code, so open no pool of a stranger with it.
+#: Any object that pickle knows. Loading one runs code: do not load pickles from pools that you do
+#: not trust.
 pickle = Codec("pickle", lambda value: _pickle.dumps(value, 5), _pickle.loads)
 
-#: `None`, booleans, numbers, strings, and lists and dictionaries of these.
+#: `None`, booleans, finite numbers, strings, and lists and dictionaries of these. As in JSON, a
+#: tuple comes back as a list, and the keys of a dictionary as strings.
 json = Codec("json", _dump, _json.loads)
 
 
@@ -69,9 +74,12 @@ def dataclass(kind):
     """A dataclass as a JSON object.
 
     Fields are str, int, float, bool, bytes, None, dataclasses, and lists, tuples, dictionaries with
-    string keys and optionals of these. A field that is missing in the pool gets its default.
+    string keys and optionals of these. A field that is missing in the pool gets its default. A
+    value of another type than its field's is refused. The codec has the name of the class without
+    its module. So the class may move to another module, and two classes of one name are not
+    distinguished.
     """
-    to, of = _converters(kind, kind.__name__)
+    to, of = _converters(kind, kind.__name__, ())
     return Codec(
         f"json:{_name(kind)}",
         lambda value: _dump(to(value)),
@@ -83,43 +91,67 @@ def _name(kind):
     return getattr(kind, "__name__", str(kind))
 
 
-def _same(value):
-    return value
+def _checked(kinds, name, place, convert=lambda value: value):
+    """Returns a function that refuses values of other types than `kinds`."""
+
+    def check(value):
+        # A `bool` is an `int`, but it would come back as another value.
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeError(f"{place}: {name}, not {type(value).__name__}")
+        return convert(value)
+
+    return check
 
 
-def _converters(kind, place):
-    """Returns the functions between a type's values and those of JSON."""
-    if kind in (str, int, float, bool, None, type(None)):
-        return _same, _same
+_SCALARS = {
+    str: ((str,), str),
+    int: ((int,), int),
+    float: ((float, int), float),
+    bool: ((bool,), bool),
+    None: ((type(None),), lambda value: value),
+}
+
+
+def _converters(kind, place, outer):
+    """Returns the functions between a type's values and those of JSON.
+
+    `outer` has the dataclasses around the field.
+    """
+    scalar = None if kind is type(None) else kind
+    if scalar is None or (isinstance(scalar, type) and scalar in _SCALARS):
+        kinds, convert = _SCALARS[scalar]
+        check = _checked(kinds, getattr(scalar, "__name__", "None"), place, convert)
+        return check, check
     if kind is bytes:
-        return lambda value: _base64.b64encode(value).decode(), _base64.b64decode
+        text = lambda value: _base64.b64encode(value).decode()  # noqa: E731
+        return _checked((bytes,), "bytes", place, text), _base64.b64decode
     if _dataclasses.is_dataclass(kind):
-        return _fields(kind, place)
+        return _fields(kind, place, outer)
     origin, inner = _typing.get_origin(kind), _typing.get_args(kind)
     if origin is list:
-        to, of = _converters(inner[0], place)
-        return lambda items: list(map(to, items)), lambda items: list(map(of, items))
+        to, of = _converters(inner[0], place, outer)
+        each = _checked((list,), "list", place, lambda items: list(map(to, items)))
+        return each, lambda items: list(map(of, items))
     if origin is dict and inner[0] is str:
-        to, of = _converters(inner[1], place)
+        to, of = _converters(inner[1], place, outer)
+        key = _checked((str,), "keys of type str", place, str)
+        each = _checked(
+            (dict,), "dict", place, lambda items: {key(k): to(v) for k, v in items.items()}
+        )
         return (
-            lambda items: {key: to(item) for key, item in items.items()},
+            each,
             lambda items: {key: of(item) for key, item in items.items()},
         )
     if origin is tuple and len(inner) == 2 and inner[1] is ...:
-        to, of = _converters(inner[0], place)
-        return lambda items: list(map(to, items)), lambda items: tuple(map(of, items))
+        to, of = _converters(inner[0], place, outer)
+        each = _checked((tuple,), "tuple", place, lambda items: list(map(to, items)))
+        return each, lambda items: tuple(map(of, items))
     if origin is tuple:
-        parts = [_converters(part, place) for part in inner]
-
-        def to_each(items):
-            if len(items) != len(parts):
-                raise TypeError(f"{place}: a tuple of {len(parts)} items, not {len(items)}")
-            return [to(item) for (to, _), item in zip(parts, items)]
-
-        return to_each, lambda items: tuple(of(item) for (_, of), item in zip(parts, items))
+        return _tuple(inner, place, outer)
     others = [part for part in inner if part is not type(None)]
-    if len(others) == 1 and len(inner) == 2:  # Optional
-        to, of = _converters(others[0], place)
+    is_union = origin is _typing.Union or origin is getattr(_types, "UnionType", _typing.Union)
+    if is_union and len(others) == 1 and len(inner) == 2:  # Optional
+        to, of = _converters(others[0], place, outer)
         return (
             lambda value: None if value is None else to(value),
             lambda value: None if value is None else of(value),
@@ -127,13 +159,29 @@ def _converters(kind, place):
     raise TypeError(f"{place}: a field of type {kind} needs a codec, such as `pickle`")
 
 
-def _fields(kind, place):
+def _tuple(inner, place, outer):
+    parts = [_converters(part, place, outer) for part in inner]
+
+    def to_each(items):
+        if len(items) != len(parts):
+            raise TypeError(f"{place}: a tuple of {len(parts)} items, not {len(items)}")
+        return [to(item) for (to, _), item in zip(parts, items)]
+
+    each = _checked((tuple,), "tuple", place, to_each)
+    return each, lambda items: tuple(of(item) for (_, of), item in zip(parts, items))
+
+
+def _fields(kind, place, outer):
+    if kind in outer:
+        raise TypeError(f"{place}: {kind.__name__} contains itself: use a codec such as `pickle`")
+    outer = (*outer, kind)
     hints = _typing.get_type_hints(kind)
     parts = []
     for field in _dataclasses.fields(kind):
+        name = f"{place}.{field.name}"
         if not field.init:
-            raise TypeError(f"{place}.{field.name}: a field without `init` needs a codec")
-        parts.append((field.name, *_converters(hints[field.name], f"{place}.{field.name}")))
+            raise TypeError(f"{name}: a field without `init` needs a codec")
+        parts.append((field.name, *_converters(hints[field.name], name, outer)))
 
     def to(value):
         if type(value) is not kind:

@@ -8,7 +8,7 @@
 //! | an object with `name`, `encode` and `decode` | its name |
 
 use lastword::collections::encoded::Encoding;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyType};
 
@@ -49,7 +49,9 @@ impl ValueType {
                 "f32" => Ok(ValueType::F32),
                 "f64" => Ok(ValueType::F64),
                 name => Integer::named(name).map(ValueType::Int).ok_or_else(|| {
-                    PyValueError::new_err(format!("`{name}` is no type of values, and no codec"))
+                    PyValueError::new_err(format!(
+                        "`{name}` is neither a type of values nor a codec"
+                    ))
                 }),
             };
         }
@@ -84,7 +86,9 @@ impl ValueType {
         let is_codec = matches!(self, ValueType::Codec { .. });
         let is_taken = is_codec && matches!(&*name, "str" | "[u8]");
         Encoding::new(&name, length).filter(|_| !is_taken).ok_or_else(|| {
-            PyValueError::new_err(format!("`{name}` is no name of a codec: choose another one"))
+            PyValueError::new_err(format!(
+                "a codec cannot have the name `{name}`: choose another one"
+            ))
         })
     }
 
@@ -107,12 +111,20 @@ impl ValueType {
                 }
                 integer.to_value(value)
             }
-            ValueType::F32 => Ok((self.float(value)? as f32).to_le_bytes().to_vec()),
+            ValueType::F32 => {
+                let wide = self.float(value)?;
+                let narrow = wide as f32;
+                if narrow.is_infinite() && wide.is_finite() {
+                    return Err(PyOverflowError::new_err(format!("{wide:e} is too large for f32")));
+                }
+                Ok(narrow.to_le_bytes().to_vec())
+            }
             ValueType::F64 => Ok(self.float(value)?.to_le_bytes().to_vec()),
             ValueType::Codec { name, encode, .. } => {
                 let encoded = encode.bind(py).call1((value,))?;
                 bytes_of(&encoded)?.ok_or_else(|| {
-                    let message = format!("codec `{name}` has encoded a value as no bytes");
+                    let message =
+                        format!("codec `{name}` has returned an object that is not bytes");
                     PyTypeError::new_err(message)
                 })
             }
@@ -123,7 +135,12 @@ impl ValueType {
         if value.cast::<PyString>().is_ok() {
             return Err(self.mistake(value));
         }
-        value.extract().map_err(|_| self.mistake(value))
+        value.extract::<f64>().map_err(|error: PyErr| {
+            match error.is_instance_of::<PyTypeError>(value.py()) {
+                true => self.mistake(value),
+                false => error, // such as an integer without a float
+            }
+        })
     }
 
     /// The error of a value of another type.
@@ -136,7 +153,8 @@ impl ValueType {
     /// Decodes a value.
     pub(crate) fn decode<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let damaged = || {
-            let message = format!("a stored value is none of type {}", self.name());
+            let message =
+                format!("a stored value does not match the map's value type {}", self.name());
             raise("Damaged", message)
         };
         match self {
@@ -179,7 +197,8 @@ fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
     let py = object.py();
     let view = match py.import("builtins")?.getattr("memoryview")?.call1((object,)) {
         Ok(view) => view,
-        Err(_) => return Ok(None),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(None),
+        Err(error) => return Err(error),
     };
     let bytes = view.call_method0("tobytes")?;
     Ok(Some(bytes.cast::<PyBytes>()?.as_bytes().to_vec()))

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import sys
+import threading
 import typing
 
 import pytest
@@ -25,6 +27,23 @@ class User:
     tags: typing.List[str] = dataclasses.field(default_factory=list)
     pair: typing.Tuple[int, str] = (0, "")
     places: typing.Dict[str, Place] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Mixed:
+    counts: typing.Dict[str, int]
+    rest: typing.Tuple[int, ...] = ()
+    number: float = 0.0
+
+
+@dataclasses.dataclass
+class Tree:
+    children: typing.List["Tree"]
+
+
+class Unreadable:
+    def __buffer__(self, flags):
+        raise ZeroDivisionError
 
 
 VALUES = [
@@ -100,7 +119,7 @@ def test_own_codec_and_its_errors(pool):
     with pytest.raises(AttributeError):
         map["a"] = 1
     broken = lastword.Codec("upper", str, json.loads)
-    with pytest.raises(TypeError, match="no bytes"):
+    with pytest.raises(TypeError, match="not bytes"):
         pool.map("m", value=broken)["a"] = 1
     with pytest.raises(ValueError):
         pool.map("m", value=broken)["a"]
@@ -135,3 +154,86 @@ def test_msgspec_and_numpy_if_they_are_installed(pool):
     assert (found == numpy.arange(6.0).reshape(2, 3)).all() and not found.flags.writeable
     with pytest.raises(TypeError):
         arrays["a"] = numpy.arange(6)
+
+
+def test_value_that_cannot_be_decoded_is_not_removed(pool):
+    broken = lastword.Codec("broken", str.encode, json.loads)
+    for map in (pool.map("m", value=broken), pool.ordered_map("o", value=broken)):
+        map["a"] = "{"
+        for call in (lambda: map.pop("a"), lambda: map.pop("a", None), map.popitem):
+            with pytest.raises(ValueError):
+                call()
+        assert list(map) == ["a"]
+        map["a"] = "1"
+        assert map.popitem() == ("a", 1) and not map
+
+
+def test_pop_of_many_threads_returns_each_pair_once(pool):
+    map = pool.ordered_map("m", key=int, value=int)
+    map.update({n: n for n in range(200)})
+    popped = []
+
+    def work():
+        while True:
+            try:
+                popped.append(map.popitem()[0])
+            except KeyError:
+                return
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(popped) == list(range(200)) and not map
+
+
+def test_values_are_not_changed_silently(pool):
+    for kind, value, error in [
+        ("f32", 1e300, OverflowError),
+        (float, 10**400, OverflowError),
+        (float, "1", TypeError),
+        ("json", float("nan"), ValueError),
+        (bytes, Unreadable(), ZeroDivisionError if sys.version_info >= (3, 12) else TypeError),
+        (Place, Place(1), TypeError),
+        (Place, Place("a", "1"), TypeError),
+        (Place, Place("a", True), TypeError),
+        (Mixed, Mixed({1: 2}), TypeError),
+        (Mixed, Mixed({}, [1]), TypeError),
+        (Mixed, Mixed({}, (), float("nan")), ValueError),
+        (Mixed, Mixed({}, (), "1"), TypeError),
+    ]:
+        map = pool.map(str(kind), value=kind)
+        with pytest.raises(error):
+            map["a"] = value
+        assert not map
+    map = pool.map("m", value=Mixed)
+    map["a"] = Mixed({"a": 1}, (2,), 3)
+    assert map["a"] == Mixed({"a": 1}, (2,), 3.0) and type(map["a"].number) is float
+    assert pool.map("f32", value="f32").setdefault("a", float("inf")) == float("inf")
+
+
+def test_recursive_and_other_fields_need_a_codec(pool):
+    with pytest.raises(TypeError, match="Tree.children: Tree contains itself"):
+        pool.map("m", value=Tree)
+    for kind in (typing.Dict[int, None], typing.Union[int, str]):
+        with pytest.raises(TypeError, match="needs a codec"):
+            pool.map("m", value=dataclasses.make_dataclass("Item", [("a", kind)]))
+
+
+def test_errors_of_tuple_keys_name_position_and_length(pool):
+    map = pool.map("m", key=(str, int, bytes))
+    with pytest.raises(TypeError, match="component 1 is of type i64, not str"):
+        map["a", "b", b""]
+    with pytest.raises(TypeError, match="3 components.* not 2"):
+        map["a", 1]
+
+
+def test_setdefault_and_values_behave_as_those_of_dict(pool):
+    map = pool.map("m", value="json")
+    assert map.setdefault("a") is None and map["a"] is None and None in map.values()
+    numbers = pool.map("numbers", value=int)
+    numbers["a"] = 1
+    assert numbers.setdefault("a") == 1 and 1 in numbers.values() and 2 not in numbers.values()
+    with pytest.raises(TypeError):
+        numbers.setdefault("b")
