@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which of five stores does the same small work fastest from Python?
+"""Compares five stores on the same small work, called from Python.
 
     pip install ./python lmdb diskcache
     python3 python/benchmarks/compare.py DIRECTORY
