@@ -36,7 +36,7 @@ pub struct Call {
     pub number: i64,
     /// Its arguments.
     pub arguments: [u64; 6],
-    /// The file that its first argument is a descriptor of.
+    /// The file that it changes or syncs, by its descriptor.
     pub file: Option<PathBuf>,
 }
 
@@ -254,19 +254,40 @@ mod filter {
 
     use super::Call;
 
-    /// Calls on files that an observed thread stops at.
-    const OBSERVED: [i64; 11] = [
+    /// Calls that an observed thread stops at: all that carry data to a file, change its length,
+    /// sync, name or remove it, or advise the kernel about it.
+    const OBSERVED: &[i64] = &[
+        libc::SYS_write,
+        libc::SYS_writev,
         libc::SYS_pwrite64,
         libc::SYS_pwritev,
         libc::SYS_pwritev2,
+        libc::SYS_sendfile,
+        libc::SYS_splice,
+        libc::SYS_copy_file_range,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_submit,
+        libc::SYS_ftruncate,
+        libc::SYS_truncate,
+        libc::SYS_fallocate,
         libc::SYS_fdatasync,
         libc::SYS_fsync,
         libc::SYS_syncfs,
+        libc::SYS_sync,
+        libc::SYS_sync_file_range,
+        libc::SYS_msync,
         libc::SYS_fadvise64,
         libc::SYS_linkat,
-        libc::SYS_renameat,
         libc::SYS_renameat2,
         libc::SYS_unlinkat,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_link,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_unlink,
+        #[cfg(not(target_arch = "riscv64"))]
+        libc::SYS_renameat,
     ];
     /// Milliseconds after which the observer looks whether the thread has ended.
     const LOOK: i32 = 5;
@@ -294,7 +315,7 @@ mod filter {
         let load = word(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0); // the call's number
         let mut filter = vec![load];
         for number in OBSERVED {
-            let test = word(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32);
+            let test = word(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *number as u32);
             filter.push(libc::sock_filter { jf: 1, ..test });
             filter.push(word(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF));
         }
@@ -345,7 +366,11 @@ mod filter {
             return None;
         }
         let arguments = call.data.args;
-        let file = std::fs::read_link(format!("/proc/self/fd/{}", arguments[0] as i32)).ok();
+        let changes = match i64::from(call.data.nr) {
+            libc::SYS_splice | libc::SYS_copy_file_range => arguments[2],
+            _ => arguments[0],
+        };
+        let file = std::fs::read_link(format!("/proc/self/fd/{}", changes as i32)).ok();
         answer.id = call.id;
         answer.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
         // SAFETY: the kernel reads the structure.
@@ -385,17 +410,26 @@ mod tests {
     fn every_call_is_seen_and_has_its_effect() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let run = || {
+            use std::io::Write;
             use std::os::unix::fs::FileExt;
+
+            let other = &file.path().with_extension("moved");
             file.as_file().write_all_at(&[7; 99], 4000).unwrap();
             file.as_file().sync_data().unwrap();
+            let mut written = file.as_file();
+            written.write_all(&[8]).unwrap();
+            std::fs::rename(file.path(), other).unwrap();
+            std::fs::rename(other, file.path()).unwrap();
             file.as_file().metadata().unwrap().len()
         };
         let observed = calls(run).ok_or("the system permits no filter");
         let Some((length, found)) = or_skip(observed, "seccomp") else { return };
         assert_eq!(length, 4099);
         let numbers: Vec<i64> = found.iter().map(|call| call.number).collect();
-        assert_eq!(numbers, [libc::SYS_pwrite64, libc::SYS_fdatasync]);
+        let (calls, names) = numbers.split_at(3);
+        assert_eq!(calls, [libc::SYS_pwrite64, libc::SYS_fdatasync, libc::SYS_write]);
         assert_eq!(found[0].arguments[2..4], [99, 4000]);
-        assert!(found.iter().all(|call| call.file.as_deref() == Some(file.path())));
+        assert!(found[..3].iter().all(|call| call.file.as_deref() == Some(file.path())));
+        assert_eq!(names.len(), 2);
     }
 }

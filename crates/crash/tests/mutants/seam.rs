@@ -20,6 +20,7 @@ use medium::{Combining, Domain, Emulation, HeapMedium, MappedHeap, PoolFile, Pre
 use tempfile::TempDir;
 
 const LINE: usize = 64;
+const PAGE: usize = 4096;
 /// The log of a mapped pool, and behind it the heap.
 const LOG_AT: usize = 2 << 20;
 const LOG_BYTES: usize = 256 << 10;
@@ -105,7 +106,6 @@ fn lost(changed: &BTreeSet<usize>, durable: &BTreeSet<usize>, step: &str) -> Opt
 /// the page of a head.
 fn is_witness(at: usize) -> bool {
     const SLOT_BYTES: usize = LOG_BYTES / 4;
-    const PAGE: usize = 4096;
     let in_slot = (at - LOG_AT) % SLOT_BYTES;
     in_slot < 2 * PAGE && [1, 2].contains(&(in_slot % PAGE / LINE))
 }
@@ -130,13 +130,12 @@ pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
             log.retain(|line| !is_witness(line * LINE));
         }
         assert!(!log.is_empty(), "{} has a log", design.name);
-        let mut safe = durable(&steps, &mappings);
-        let violation = lost(&log, &safe, "commit");
-        let (((), steps), after) = (
+        let violation = lost(&log, &durable(&steps, &mappings), "commit");
+        let (((), last), after) = (
             executed::instructions(|| pool.checkpoint().unwrap()).expect("as before"),
             std::fs::read(&path).unwrap(),
         );
-        safe.append(&mut durable(&steps, &mappings));
+        let safe = durable(&[steps, last].concat(), &mappings);
         let image = changed(&before, &after, 2 * LOG_AT..after.len());
         assert!(!image.is_empty(), "{} has a heap image", design.name);
         let violation = violation.or_else(|| lost(&image, &safe, "checkpoint"));
@@ -173,12 +172,28 @@ pub(crate) fn stores_of_a_heap_image(bug: Option<Mutant>) -> Option<String> {
     lost(&changed, &durable(&steps, &mappings), "barrier")
 }
 
-/// Returns the first write to a file that is durable neither by its flag nor by a later sync.
-fn unsynced(calls: &[Call]) -> Option<String> {
-    const WRITES: [i64; 3] = [libc::SYS_pwrite64, libc::SYS_pwritev, libc::SYS_pwritev2];
+/// Returns the first change of a file in this directory that is durable neither by its flag nor by
+/// a later sync.
+fn unsynced(calls: &[Call], directory: &Path) -> Option<String> {
+    const CHANGES: [i64; 12] = [
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_pwrite64,
+        libc::SYS_pwritev,
+        libc::SYS_pwritev2,
+        libc::SYS_sendfile,
+        libc::SYS_splice,
+        libc::SYS_copy_file_range,
+        libc::SYS_io_submit,
+        libc::SYS_ftruncate,
+        libc::SYS_truncate,
+        libc::SYS_fallocate,
+    ];
     for (at, call) in calls.iter().enumerate() {
         let is_durable = call.number == libc::SYS_pwritev2 && call.arguments[5] & DSYNC != 0;
-        if !WRITES.contains(&call.number) || is_durable {
+        // Calls without a file are counted, too: they have no descriptor.
+        let is_here = call.file.as_ref().is_none_or(|file| file.starts_with(directory));
+        if !CHANGES.contains(&call.number) || !is_here || is_durable {
             continue;
         }
         let syncs = |later: &Call| {
@@ -186,8 +201,8 @@ fn unsynced(calls: &[Call]) -> Option<String> {
             is_sync && later.file == call.file
         };
         if !calls[at..].iter().any(syncs) {
-            let (offset, file) = (call.arguments[3], &call.file);
-            return Some(format!("lost: a write to {file:?} at {offset:#x} is not durable"));
+            let (number, file) = (call.number, &call.file);
+            return Some(format!("lost: call {number} on {file:?} is not durable"));
         }
     }
     None
@@ -199,7 +214,8 @@ fn pool_on_a_disk() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// A commit and a checkpoint of every design on `file`.
+/// A commit of every design on `file`, and then a checkpoint: a sync of the checkpoint comes too
+/// late for the commit.
 pub(crate) fn calls_of_a_file_pool(bug: Option<Mutant>) -> Option<String> {
     for design in designs() {
         let (_dir, path) = pool_on_a_disk();
@@ -207,11 +223,23 @@ pub(crate) fn calls_of_a_file_pool(bug: Option<Mutant>) -> Option<String> {
         let observed = executed::calls(|| {
             let _injected = inject(bug);
             commit(&*pool, &mut *pool.any_worker().unwrap(), 1);
+        });
+        let Some(((), commit)) = observed else { return skipped(bug, "calls") };
+        let observed = executed::calls(|| {
+            let _injected = inject(bug);
             pool.checkpoint().unwrap();
         });
-        let Some(((), calls)) = observed else { return skipped(bug, "calls") };
-        assert!(calls.len() > 1, "{} writes", design.name);
-        let violation = unsynced(&calls);
+        let checkpoint = observed.expect("as before").1;
+        assert!(!commit.is_empty(), "{} writes", design.name);
+        // A commit of `undo` has written the heap image.
+        assert!(!checkpoint.is_empty() || design.name == "undo", "{} writes", design.name);
+        // The entries in a queue are seen by `a_write_for_io_uring`: those of groups.
+        let is_queued = |call: &Call| call.number == libc::SYS_io_uring_enter;
+        let queues = commit.iter().chain(&checkpoint).any(is_queued);
+        assert!(!queues || design.name == "decoupled", "{} has no queue", design.name);
+        let directory = path.parent().unwrap();
+        let violation = unsynced(&commit, directory);
+        let violation = violation.or_else(|| unsynced(&checkpoint, directory));
         pool.abandon();
         if let Some(violation) = violation {
             return Some(format!("{violation}, under {}", design.name));
@@ -222,7 +250,16 @@ pub(crate) fn calls_of_a_file_pool(bug: Option<Mutant>) -> Option<String> {
 
 /// The creation of a pool: its files are synced before they have a name, and the directory after.
 pub(crate) fn calls_of_a_new_pool(bug: Option<Mutant>) -> Option<String> {
-    const NAMES: [i64; 3] = [libc::SYS_linkat, libc::SYS_renameat, libc::SYS_renameat2];
+    const NAMES: &[i64] = &[
+        libc::SYS_linkat,
+        libc::SYS_renameat2,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_link,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename,
+        #[cfg(not(target_arch = "riscv64"))]
+        libc::SYS_renameat,
+    ];
     let (_dir, path) = pool_on_a_disk();
     let design = designs().next().unwrap();
     let create = || {
@@ -259,11 +296,15 @@ pub(crate) fn calls_of_an_opening(bug: Option<Mutant>) -> Option<String> {
         design.open(&path, options(Medium::File)).unwrap().abandon();
     };
     let Some(((), calls)) = executed::calls(open) else { return skipped(bug, "calls") };
-    let is_read_anew = calls.iter().any(|call| {
-        let is_advice = call.number == libc::SYS_fadvise64 && call.arguments[3] == DONTNEED;
-        is_advice && call.file.as_deref() == Some(&path)
-    });
-    (!is_read_anew).then(|| "lost: an opening believes the page cache".into())
+    let is_read_anew = |file: &Path| {
+        calls.iter().any(|call| {
+            let is_advice = call.number == libc::SYS_fadvise64 && call.arguments[3] == DONTNEED;
+            is_advice && call.file.as_deref() == Some(file)
+        })
+    };
+    let log = path.with_file_name("pool.log");
+    let kept = [&path, &log].into_iter().find(|file| !is_read_anew(file));
+    kept.map(|file| format!("lost: an opening believes the page cache of {}", file.display()))
 }
 
 /// The entry that the kernel gets for a group.
