@@ -86,6 +86,7 @@ const PARTS: [(&str, Part); 41] = [
     ("a refused name", collections::a_refused_name),
     ("an interrupted conversion", conversions::an_interrupted_conversion),
     ("a lost record of another slot", hostile::a_lost_record_of_another_slot),
+    ("a lost end of a log", hostile::a_lost_end_of_a_log),
     ("a lost end of a slot", hostile::a_lost_end_of_a_slot),
     ("stores of commits", seam::stores_of_commits),
     ("stores of a heap image", seam::stores_of_a_heap_image),

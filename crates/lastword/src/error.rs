@@ -6,6 +6,7 @@ mod endless;
 mod full;
 mod ideal;
 mod in_use;
+mod log_damage;
 mod lost_file;
 mod mismatch;
 mod named;
@@ -23,6 +24,7 @@ use thiserror::Error;
 use words::TxId;
 
 use self::calls::{forked, too_many_workers, worker_forgotten};
+pub use self::log_damage::LogDamage;
 pub use self::lost_file::{CutFile, LostFile};
 use self::lost_file::{after_cut, after_failure, rescue, sentences};
 pub(crate) use self::mismatch::layout;
@@ -174,17 +176,15 @@ pub enum Error {
         needed_after: Option<TxId>,
     },
 
-    /// The log holds a group with a valid checksum that no crash leaves.
-    #[error(
-        "{path} is damaged at byte {at}: an intact log group is there, and acknowledged ones \
-         before it are missing, or it is no group of this pool; `lastword pool check` lists the \
-         losses; restore both files from the same backup"
-    )]
+    /// The log is in a state that no crash leaves.
+    #[error("{path} is damaged at byte {at}: {why}; {remedy}", remedy = LogDamage::REMEDY)]
     DamagedLog {
         /// The file that holds the log.
         path: PathBuf,
         /// The byte offset in the file.
         at: u64,
+        /// The damage.
+        why: LogDamage,
     },
 
     /// The allocator's metadata are inconsistent.

@@ -103,8 +103,8 @@ pub use derives::{Key, persist};
 pub use design::Design;
 pub use design::exported::*;
 pub use error::{
-    CutFile, Error, IdealError, InUse, Limit, LogMismatch, LostFile, NamedError, StillUsed,
-    TransferError,
+    CutFile, Error, IdealError, InUse, Limit, LogDamage, LogMismatch, LostFile, NamedError,
+    StillUsed, TransferError,
 };
 pub use info::{Info, MemoryUse};
 pub use inspect::{

@@ -5,7 +5,7 @@ use std::path::Path;
 use collections::catalog::{self, Types};
 use collections::encoded::{EncodedMap, EncodedTypes};
 use lw_alloc::Usage;
-use medium::{LogReader, PoolFile};
+use medium::PoolFile;
 use words::{ADDRESS_BITS, Stop, TxId};
 
 use crate::error::NamedError;
@@ -15,7 +15,7 @@ use crate::recover::decide::Action;
 use crate::shadow::ShadowHeap;
 use crate::storage::{Damaged, Storage, Survey, heap, page_checksums, replay};
 use crate::superblock::Superblock;
-use crate::sync::{Arc, Ordering};
+use crate::sync::Ordering;
 use crate::{Error, Info, Options, ViewTx};
 
 /// A pool that is only read, as of one transaction.
@@ -128,13 +128,13 @@ impl PoolReader {
         if !options.page_checksums.salvages {
             damaged.check()?;
         }
-        let Superblock { heap_offset, heap_bytes, log_offset, log_bytes, .. } = superblock;
+        let Superblock { heap_offset, heap_bytes, .. } = superblock;
         // The mapping keeps the file, and with it the lock.
         let image = ShadowHeap::copy_on_write(&found.file, heap_offset, heap_bytes, heap_bytes)?;
         let mut id = TxId(superblock.reproduced);
         if found.action == Action::Replay {
-            let (place, block) = (found.log_place(), Storage::block_bytes(found.medium));
-            let log = LogReader::new(Arc::clone(place), log_offset, log_bytes, block)?;
+            let place = found.log_place();
+            let log = Storage::log_reader(place, &superblock, found.medium)?;
             id = replay(&superblock, &log, &mut Image(&image), place.path())?.last;
         }
         let info = inspect::info(&found, false);

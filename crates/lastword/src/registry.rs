@@ -73,7 +73,7 @@ macro_rules! for_each_design {
                     isolation: Isolation::Serializable,
                     durability: Promise::InBackground,
                     log: LogFormat::Groups,
-                    recovery: Some(recover::replay),
+                    recovery: Some(Recovery { replay: recover::replay, salvage: recover::replay }),
                 } [
                     "decoupled-software":
                         $crate::design::DecoupledSoftware, Some($crate::Shadow::Software);
@@ -86,7 +86,7 @@ macro_rules! for_each_design {
                     isolation: Isolation::Snapshot,
                     durability: Promise::OnReturn,
                     log: LogFormat::Slots { grouped: true },
-                    recovery: Some(slots::replay),
+                    recovery: Some(Recovery { replay: slots::replay, salvage: slots::salvage }),
                 } []
                 Undo = 2: $crate::design::Undo {
                     about: "Run in place; old values are durable before words are overwritten",
@@ -94,7 +94,10 @@ macro_rules! for_each_design {
                     isolation: Isolation::Serializable,
                     durability: Promise::OnReturn,
                     log: LogFormat::Slots { grouped: false },
-                    recovery: Some(slots::take_back),
+                    recovery: Some(Recovery {
+                        replay: slots::take_back,
+                        salvage: slots::salvage_undo,
+                    }),
                 } []
                 Redo = 3: $crate::design::Redo {
                     about: "Run in a buffer; new values are durable before words are overwritten",
@@ -102,7 +105,7 @@ macro_rules! for_each_design {
                     isolation: Isolation::Serializable,
                     durability: Promise::OnReturn,
                     log: LogFormat::Slots { grouped: false },
-                    recovery: Some(slots::replay_all),
+                    recovery: Some(Recovery { replay: slots::replay_all, salvage: slots::salvage }),
                 } []
             }
             research {
@@ -182,6 +185,14 @@ pub enum LogFormat {
 pub(crate) type Replay =
     fn(&Superblock, &dyn ReadLog, &mut dyn HeapMedium, &Path) -> Result<Replayed, Error>;
 
+/// The recovery of a design's pools.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) replay: Replay,
+    /// The same for a copy of a damaged pool: applies what is whole.
+    pub(crate) salvage: Replay,
+}
+
 /// A row of the registry: the properties of a design.
 ///
 /// ```
@@ -218,7 +229,7 @@ pub struct DesignInfo {
     /// [`Design::HAS_RECORDS`].
     pub(crate) has_records: bool,
     /// Recovery of a pool that the design wrote last; `None` for designs that are not durable.
-    pub(crate) recovery: Option<Replay>,
+    pub(crate) recovery: Option<Recovery>,
 }
 
 macro_rules! infos {

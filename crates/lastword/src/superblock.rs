@@ -36,6 +36,8 @@
 //!          63     | 0 (32)                 | CRC-32C of words 0..62    |
 //! ```
 //!
+//! On mapped media the pages of both copies also have witnesses of the log, from byte 2048 on.
+//!
 //! Feature bit 0: from byte 8192 to the first area, NAME has the checksums of the heap's pages.
 //!
 //! Words 23 and 24 are informative: each group describes itself.

@@ -23,6 +23,7 @@ mod packed;
 mod ring;
 mod scan;
 mod sync;
+mod witness;
 
 pub use circular::{CircularLog, Place, Sent};
 pub use combine::Combiner;
@@ -31,6 +32,7 @@ pub use group::{GROUP_HEADER_WORDS, Group, Identity, Transactions};
 pub use packed::Packed;
 pub use ring::{RECORD_HEAD_WORDS, RECORD_WORDS_MAX, REGION_WORDS, Ring, RingMemory, Writer};
 pub use scan::{Found, Scan, Unreached};
+pub use witness::{WITNESSES, WitnessKey};
 
 impl RingMemory for medium::Memory {
     fn release(&self, words: std::ops::Range<usize>) {

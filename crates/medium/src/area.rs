@@ -47,6 +47,11 @@ impl Area {
         &self.file
     }
 
+    /// Another handle of the file.
+    pub(crate) fn shared_file(&self) -> Arc<PoolFile> {
+        Arc::clone(&self.file)
+    }
+
     pub(crate) fn handle(&self) -> &dyn Handle {
         self.file.handle()
     }

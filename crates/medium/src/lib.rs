@@ -69,6 +69,8 @@ pub use patience::Patience;
 pub use pool_file::{LostName, PoolFile, Prewrite};
 pub use process::Process;
 pub use shell::quoted;
-pub use traits::{Ahead, Counts, HeapMedium, LogMedium, LogPath, ReadLog, Scrubbed, Unwritten};
+pub use traits::{
+    Ahead, Counts, HeapMedium, LogMedium, LogPath, ReadLog, Scrubbed, Unwritten, Witness,
+};
 
 pub use system::{FileSystem, System, mutants};

@@ -4,7 +4,7 @@ use crate::area::Area;
 use crate::error::Error;
 use crate::pool_file::PoolFile;
 use crate::sync::Arc;
-use crate::traits::ReadLog;
+use crate::traits::{ReadLog, Witness};
 
 /// The log of any medium, opened for reading; works on a file from
 /// [`PoolFile::open_shared`].
@@ -25,6 +25,7 @@ use crate::traits::ReadLog;
 pub struct LogReader {
     area: Area,
     block_bytes: usize,
+    witnesses: &'static [u64],
 }
 
 impl LogReader {
@@ -38,7 +39,13 @@ impl LogReader {
         bytes: u64,
         block_bytes: usize,
     ) -> Result<LogReader, Error> {
-        Ok(LogReader { area: Area::new(file, offset, bytes)?, block_bytes })
+        Ok(LogReader { area: Area::new(file, offset, bytes)?, block_bytes, witnesses: &[] })
+    }
+
+    /// Adds witnesses at these offsets in the file.
+    #[must_use]
+    pub fn with_witnesses(self, witnesses: &'static [u64]) -> LogReader {
+        LogReader { witnesses, ..self }
     }
 }
 
@@ -54,5 +61,13 @@ impl ReadLog for LogReader {
     fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
         self.area.check_log(at, out.len(), 8)?;
         self.area.file().read_at(self.area.offset(at), out)
+    }
+
+    fn witnesses(&self) -> Result<Vec<Witness>, Error> {
+        let mut witnesses = vec![Witness::default(); self.witnesses.len()];
+        for (at, witness) in self.witnesses.iter().zip(&mut witnesses) {
+            self.area.file().read_at(*at, witness)?;
+        }
+        Ok(witnesses)
     }
 }

@@ -189,7 +189,18 @@ pub trait ReadLog {
     /// # Errors
     /// The medium's own, or a range outside the area.
     fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error>;
+
+    /// Reads the witnesses of the log, a line each; none where it has none.
+    ///
+    /// # Errors
+    /// The medium's own.
+    fn witnesses(&self) -> Result<Vec<Witness>, Error> {
+        Ok(Vec::new())
+    }
 }
+
+/// A line beside the log that says which groups were durable.
+pub type Witness = [u64; 8];
 
 /// Appends groups to the log, several at a time where the device can, and acknowledges them in
 /// order when they are durable.
@@ -223,6 +234,12 @@ pub trait LogMedium: ReadLog + Send + Sync {
     /// The medium's own; then the state of every group in flight is unknown, and no group is
     /// acknowledged any more.
     fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, Error>;
+
+    /// Stores a witness where memory has a place for it: past the cache, so that the next append of
+    /// this thread makes it durable. The groups that it names are durable. No barrier.
+    fn leave_witness(&self, witness: &Witness) {
+        let _ = witness;
+    }
 
     /// Returns the operations since the medium was opened.
     fn counts(&self) -> Counts;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword::{
-    Damage, Error, IdealError, Limit, LogMismatch, Medium, MediumError, NamedError, Options, Pool,
-    Stop, TransferError, TxId, Volatile, Wrong,
+    Damage, Error, IdealError, Limit, LogDamage, LogMismatch, Medium, MediumError, NamedError,
+    Options, Pool, Stop, TransferError, TxId, Volatile, Wrong,
 };
 use lastword_c::status::*;
 
@@ -214,7 +214,7 @@ fn each_error_has_its_status() {
         OnlyLog { path: path(), log: path() } => DAMAGED,
         LogMissing { path: path(), needed_after: None } => DAMAGED,
         WrongLog { path: path(), why: LogMismatch::Damaged, needed_after: None } => DAMAGED,
-        DamagedLog { path: path(), at: 0 } => DAMAGED,
+        DamagedLog { path: path(), at: 0, why: LogDamage::Unexpected } => DAMAGED,
         DamagedHeap { path: path(), damage } => DAMAGED,
         NoView { design: "undo" } => INVALID,
         ViewLimit { wanted: 8, used: 4, limit: 8 } => INVALID,

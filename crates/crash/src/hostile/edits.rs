@@ -5,10 +5,9 @@
 //!
 //! - The pool opens if and only if a check says so.
 //! - A pool that opens has the content after the last acknowledged transaction. Only a damaged end
-//!   of the log of a pool that was not closed can look as after a crash before the last
-//!   transactions: on files the last one, and of `decoupled` on mapped media those on one page. The
-//!   pool then has the content after an earlier transaction. The slots of a mapped log have
-//!   witnesses of their ends.
+//!   of the log of a pool on files that was not closed can look as after a crash before the last
+//!   transaction. The pool then has the content after the transaction before. A mapped log has
+//!   witnesses of its end.
 //! - A pool that was not closed was in a transaction, of which no opening shows anything.
 //! - A refused pool has a finding that names the damage. A salvage shows nothing else than
 //!   acknowledged values, and under `undo` with a damaged log those of unfinished transactions.
@@ -16,9 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
 
-use lastword::{
-    Addr, AnyDesign, AnyPool, CheckOptions, Error, HeapAtRest, LogFormat, Medium, Options,
-};
+use lastword::{Addr, AnyDesign, AnyPool, CheckOptions, Error, HeapAtRest, Medium, Options};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -369,11 +366,7 @@ fn judge(place: &Place, sound: &Sound, edit: &Edit, context: &str, tally: &mut T
         return;
     }
     assert!(!sound.is_closed && edit.in_log, "{last} transactions: {context}");
-    let may_lose = match (sound.is_mapped, &sound.design.log) {
-        (false, _) => 1,
-        (true, LogFormat::Groups) => LAST_PROCESS,
-        (true, _) => 0,
-    };
+    let may_lose = if sound.is_mapped { 0 } else { 1 };
     assert!(TRANSACTIONS - last <= may_lose, "{last} transactions: {context}");
     match report.findings.is_empty() {
         false => tally.shorter += 1,

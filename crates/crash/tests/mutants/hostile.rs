@@ -159,42 +159,55 @@ fn damaged_page(medium: Medium) -> Option<String> {
 
 /// Opens pools whose last record, or last head, lies on a page that was lost after its barrier.
 pub(crate) fn a_lost_end_of_a_slot(bug: Option<Mutant>) -> Option<String> {
-    const LOG_AT: usize = 2 << 20;
     let _injected = inject(bug);
+    ["undo", "redo", "snapshot"].into_iter().find_map(lost_end)
+}
+
+/// The same for the last group.
+pub(crate) fn a_lost_end_of_a_log(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    lost_end("decoupled")
+}
+
+fn lost_end(name: &str) -> Option<String> {
+    const LOG_AT: usize = 2 << 20;
     let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     let options = options().medium(emulated).page_checksums(false);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    for name in ["undo", "redo", "snapshot"] {
-        let design = <AnyDesign>::all().iter().find(|design| design.type_name == name).unwrap();
-        let pool = design.create(&path, options.clone()).unwrap();
-        let mut worker = pool.any_worker().unwrap();
-        for value in 0..20 {
-            let done = worker.run_any(false, &mut |tx| {
-                let object = if value == 0 { tx.allocate(200)? } else { tx.root()? };
-                (0..25).try_for_each(|word| tx.write(Addr::new(object, 8 * word), value))?;
-                tx.set_root(object)
-            });
-            done.unwrap();
-        }
-        drop(worker);
-        pool.abandon();
-        let mut bytes = std::fs::read(&path).unwrap();
-        let page = |number: usize| LOG_AT + number * BLOCK..LOG_AT + (number + 1) * BLOCK;
-        let lost = match name {
-            // The pages of the two copies of slot 0's head, of which the later one counts.
-            "undo" => (0..2).max_by_key(|copy| bytes[page(*copy).start + 32]).unwrap(),
-            _ => (2..8).rfind(|number| bytes[page(*number)].iter().any(|byte| *byte != 0)).unwrap(),
-        };
-        bytes[page(lost)].fill(0);
-        std::fs::write(&path, bytes).unwrap();
-        let opened = design.open(&path, options.clone()).map(|pool| pool.abandon());
-        std::fs::remove_file(&path).unwrap();
-        if !matches!(opened, Err(Error::DamagedLog { .. })) {
-            return Some(format!("lost: page {lost} of {name}'s log is gone, and open {opened:?}"));
-        }
+    let design = <AnyDesign>::all().iter().find(|design| design.type_name == name).unwrap();
+    let pool = design.create(&path, options.clone()).unwrap();
+    let mut worker = pool.any_worker().unwrap();
+    for value in 0..20 {
+        let done = worker.run_any(false, &mut |tx| {
+            let object = if value == 0 { tx.allocate(200)? } else { tx.root()? };
+            (0..25).try_for_each(|word| tx.write(Addr::new(object, 8 * word), value))?;
+            tx.set_root(object)
+        });
+        done.unwrap();
+        pool.flush().unwrap();
     }
-    None
+    drop(worker);
+    pool.abandon();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let page = |number: usize| LOG_AT + number * BLOCK..LOG_AT + (number + 1) * BLOCK;
+    let is_used = |number: &usize| bytes[page(*number)].iter().any(|byte| *byte != 0);
+    let lost = match name {
+        // The pages of the two copies of slot 0's head, of which the later one counts.
+        "undo" => (0..2).max_by_key(|copy| bytes[page(*copy).start + 32]).unwrap(),
+        _ => (0..8).rfind(is_used).unwrap(),
+    };
+    bytes[page(lost)].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let checked = lastword::check(&path).unwrap().refusal.map(|error| error.to_string());
+    let opened = design.open(&path, options).map(|pool| pool.abandon());
+    match opened {
+        Err(error @ Error::DamagedLog { .. }) if checked == Some(error.to_string()) => None,
+        _ => Some(format!(
+            "lost: page {lost} of {name}'s log is gone, check finds {checked:?}, and open returns \
+             {opened:?}"
+        )),
+    }
 }
 
 /// Opens a pool of `redo` on `file` whose first worker has lost its only record, while the records

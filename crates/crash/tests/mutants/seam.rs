@@ -110,7 +110,8 @@ fn is_witness(at: usize) -> bool {
     in_slot < 2 * PAGE && [1, 2].contains(&(in_slot % PAGE / LINE))
 }
 
-/// A commit and a checkpoint of every design on mapped memory.
+/// A commit and a checkpoint of every design on mapped memory. The witness of a group is durable
+/// after the next commit.
 pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
     let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     for design in designs() {
@@ -131,6 +132,12 @@ pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
         }
         assert!(!log.is_empty(), "{} has a log", design.name);
         let violation = lost(&log, &durable(&steps, &mappings), "commit");
+        let next = executed::instructions(|| commit(&*pool, &mut *worker, 4));
+        let steps = [steps, next.expect("as before").1].concat();
+        let witnesses = changed(&before, &committed, 0..2 * PAGE);
+        assert_eq!(witnesses.is_empty(), design.name != "decoupled", "{}", design.name);
+        let safe = durable(&steps, &mappings);
+        let violation = violation.or_else(|| lost(&witnesses, &safe, "later commit"));
         let (((), last), after) = (
             executed::instructions(|| pool.checkpoint().unwrap()).expect("as before"),
             std::fs::read(&path).unwrap(),

@@ -207,8 +207,14 @@ const LOGS: &[Injection] = &[
 const CONTENTS: &[Injection] = &[
     row(Unclean, Refused, &["log_groups", UNCHECKED], |files| spoil_group(files, 3)),
     row(Unclean, Refused, &["log_groups", UNCHECKED], |files| spoil_group(files, 1)),
-    // Damage to the last group looks like a torn write: documented, and not reported as damage.
-    row(Unclean, Harmless, &["torn_end"], |files| spoil_group(files, 0)),
+    // Damage to the last group looks like a torn write if no witness of the group is there:
+    // documented, and not reported as damage.
+    row(Unclean, Harmless, &["torn_end"], |files| {
+        for page in [0, COPY] {
+            files.copies(0).words[page + 256..page + 512].fill(0);
+        }
+        spoil_group(files, 0)
+    }),
     row(Unclean, Refused, &["log_group", UNCHECKED], |files| {
         // An intact group that has an ID twice.
         let groups = groups(files);

@@ -54,7 +54,7 @@ use std::path::Path;
 use medium::Memory;
 use medium::mutants::{Mutant, injected};
 
-use crate::error::{Error, InUse};
+use crate::error::{Error, InUse, LogDamage};
 use crate::recover::Replayed;
 use crate::superblock::Superblock;
 use crate::sync::thread;
@@ -92,7 +92,9 @@ pub(crate) fn read<R>(
                 error = InUse::Overtaken { path: path.into(), log_bytes, attempts: ATTEMPTS };
             }
             Err(Interrupted::Changed) => thread::yield_now(),
-            Err(Interrupted::Damaged { path, at }) => return Err(Error::DamagedLog { path, at }),
+            Err(Interrupted::Damaged { path, at }) => {
+                return Err(Error::DamagedLog { path, at, why: LogDamage::Unexpected });
+            }
             Err(Interrupted::Failed(error)) => return Err(error),
         }
     }

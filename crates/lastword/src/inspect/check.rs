@@ -15,16 +15,16 @@ use words::TxId;
 
 use super::finding::{Finding, Problem};
 use super::{CheckOptions, Image, word};
+use crate::error::LogDamage;
 use crate::ideal::Nowhere;
 use crate::in_use::{self, Interrupted};
 use crate::recover::decide::Action;
 use crate::recover::{self, Replayed};
 use crate::shadow::{PAGE_BYTES, ShadowHeap};
 use crate::storage::{
-    Replay, Storage, Survey, damaged_pages, heap, lost_checksums, page_checksums, replay,
+    Replay, Storage, Survey, damaged_pages, heap, lost_checksums, page_checksums, replay, salvage,
 };
 use crate::superblock::{FORMAT_VERSION, Superblock};
-use crate::sync::Arc;
 use crate::{DesignInfo, Error, LogFormat, Medium};
 
 /// The files of a pool, and the findings about them.
@@ -108,9 +108,7 @@ pub(super) fn replay_into(survey: &Survey, heap_image: &mut dyn HeapMedium) -> R
 
 /// Returns a reader of the log that never writes.
 fn reader(survey: &Survey, superblock: &Superblock, medium: Medium) -> Result<LogReader, Error> {
-    let place = Arc::clone(survey.log_place());
-    let Superblock { log_offset, log_bytes, .. } = *superblock;
-    Ok(LogReader::new(place, log_offset, log_bytes, Storage::block_bytes(medium))?)
+    Storage::log_reader(survey.log_place(), superblock, medium)
 }
 
 impl Examined {
@@ -134,8 +132,9 @@ impl Examined {
             }
             Err(Interrupted::Damaged { path, at }) => {
                 let needed_after = TxId(source.superblock.reproduced);
-                self.push_log(at, Problem::LogGroup { needed_after });
-                self.survey.refusal.get_or_insert(Error::DamagedLog { path, at });
+                let why = LogDamage::Unexpected;
+                self.push_log(at, Problem::LogGroup { needed_after, why });
+                self.survey.refusal.get_or_insert(Error::DamagedLog { path, at, why });
                 self.push(None, Problem::HeapUnchecked);
             }
             Err(interrupted) => return Err(interrupted),
@@ -177,7 +176,8 @@ impl Examined {
         if has_pages && let Some(sums) = page_checksums(&self.survey.file, superblock)? {
             self.pages(superblock, medium, &sums, expected)?;
         }
-        let replayed = action != Action::Replay || self.groups(superblock, medium, &image)?;
+        let replayed =
+            action != Action::Replay || self.groups(superblock, medium, &image, expected)?;
         // For a salvage the groups before the damage are enough.
         let image = image.filter(|_| replayed || expected.salvages);
         self.damaged_pages(superblock, image.as_ref());
@@ -266,6 +266,7 @@ impl Examined {
         superblock: &Superblock,
         medium: Medium,
         image: &Option<ShadowHeap>,
+        expected: &CheckOptions,
     ) -> Result<bool, Error> {
         // The pool's file was truncated inside its log.
         let Ok(log) = reader(&self.survey, superblock, medium) else { return Ok(false) };
@@ -285,8 +286,11 @@ impl Examined {
                 self.replayed = Some(replayed);
                 Ok(true)
             }
-            Err(error @ Error::DamagedLog { at, .. }) => {
-                let (problem, last) = damage(superblock, &log)?;
+            Err(error @ Error::DamagedLog { at, why, .. }) => {
+                let (problem, last) = damage(superblock, &log, why)?;
+                if let Some(image) = image.as_ref().filter(|_| expected.salvages) {
+                    salvage(superblock, &log, &mut Image(image), &path)?;
+                }
                 self.replayed = Some(Replayed { last, transactions: 0, torn: false });
                 self.push_log(at, problem);
                 self.survey.refusal.get_or_insert(error);
@@ -320,12 +324,16 @@ impl Examined {
 
 /// Determines the loss at the place where the replay stopped. Returns the last transaction before
 /// it, too, as far as it is known.
-fn damage(superblock: &Superblock, log: &LogReader) -> Result<(Problem, TxId), Error> {
+fn damage(
+    superblock: &Superblock,
+    log: &LogReader,
+    why: LogDamage,
+) -> Result<(Problem, TxId), Error> {
     // A slot shows no ID that follows an unreadable record; a group's head has its IDs.
     let design = DesignInfo::in_superblock(superblock);
     if design.is_none_or(|design| design.log != LogFormat::Groups) {
         let last = TxId(superblock.reproduced);
-        return Ok((Problem::LogGroup { needed_after: last }, last));
+        return Ok((Problem::LogGroup { needed_after: last, why }, last));
     }
     let identity = recover::identity(superblock);
     let mut last = TxId(superblock.reproduced);
@@ -340,7 +348,7 @@ fn damage(superblock: &Superblock, log: &LogReader) -> Result<(Problem, TxId), E
     for group in groups {
         if group.first.0 <= behind {
             // An intact group with IDs that were already read: it is out of sequence.
-            return Ok((Problem::LogGroup { needed_after: last }, last));
+            return Ok((Problem::LogGroup { needed_after: last, why }, last));
         }
         if group.first.0 > behind + 1 {
             lost.push((TxId(behind + 1), TxId(group.first.0 - 1)));
@@ -351,8 +359,12 @@ fn damage(superblock: &Superblock, log: &LogReader) -> Result<(Problem, TxId), E
         }
         behind = group.last.0;
     }
+    let durable = recover::witnessed(superblock, log)?;
+    if durable.0 > behind {
+        lost.push((TxId(behind + 1), durable));
+    }
     let problem = match lost.is_empty() {
-        true => Problem::LogGroup { needed_after: last },
+        true => Problem::LogGroup { needed_after: last, why },
         false => Problem::LogGroups { lost, unreached },
     };
     Ok((problem, last))

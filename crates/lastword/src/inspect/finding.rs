@@ -18,8 +18,8 @@ use thiserror::Error;
 use words::TxId;
 
 pub use self::collection::CollectionDamage;
-use self::shown::{log_lost, objects_shown, ranges};
-use crate::error::{LogMismatch, commands, layout};
+use self::shown::{groups_lost, log_lost, objects_shown};
+use crate::error::{LogDamage, LogMismatch, commands, layout};
 use crate::superblock::printable;
 
 /// How bad a finding is, in ascending order.
@@ -215,7 +215,8 @@ pub enum Problem {
         /// As in [`Problem::LogMissing`].
         needed_after: Option<TxId>,
     },
-    /// Acknowledged groups of the log are damaged: intact groups follow them.
+    /// Acknowledged groups of the log are damaged: intact groups follow them, or witnesses say that
+    /// they were durable.
     #[error("acknowledged groups of the log are damaged")]
     LogGroups {
         /// Lost transactions: first and last of each gap.
@@ -224,11 +225,13 @@ pub enum Problem {
         /// range.
         unreached: Vec<(TxId, TxId)>,
     },
-    /// An intact group of the log is out of sequence, or writes outside the heap.
-    #[error("an intact group of the log is out of sequence or writes outside the heap")]
+    /// The log is in a state that no crash leaves.
+    #[error("{why}")]
     LogGroup {
         /// Transactions after this one are in the log alone.
         needed_after: TxId,
+        /// The damage.
+        why: LogDamage,
     },
     /// The log ends in a torn write.
     #[error("the log ends in a torn write")]
@@ -395,12 +398,8 @@ impl Problem {
             }
             Problem::LogOfOtherTime { needed_after, .. } => log_lost(*needed_after),
             Problem::LogVersion { .. } => "the log: another program wrote it".into(),
-            Problem::LogGroups { lost, unreached } => format!(
-                "transactions {} are lost; {} are intact in the log, but depend on them",
-                ranges(lost),
-                ranges(unreached)
-            ),
-            Problem::LogGroup { needed_after } => log_lost(Some(*needed_after)),
+            Problem::LogGroups { lost, unreached } => groups_lost(lost, unreached),
+            Problem::LogGroup { needed_after, .. } => log_lost(Some(*needed_after)),
             Problem::TornEnd { last } => {
                 let last = last.0;
                 format!("no acknowledged transaction, if a crash left it; the last one is {last}")
@@ -492,6 +491,7 @@ impl std::fmt::Display for Finding {
 
 #[cfg(test)]
 mod tests {
+    use super::shown::ranges;
     use super::*;
 
     #[test]

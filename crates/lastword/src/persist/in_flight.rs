@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 
-use lw_log::{Group, Packed};
+use lw_log::{GROUP_HEADER_WORDS, Group, Packed};
 use medium::Buffer;
 use medium::mutants::{Mutant, injected};
 
@@ -179,6 +179,14 @@ impl InFlight {
             acknowledged(durable, group);
         }
     }
+}
+
+/// Copies a group's writes as the queue takes them. For a mutant.
+pub(crate) fn copy_of(packed: &Packed) -> Buffer {
+    let mut copy = Buffer::new(packed.plain_words());
+    copy.words_mut()[GROUP_HEADER_WORDS..packed.plain_words()]
+        .copy_from_slice(packed.plain_payload());
+    copy
 }
 
 #[cfg(test)]

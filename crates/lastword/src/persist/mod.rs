@@ -49,7 +49,7 @@ pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 
-use lw_log::{CircularLog, GROUP_HEADER_WORDS, Group, Identity, Packed};
+use lw_log::{CircularLog, GROUP_HEADER_WORDS, Group, Identity, Packed, WitnessKey};
 use medium::mutants::{Mutant, injected};
 use medium::{Buffer, LogMedium, Memory};
 use words::TxId;
@@ -61,7 +61,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, core
 pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers, Wraps};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
-use in_flight::{InFlight, Job, Packing};
+use in_flight::{InFlight, Job, Packing, copy_of};
 pub(crate) use listeners::Listeners;
 pub use listeners::{Listener, Registration};
 use merge::Merge;
@@ -87,6 +87,7 @@ pub(crate) struct Persist {
     workers: AtomicUsize,
     cores: usize,
     medium: Arc<dyn LogMedium>,
+    witness_key: WitnessKey,
     sending: Mutex<Sending>,
     /// Groups in flight.
     in_flight: InFlight,
@@ -177,6 +178,7 @@ impl Persist {
             workers: AtomicUsize::new(0),
             cores: cores(),
             medium,
+            witness_key: WitnessKey::new(identity),
             sending: Mutex::new(sending),
             in_flight: InFlight::default(),
             acknowledging: Mutex::default(),
@@ -503,6 +505,9 @@ impl Persist {
         let words = packed.words();
         let (image, plain) = packed.into_image();
         if self.is_memory() {
+            if injected(Mutant::GroupWitnessFirst) {
+                self.medium.leave_witness(&self.witness_key.line(group.last));
+            }
             let memory = self.medium.append(at, image, words)?;
             self.acknowledged(memory.expect("memory is durable at once"), plain, group);
             return Ok(());
@@ -563,8 +568,8 @@ impl Persist {
     /// Acknowledges a durable group; all before it are durable. `plain`: the writes to reproduce,
     /// where they differ from the bytes sent.
     fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, group: LogGroup) {
-        // Queued before it is acknowledged: a thread that drains the queue after a flush must find
-        // it there.
+        // Queued before it is acknowledged: a thread that reproduces after a flush finds it there.
+        // In the other order it would look again until the group is queued.
         if !injected(Mutant::AppliedBeforeLog) {
             match plain {
                 Some(plain) => {
@@ -573,6 +578,11 @@ impl Persist {
                 }
                 None => self.queue.push(memory, group),
             }
+        }
+        // After the group's barrier: a crash may keep the witness and lose the group. Before a
+        // thread sees that the group is durable: if the process ends then, the witness is there.
+        if !injected(Mutant::GroupWitnessLeftOut) {
+            self.medium.leave_witness(&self.witness_key.line(group.last));
         }
         if injected(Mutant::RecycledFirst) {
             self.queue.tail.store(group.end, Ordering::Release);
@@ -589,12 +599,4 @@ impl Persist {
 fn without_bound(slots: &[Arc<Slot>]) -> Vec<(Arc<Slot>, u64)> {
     let unbounded = slots.iter().filter(|slot| slot.ring.capacity() == UNBOUNDED_WORDS);
     unbounded.map(|slot| (Arc::clone(slot), slot.ring.taken())).collect()
-}
-
-/// Copies a group's writes as the queue takes them. For a mutant.
-fn copy_of(packed: &Packed) -> Buffer {
-    let mut copy = Buffer::new(packed.plain_words());
-    copy.words_mut()[GROUP_HEADER_WORDS..packed.plain_words()]
-        .copy_from_slice(packed.plain_payload());
-    copy
 }

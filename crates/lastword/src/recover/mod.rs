@@ -33,12 +33,12 @@
 
 pub(crate) mod decide;
 
-use lw_log::{Found, Identity, Scan};
+use lw_log::{Found, Identity, Scan, WitnessKey};
 use medium::mutants::{Mutant, injected};
 use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
-use crate::error::Error;
+use crate::error::{Error, LogDamage};
 use crate::superblock::Superblock;
 use decide::{Next, decide_next};
 
@@ -88,7 +88,8 @@ pub(crate) fn replay(
             }
             (Next::Refuse, Found::Damaged { at }) => {
                 let at = superblock.log_offset + at;
-                return Err(Error::DamagedLog { path: log_path.into(), at });
+                let why = LogDamage::Unexpected;
+                return Err(Error::DamagedLog { path: log_path.into(), at, why });
             }
             (_, found) => {
                 replayed.torn = matches!(found, Found::Torn { .. });
@@ -96,8 +97,27 @@ pub(crate) fn replay(
             }
         }
     }
+    let durable = witnessed(superblock, log)?;
+    if durable > replayed.last {
+        let at = superblock.log_offset + scan.sequence() % log.bytes();
+        let why = LogDamage::EndLost { first: TxId(replayed.last.0 + 1), last: durable };
+        return Err(Error::DamagedLog { path: log_path.into(), at, why });
+    }
     if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
         heap_image.barrier()?;
     }
     Ok(replayed)
+}
+
+/// Returns the last transaction that was durable by the log's witnesses; 0 if they say nothing.
+///
+/// # Errors
+/// The log cannot be read.
+pub(crate) fn witnessed(superblock: &Superblock, log: &dyn ReadLog) -> Result<TxId, Error> {
+    if injected(Mutant::GroupWitnessIgnored) {
+        return Ok(TxId(0));
+    }
+    let key = WitnessKey::new(identity(superblock));
+    let ids = log.witnesses()?;
+    Ok(TxId(ids.iter().filter_map(|witness| key.open(witness)).max().unwrap_or(0)))
 }

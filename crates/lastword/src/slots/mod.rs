@@ -30,6 +30,7 @@ mod buffer;
 mod format;
 mod frozen;
 mod gather;
+mod records;
 mod recover;
 mod redo;
 mod snapshot;
@@ -38,7 +39,7 @@ mod truncation;
 mod undo;
 mod workers;
 
-pub(crate) use recover::{replay, replay_all, take_back};
+pub(crate) use recover::{replay, replay_all, salvage, salvage_undo, take_back};
 pub use redo::Redo;
 pub use snapshot::Snapshot;
 pub use undo::Undo;

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::opening::{OnOpening, OpeningStep};
 use crate::recover::Replayed;
 use crate::recover::decide::Action;
-use crate::registry::{DesignInfo, Replay};
+use crate::registry::{DesignInfo, Recovery};
 use crate::superblock::{LogHead, Superblock, name, padded};
 
 /// A pool that is ready for transactions.
@@ -33,7 +33,7 @@ pub(super) fn is_known(superblock: &Superblock) -> bool {
     rules(superblock).is_some()
 }
 
-fn rules(superblock: &Superblock) -> Option<Replay> {
+fn rules(superblock: &Superblock) -> Option<Recovery> {
     DesignInfo::in_superblock(superblock)?.recovery
 }
 
@@ -48,11 +48,29 @@ pub(crate) fn replay(
     heap_image: &mut dyn HeapMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
-    let Some(replay) = rules(superblock) else {
+    let Some(rules) = rules(superblock) else {
         let found = name(&superblock.design);
         return Err(Error::UnknownDesign { path: log_path.into(), found });
     };
-    replay(superblock, log, heap_image, log_path)
+    (rules.replay)(superblock, log, heap_image, log_path)
+}
+
+/// Applies what is whole of a damaged log to a copy of the heap image.
+///
+/// # Errors
+/// A log that cannot be read.
+pub(crate) fn salvage(
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    copy: &mut dyn HeapMedium,
+    log_path: &std::path::Path,
+) -> Result<(), Error> {
+    let salvaged = rules(superblock).map(|rules| (rules.salvage)(superblock, log, copy, log_path));
+    match salvaged {
+        // Groups follow each other, so their replay has applied all before the damage.
+        None | Some(Ok(_) | Err(Error::DamagedLog { .. })) => Ok(()),
+        Some(Err(error)) => Err(error),
+    }
 }
 
 impl Opened {

@@ -20,16 +20,17 @@ mod watched;
 
 use std::path::{Path, PathBuf};
 
+use lw_log::WITNESSES;
 use medium::sync::Arc;
 use medium::{
-    Domain, Emulation, FileHeap, FileLog, LogMedium, LogPath, MappedHeap, MappedLog, PageChecksums,
-    Parts, PoolFile, Prewrite,
+    Domain, Emulation, FileHeap, FileLog, LogMedium, LogPath, LogReader, MappedHeap, MappedLog,
+    PageChecksums, Parts, PoolFile, Prewrite,
 };
 
-use crate::superblock::{LogHead, PairedBlock, Superblock, Superblocks};
+use crate::superblock::{COPIES_BYTES, LogHead, PairedBlock, Superblock, Superblocks};
 use crate::{Error, Medium, Options};
 
-pub(crate) use begin::{ReadyPool, replay};
+pub(crate) use begin::{ReadyPool, replay, salvage};
 pub(crate) use checksums::{
     Checksums, Damaged, Replay, damaged_pages, lost_checksums, page_checksums,
 };
@@ -75,8 +76,26 @@ fn prewrite(log_file_bytes: u64) -> Prewrite {
 }
 
 impl Storage {
+    /// Returns a reader of a pool's log in `place`, which never writes.
+    ///
+    /// # Errors
+    /// The file is shorter than the superblock says.
+    pub(crate) fn log_reader(
+        place: &Arc<PoolFile>,
+        superblock: &Superblock,
+        medium: Medium,
+    ) -> Result<LogReader, Error> {
+        let Superblock { log_offset, log_bytes, .. } = *superblock;
+        let (place, block) = (Arc::clone(place), Storage::block_bytes(medium));
+        let log = LogReader::new(place, log_offset, log_bytes, block)?;
+        Ok(match superblock.log_inside {
+            true => log.with_witnesses(&WITNESSES),
+            false => log,
+        })
+    }
+
     /// Returns the unit to which a medium pads groups, for code that only reads the log.
-    pub(crate) fn block_bytes(medium: Medium) -> usize {
+    fn block_bytes(medium: Medium) -> usize {
         match medium {
             Medium::File => 4096,
             Medium::Dax | Medium::PersistentCache | Medium::Emulated { .. } => 64,
@@ -133,7 +152,8 @@ impl Storage {
         let sums = Checksums::mapped(&file, superblocks.current(), room, &domain, known)?;
         let heap_image = sums.keep_mapped(heap_image);
         let heap_image = heap_image.in_parts(options.reproduce_threads);
-        let log = Arc::new(MappedLog::new(log_place, log_offset, log_bytes, &domain)?);
+        let log = MappedLog::new(log_place, log_offset, log_bytes, &domain)?;
+        let log = Arc::new(log.with_witnesses(COPIES_BYTES, &WITNESSES)?);
         let (domain, written) = (Some(domain), None);
         let storage =
             Storage { file, log_file, heap_image, log, superblocks, medium, domain, written, sums };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
-use medium::{HeapMedium, LogReader, Memory, PageChecksums, Patience, PoolFile, Prewrite, System};
+use medium::{HeapMedium, Memory, PageChecksums, Patience, PoolFile, Prewrite, System};
 
 use super::survey::{Survey, choose_medium};
 use super::{Damaged, Replay, Storage, damaged_pages, page_checksums, renew};
@@ -151,10 +151,9 @@ impl Found {
     /// Removes the pages that recovery will write.
     fn damaged_among(&self, sums: &PageChecksums, differing: Vec<usize>) -> Result<Damaged, Error> {
         let superblock = self.superblocks.current();
-        let Superblock { log_offset, log_bytes, .. } = *superblock;
         let replay = |heap_image: &mut dyn HeapMedium| {
-            let (place, block) = (self.log_place(), Storage::block_bytes(self.medium));
-            let log = LogReader::new(Arc::clone(place), log_offset, log_bytes, block)?;
+            let place = self.log_place();
+            let log = Storage::log_reader(place, superblock, self.medium)?;
             super::replay(superblock, &log, heap_image, place.path()).map(drop)
         };
         let replays = self.action == Action::Replay && self.medium == Medium::File;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use medium::sync::Arc;
-use medium::{Domain, LogReader, PoolFile, System};
+use medium::{Domain, PoolFile, System};
 use words::TxId;
 
 use super::open::{log_state, open_log};
@@ -145,9 +145,7 @@ impl Survey {
             return Err(Interrupted::Failed(InUse::Design { path, design }.into()));
         }
         let (file, log_place) = (Arc::clone(&self.file), Arc::clone(self.log_place()));
-        let Superblock { log_offset, log_bytes, .. } = superblock;
-        let block_bytes = Storage::block_bytes(medium);
-        let log = LogReader::new(Arc::clone(&log_place), log_offset, log_bytes, block_bytes)?;
+        let log = Storage::log_reader(&log_place, &superblock, medium)?;
         let syncs = matches!(medium, Medium::File | Medium::Dax);
         Ok(Some(Source { file, log, log_place, superblock, syncs }))
     }

@@ -1,6 +1,6 @@
 //! The log and the heap image of a recovery whose progress is reported.
 
-use medium::{Counts, HeapMedium, ReadLog};
+use medium::{Counts, HeapMedium, ReadLog, Witness};
 
 use crate::opening::{OnOpening, OpeningStep, StepProgress};
 
@@ -29,6 +29,10 @@ impl ReadLog for WatchedLog<'_> {
         let read = self.log.read(at, out);
         self.progress.add(8 * out.len() as u64);
         read
+    }
+
+    fn witnesses(&self) -> Result<Vec<Witness>, medium::Error> {
+        self.log.witnesses()
     }
 }
 

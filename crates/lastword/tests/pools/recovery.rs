@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::damaged::set_word;
-use lastword::{Array, Error, Medium, Objects, OpeningStep, Options, Pool, Shadow, TxId};
+use lastword::{
+    Array, Error, LogDamage, Medium, Objects, OpeningStep, Options, Pool, Problem, Shadow, TxId,
+};
 use tempfile::TempDir;
 
 /// Checks a pool without changing it and expects that it is sound.
@@ -56,6 +58,32 @@ impl Place {
             tx.set(self.cells.at(0)?, n)
         });
         done.unwrap().ticket.id()
+    }
+
+    /// On mapped media the witnesses say that the groups were durable, so the pool is damaged.
+    /// Removes them, as a power failure does before the barriers of these groups.
+    fn is_damaged_until_power_failure(&self) {
+        if self.log().0 != self.path {
+            return;
+        }
+        let error = Pool::open(&self.path, self.options.clone()).unwrap_err();
+        let Error::DamagedLog { why: LogDamage::EndLost { last, .. }, .. } = error else {
+            panic!("{error}");
+        };
+        let report = lastword::check(&self.path).unwrap();
+        assert_eq!(report.refusal.map(|error| error.to_string()), Some(error.to_string()));
+        let is_named = |problem: &Problem| match problem {
+            Problem::LogGroups { lost, unreached } => {
+                lost.iter().chain(unreached).any(|(_, end)| *end == last)
+            }
+            _ => false,
+        };
+        assert!(report.findings.iter().any(|one| is_named(&one.problem)), "{:?}", report.findings);
+        let mut bytes = fs::read(&self.path).unwrap();
+        for page in [0, 4096] {
+            bytes[page + 2048..page + 4096].fill(0);
+        }
+        fs::write(&self.path, bytes).unwrap();
     }
 
     fn cells(&self, pool: &Pool) -> Vec<u64> {
@@ -135,10 +163,10 @@ fn opening_reports_its_steps() {
         let steps = steps.lock().unwrap().clone();
         (pool, steps)
     };
-    // With the order of `media`: whether it is `file`, and whether opening reads the whole heap.
-    let kinds = [(true, true), (true, false), (false, true), (false, false)];
-    for (options, (on_file, full)) in media().into_iter().zip(kinds) {
+    // With the order of `media`: whether opening reads the whole heap.
+    for (options, full) in media().into_iter().zip([true, false, true, false]) {
         let place = place(options);
+        let on_file = place.log().0 != place.path;
         let (pool, found) = steps(&place);
         let heap = pool.info().heap_bytes;
         let mut expected = Vec::from_iter(full.then_some((OpeningStep::Verify, heap)));
@@ -208,6 +236,7 @@ fn torn_group_and_later_groups_are_ignored() {
                         fs::write(&log, torn).unwrap();
                     }
                 }
+                place.is_damaged_until_power_failure();
                 let shown = checked(&place.path).unwrap();
                 let pool = place.open();
                 let survived = group as u64;
@@ -265,6 +294,7 @@ fn groups_in_flight_after_lost_group_are_ignored() {
             }
             fs::write(&place.path, &saved).unwrap();
             fs::write(&log, bytes).unwrap();
+            place.is_damaged_until_power_failure();
             let survived = lost as u64;
             assert_eq!(checked(&place.path).unwrap().transactions_to_replay, survived);
             let pool = place.open();

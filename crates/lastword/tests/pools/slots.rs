@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use lastword::{
-    Array, Decoupled, Design, Error, Medium, Objects, Options, Pool, Problem, Ptr, Redo, Shadow,
-    Snapshot, Undo,
+    Array, Decoupled, Design, Error, HeapAtRest, LogDamage, Medium, Objects, Options, Pool,
+    Problem, Ptr, Redo, Shadow, Snapshot, Undo,
 };
 
 const EMULATED: Medium = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -249,4 +249,78 @@ fn destroyed_record_before_others_is_damage() {
     assert!(report.findings.iter().any(|one| matches!(one.problem, Problem::LogGroup { .. })));
     // The same damage is harmless to `undo`, whose records are void after each commit.
     assert!(destroyed::<Undo>(8192 + 24).opens());
+}
+
+/// Returns the first words of the live objects that a salvage shows, and the refusal.
+fn salvaged(path: &Path) -> (Vec<u64>, Error) {
+    let (heap, report) = HeapAtRest::salvage(path).unwrap();
+    let first = |live| heap.words(&live).next().unwrap();
+    (heap.objects().map(first).collect(), report.refusal.expect("the log is damaged"))
+}
+
+/// Each of two workers writes a word of its own several times. The third of five records of the
+/// first worker is lost.
+fn whole_records_are_salvaged<D: Design>() {
+    const FIRST: u64 = 0x00ab_cd00;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::<D>::create_as(&path, options().medium(Medium::File)).unwrap();
+    let words = [0, 1].map(|_| pool.run(|tx| tx.alloc(0_u64)).unwrap().value);
+    pool.checkpoint().unwrap();
+    let mut workers = [pool.worker().unwrap(), pool.worker().unwrap()];
+    for value in 1..=5 {
+        for (number, worker) in workers.iter_mut().enumerate() {
+            let value = FIRST + 16 * number as u64 + value;
+            let _ = worker.run(|tx| tx.set(words[number], value)).unwrap();
+        }
+    }
+    drop(workers);
+    pool.abandon();
+    let log = path.with_file_name("pool.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let lost = (FIRST + 3).to_le_bytes();
+    let blocks = bytes.chunks_mut(4096).enumerate();
+    let mut found = blocks.filter(|(_, block)| block.chunks(8).any(|word| word == lost));
+    let (number, block) = found.next().expect("the log has the record");
+    block.fill(0);
+    std::fs::write(&log, bytes).unwrap();
+    let (shown, refusal) = salvaged(&path);
+    assert_eq!(shown, [FIRST + 2, FIRST + 16 + 5], "{}", D::NAME);
+    let lost = 4096 * number as u64;
+    let why = LogDamage::RecordLost { proof: lost + 4096 };
+    assert!(
+        matches!(refusal, Error::DamagedLog { at, why: found, .. } if at == lost && found == why)
+    );
+}
+
+#[test]
+fn salvage_shows_whole_records_of_damaged_log() {
+    whole_records_are_salvaged::<Redo>();
+    whole_records_are_salvaged::<Snapshot>();
+}
+
+#[test]
+fn salvage_rolls_back_in_intact_slots() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
+    let pool = Pool::<Undo>::create_as(&path, options().medium(EMULATED)).unwrap();
+    let mut workers = [pool.worker().unwrap(), pool.worker().unwrap()];
+    let word = workers[0].run(|tx| tx.alloc(7_u64)).unwrap().value;
+    let _ = workers[1].run(|tx| {
+        tx.set(word, 8)?;
+        std::fs::copy(&path, &copy).unwrap();
+        Ok(())
+    });
+    let mut bytes = std::fs::read(&copy).unwrap();
+    // The later of the two heads of the first worker's slot.
+    let page = |number: usize| (2 << 20) + 4096 * number..(2 << 20) + 4096 * (number + 1);
+    let lost = (0..2).max_by_key(|copy| bytes[page(*copy).start + 32]).unwrap();
+    bytes[page(lost)].fill(0);
+    std::fs::write(&copy, bytes).unwrap();
+    let (shown, refusal) = salvaged(&copy);
+    assert_eq!(shown, [7]);
+    let why = LogDamage::SlotEndLost;
+    assert!(matches!(refusal, Error::DamagedLog { why: found, .. } if found == why), "{refusal}");
+    drop(workers);
+    pool.close().unwrap();
 }

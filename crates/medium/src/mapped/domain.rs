@@ -124,6 +124,15 @@ impl Domain {
         self.emulation.as_ref().map_or(0, |device| device.wait(bytes))
     }
 
+    /// Stores a line of its own such that the next fence makes it durable.
+    pub(super) fn store_line(&self, to: &(impl Stores + ?Sized), first: usize, line: &[u64]) {
+        match self.write_back {
+            Some(_) if injected(Mutant::GroupWitnessIntoCache) => to.store(first, line),
+            Some(_) => to.stream(first, line),
+            None => to.store(first, line),
+        }
+    }
+
     /// Stores a group of the log such that it is durable on return but for the device's delay.
     pub(super) fn store_group(&self, to: &(impl Stores + ?Sized), first: usize, group: &[u64]) {
         match self.write_back {

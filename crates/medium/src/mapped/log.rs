@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::mapped::domain::{Account, Domain};
 use crate::mapped::stores::Mapped;
 use crate::pool_file::PoolFile;
-use crate::sync::{Arc, Mutex, Ordering, lock};
-use crate::traits::{Counts, LogMedium, ReadLog};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::traits::{Counts, LogMedium, ReadLog, Witness};
 
 /// The log in mapped memory. A group costs a fence, and the device's delay if it is emulated.
 ///
@@ -38,6 +38,17 @@ pub struct MappedLog {
     mapped: Mapped,
     domain: Domain,
     account: Mutex<Account>,
+    witnesses: Option<Witnesses>,
+}
+
+/// The lines that witnesses are stored to in turn.
+#[derive(Debug)]
+struct Witnesses {
+    mapped: Mapped,
+    /// Word indexes in `mapped`.
+    places: Vec<usize>,
+    /// Number of the next witness.
+    next: AtomicUsize,
 }
 
 impl MappedLog {
@@ -58,7 +69,37 @@ impl MappedLog {
             area,
             domain: domain.clone(),
             account: Mutex::new(Account::new(domain)),
+            witnesses: None,
         })
+    }
+
+    /// Adds lines for witnesses at these offsets in the file, in its first `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`new`](MappedLog::new).
+    pub fn with_witnesses(self, bytes: u64, places: &[u64]) -> Result<MappedLog, Error> {
+        let area = Area::new(self.area.shared_file(), 0, bytes)?;
+        for place in places {
+            area.check_log(*place, LINE_BYTES / 8, LINE_BYTES as u64)?;
+        }
+        let places = places.iter().map(|place| *place as usize / 8).collect();
+        let mapped = self.domain.map(&area)?;
+        let witnesses = Some(Witnesses { mapped, places, next: AtomicUsize::new(0) });
+        Ok(MappedLog { witnesses, ..self })
+    }
+}
+
+impl Mapped {
+    fn read(&self, first: usize, out: &mut [u64]) {
+        match self {
+            Mapped::Real(mapping) => {
+                let words = &mapping.words()[first..first + out.len()];
+                for (out, word) in out.iter_mut().zip(words) {
+                    *out = word.load(Ordering::Relaxed);
+                }
+            }
+            Mapped::Simulated(memory) => memory.read(first, out),
+        }
     }
 }
 
@@ -73,17 +114,17 @@ impl ReadLog for MappedLog {
 
     fn read(&self, at: u64, out: &mut [u64]) -> Result<(), Error> {
         self.area.check_log(at, out.len(), 8)?;
-        let first = at as usize / 8;
-        match &self.mapped {
-            Mapped::Real(mapping) => {
-                let words = &mapping.words()[first..first + out.len()];
-                for (out, word) in out.iter_mut().zip(words) {
-                    *out = word.load(Ordering::Relaxed);
-                }
-            }
-            Mapped::Simulated(memory) => memory.read(first, out),
-        }
+        self.mapped.read(at as usize / 8, out);
         Ok(())
+    }
+
+    fn witnesses(&self) -> Result<Vec<Witness>, Error> {
+        let Some(Witnesses { mapped, places, .. }) = &self.witnesses else { return Ok(Vec::new()) };
+        let mut witnesses = vec![Witness::default(); places.len()];
+        for (first, witness) in places.iter().zip(&mut witnesses) {
+            mapped.read(*first, witness);
+        }
+        Ok(witnesses)
     }
 }
 
@@ -101,7 +142,8 @@ impl LogMedium for MappedLog {
             Mapped::Simulated(memory) => self.domain.store_group(&**memory, first, from),
         }
         // Not under the lock: the device takes its time for one while another stores.
-        let lines = (words * 8 / LINE_BYTES) as u64;
+        // The witness of an earlier group goes with this one.
+        let lines = (words * 8 / LINE_BYTES) as u64 + u64::from(self.witnesses.is_some());
         let delay = self.domain.wait(lines);
         lock(&self.account).add_barrier(lines, delay);
         Ok(Some(group))
@@ -109,6 +151,20 @@ impl LogMedium for MappedLog {
 
     fn acknowledge(&self, _wait: bool) -> Result<Option<Buffer>, Error> {
         Ok(None)
+    }
+
+    #[inline]
+    fn leave_witness(&self, witness: &Witness) {
+        let Some(Witnesses { mapped, places, next }) = &self.witnesses else { return };
+        // Relaxed: one thread at a time acknowledges groups.
+        let number = next.load(Ordering::Relaxed);
+        next.store((number + 1) % places.len(), Ordering::Relaxed);
+        match mapped {
+            Mapped::Real(mapping) => {
+                self.domain.store_line(mapping.words(), places[number], witness)
+            }
+            Mapped::Simulated(memory) => self.domain.store_line(&**memory, places[number], witness),
+        }
     }
 
     fn counts(&self) -> Counts {
@@ -119,9 +175,9 @@ impl LogMedium for MappedLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Emulation;
     use crate::cpu::LineWriteBack;
     use crate::suite::{self, HEAP_BYTES, HEAP_OFFSET};
+    use crate::{Emulation, LogReader};
 
     #[test]
     fn appended_groups_are_read_back_unchanged() {
@@ -150,6 +206,23 @@ mod tests {
             let expected =
                 Counts { bytes: 128, device_writes: 2, persist_barriers: 1, emulated_delay_ns: 0 };
             assert_eq!(log.counts(), expected);
+        }
+    }
+
+    #[test]
+    fn witnesses_use_their_lines_in_turn() {
+        for domain in suite::domains() {
+            let (_dir, file) = suite::pool();
+            let log = MappedLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+            let log = log.with_witnesses(4096, &[64, 192]).unwrap();
+            (1..=3).for_each(|number| log.leave_witness(&[number; 8]));
+            assert_eq!(log.witnesses().unwrap(), [[3; 8], [2; 8]]);
+            let reader = LogReader::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, 64).unwrap();
+            assert_eq!(reader.with_witnesses(&[192]).witnesses().unwrap(), [[2; 8]]);
+            let log = MappedLog::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
+            assert!(log.witnesses().unwrap().is_empty());
+            log.leave_witness(&[7; 8]);
+            assert!(log.with_witnesses(4096, &[4096]).is_err());
         }
     }
 

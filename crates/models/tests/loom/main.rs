@@ -45,6 +45,8 @@ mod helping;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
 mod isolation;
+#[path = "../../../lastword/src/error/log_damage.rs"]
+mod log_damage;
 #[path = "../../../lastword/src/log_growth.rs"]
 mod log_growth;
 #[path = "../../../lastword/src/metrics.rs"]
@@ -113,12 +115,15 @@ mod format {
 /// The path under which some files import errors.
 mod error {
     pub(crate) use crate::around::Error;
+    pub(crate) use crate::log_damage::LogDamage;
     pub(crate) use crate::still_used::StillUsed;
 }
 
 use around::{Error, Memory, cpu, superblock};
 use circular::{CircularLog, Place, Sent};
-use real_log::{Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions};
+use real_log::{
+    Combiner, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Transactions, WitnessKey,
+};
 use real_medium::{
     Ahead, Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, Patience, ReadLog, Scrubbed,
     Unwritten, mutants, writes,

@@ -12,7 +12,7 @@ pub enum Error {
     NotDurable { design: &'static str },
     TooManyWorkers { design: &'static str, max: usize, instead: &'static str },
     Thread { source: std::io::Error },
-    DamagedLog { path: std::path::PathBuf, at: u64 },
+    DamagedLog { path: std::path::PathBuf, at: u64, why: crate::error::LogDamage },
     Medium(real_medium::Error),
     NoRecords { records: u64, bytes: u64 },
     NoRing { bytes: u64 },

@@ -23,6 +23,8 @@ mod history;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
 mod lists;
+#[path = "../../../lastword/src/error/log_damage.rs"]
+mod log_damage;
 #[path = "../../../lastword/src/log_growth.rs"]
 mod log_growth;
 mod machine;
@@ -71,6 +73,7 @@ use pool as file_check;
 /// The path under which some files import errors.
 mod error {
     pub(crate) use crate::around::Error;
+    pub(crate) use crate::log_damage::LogDamage;
     pub(crate) use crate::still_used::StillUsed;
 }
 
@@ -80,6 +83,7 @@ use options::Options;
 use pool::Pool;
 use real_log::{
     Combiner, Found, GROUP_HEADER_WORDS, Group, Identity, Lz4, Packed, Scan, Transactions,
+    WitnessKey,
 };
 use real_medium::{
     Ahead, Buffer, Counts, FrozenImage, HeapMedium, LogMedium, Parts, ReadLog, Scrubbed, Unwritten,

@@ -12,6 +12,18 @@ pub(super) fn log_lost(needed_after: Option<TxId>) -> String {
     }
 }
 
+/// Returns the effect of groups that are lost before others, or at the end of the log.
+pub(super) fn groups_lost(lost: &[(TxId, TxId)], unreached: &[(TxId, TxId)]) -> String {
+    let lost = format!("transactions {} are lost", ranges(lost));
+    match unreached {
+        [] => lost,
+        _ => {
+            let unreached = ranges(unreached);
+            format!("{lost}; {unreached} are intact in the log, but depend on them")
+        }
+    }
+}
+
 /// Names some of these ranges.
 pub(super) fn ranges(ranges: &[(TxId, TxId)]) -> String {
     const SHOWN: usize = 8;
