@@ -70,7 +70,9 @@ impl Heap {
         // concurrently with this transaction. It then writes one of these objects, so the two
         // transactions conflict.
         for object in self.layout.arena_objects(arena) {
-            tx.protect(self.addr(object, 0))?;
+            if !injected(Mutant::ReclaimedArenaNotProtected) {
+                tx.protect(self.addr(object, 0))?;
+            }
         }
         let mut most = slots_max;
         for class in classes {

@@ -181,7 +181,9 @@ impl Heap {
         // Without the locks on the others, both transactions would commit, and the write would be
         // lost with the old string.
         for index in HEADERS_CLEARED..count {
-            tx.protect(self.addr(object + index * PIECE_STRIDE, 0))?;
+            if !injected(Mutant::FreedPiecesNotProtected) {
+                tx.protect(self.addr(object + index * PIECE_STRIDE, 0))?;
+            }
         }
         self.detach_run(tx, unit, units)
     }

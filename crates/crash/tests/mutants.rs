@@ -21,6 +21,8 @@ mod hostile;
 mod migrations;
 #[path = "mutants/paced.rs"]
 mod paced;
+#[path = "mutants/pairs.rs"]
+mod pairs;
 #[path = "mutants/parts.rs"]
 mod parts;
 #[path = "mutants/readers.rs"]
@@ -51,7 +53,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 41] = [
+const PARTS: [(&str, Part); 45] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -80,6 +82,9 @@ const PARTS: [(&str, Part); 41] = [
     ("an interrupted renewal", hostile::an_interrupted_renewal),
     ("an older copy", hostile::an_older_copy),
     ("a freed array", heaps::a_freed_array),
+    ("concurrent allocations", pairs::concurrent_allocations),
+    ("a write to a freed string", pairs::a_write_to_a_freed_string),
+    ("a group outside the heap", parts::a_group_outside_the_heap),
     ("a heap of format 1", heaps::a_heap_of_format_1),
     ("concurrent transactions", concurrent::concurrent_transactions),
     ("filled and freed collections", collections::filled_and_freed_collections),

@@ -379,7 +379,9 @@ impl<'a> Scan<'a> {
 
     fn stays_inside(&self, runs: &[u64]) -> bool {
         Pieces::new(runs).all(|piece| match piece {
-            Piece::Run(index, words) => index + words.len() as u64 <= self.heap_words,
+            Piece::Run(index, words) => {
+                index + words.len() as u64 <= self.heap_words || injected(Mutant::RunBoundsIgnored)
+            }
             Piece::Mark(_) => false,
         })
     }

@@ -220,6 +220,17 @@ pub(crate) fn a_payload_that_explodes(bug: Option<Mutant>) -> Option<String> {
     }
 }
 
+/// A whole group writes behind the end of the heap.
+pub(crate) fn a_group_outside_the_heap(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let log = Log::damaged(&[5], |before| before, |_| ());
+    let found = |heap_words| Scan::new(&*log, IDENTITY, 0, TxId(0), heap_words).next_group();
+    match [found(14), found(15)] {
+        [Ok(Found::Damaged { at: 0 }), Ok(Found::Group { .. })] => None,
+        other => Some(format!("failed: {other:?}")),
+    }
+}
+
 /// The first group is lost, and the second records its acknowledgement.
 pub(crate) fn a_group_that_is_gone(bug: Option<Mutant>) -> Option<String> {
     let _injected = inject(bug);

@@ -384,12 +384,18 @@ registry! {
         "No instruction writes a line back that a transaction has stored in place.",
     StoresNotFenced 371 "stores-not-fenced"
         "No instruction waits for write-backs and for stores past the cache.",
-    GroupWitnessLeftOut 377 "group-witness-left-out" "A durable group leaves no witness.",
-    GroupWitnessFirst 378 "group-witness-first"
+    RunBoundsIgnored 394 "run-bounds-ignored"
+        "Recovery takes a group that writes outside the heap.",
+    ReclaimedArenaNotProtected 395 "reclaimed-arena-not-protected"
+        "A reclaim does not protect the objects of the arena.",
+    FreedPiecesNotProtected 396 "freed-pieces-not-protected"
+        "A transaction that frees a byte string does not protect its pieces.",
+    GroupWitnessLeftOut 390 "group-witness-left-out" "A durable group leaves no witness.",
+    GroupWitnessFirst 391 "group-witness-first"
         "The witness of a group is stored before the group is durable.",
-    GroupWitnessIgnored 379 "group-witness-ignored"
+    GroupWitnessIgnored 392 "group-witness-ignored"
         "Recovery takes a log that ends before the group that was durable last.",
-    GroupWitnessIntoCache 380 "group-witness-into-cache"
+    GroupWitnessIntoCache 393 "group-witness-into-cache"
         "The witness of a group is not durable after the next group's barrier.",
     WitnessLeftOut 372 "witness-left-out" "A durable record or head leaves no witness.",
     GapsIgnored 374 "gaps-ignored"

@@ -568,8 +568,7 @@ impl Persist {
     /// Acknowledges a durable group; all before it are durable. `plain`: the writes to reproduce,
     /// where they differ from the bytes sent.
     fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, group: LogGroup) {
-        // Queued before it is acknowledged: a thread that reproduces after a flush finds it there.
-        // In the other order it would look again until the group is queued.
+        // Queued first: a thread that reproduces after a flush would look again until it is.
         if !injected(Mutant::AppliedBeforeLog) {
             match plain {
                 Some(plain) => {
@@ -579,8 +578,7 @@ impl Persist {
                 None => self.queue.push(memory, group),
             }
         }
-        // After the group's barrier: a crash may keep the witness and lose the group. Before a
-        // thread sees that the group is durable: if the process ends then, the witness is there.
+        // After the group's barrier, since a crash may keep the witness and lose the group.
         if !injected(Mutant::GroupWitnessLeftOut) {
             self.medium.leave_witness(&self.witness_key.line(group.last));
         }
