@@ -2,7 +2,12 @@
 //!
 //! IDs are dense, so the next record is at the head of exactly one ring. The merge keeps each
 //! ring's first ID, finds the ring with the next ID, and stays with it while its IDs are
-//! consecutive.
+//! consecutive. With many rings it finds the ring by a heap: a search over all heads takes time in
+//! proportion to their number, 125 ns a transaction with 64 rings.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use super::slot::Slot;
 use crate::sync::Arc;
@@ -15,6 +20,8 @@ pub(crate) struct Merge {
     /// Each ring's cursor at the frontier; filled by the caller.
     pub(crate) cursors: Vec<u64>,
     heads: Vec<Head>,
+    /// Of many rings those whose heads are up to the frontier, by the IDs of these.
+    order: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 /// The next record of a ring.
@@ -30,6 +37,11 @@ struct Head {
 }
 
 const NOTHING: u64 = u64::MAX;
+
+/// Most rings that are searched without a heap. Their heads are a few cache lines, and two busy
+/// workers change the ring at nearly every ID. (Two workers, `hashtable`: 26 ns a transaction for
+/// the whole persist step with a heap.)
+const SEARCHED: usize = 8;
 
 impl Head {
     fn load<S: RingMemory>(ring: &Ring<S>, at: u64, end: u64) -> Head {
@@ -59,9 +71,22 @@ impl Merge {
         self.heads.clear();
         let rings = slots.iter().zip(&self.cursors);
         self.heads.extend(rings.map(|(slot, &end)| Head::load(&slot.ring, slot.ring.taken(), end)));
+        let by_heap = slots.len() > SEARCHED;
+        if by_heap {
+            let heads = self.heads.iter().enumerate().filter(|(_, head)| head.id <= frontier);
+            self.order.clear();
+            self.order.extend(heads.map(|(number, head)| Reverse((head.id, number))));
+        }
         let mut expected = last + 1;
         while expected <= frontier {
-            let Some(number) = self.heads.iter().position(|head| head.id == expected) else {
+            let found = match by_heap {
+                false => self.heads.iter().position(|head| head.id == expected),
+                true => {
+                    let first = self.order.peek().filter(|first| first.0.0 == expected);
+                    first.map(|Reverse((_, number))| *number)
+                }
+            };
+            let Some(number) = found else {
                 panic!("transaction {expected} is below the frontier {frontier}, and in no ring");
             };
             let (ring, head) = (&slots[number].ring, &mut self.heads[number]);
@@ -74,10 +99,18 @@ impl Merge {
                 *head = Head::load(ring, Ring::<S>::behind(head.at, head.words), head.end);
                 expected += 1;
             }
+            let id = head.id;
+            if by_heap && let Some(mut first) = self.order.peek_mut() {
+                match id <= frontier {
+                    true => first.0.0 = id,
+                    false => _ = PeekMut::pop(first),
+                }
+            }
         }
         self.give_back(slots);
     }
 
+    /// Returns the space of copied records to the workers.
     fn give_back<S: RingMemory>(&self, slots: &[Arc<Slot<S>>]) {
         for (slot, head) in slots.iter().zip(&self.heads) {
             slot.ring.take(head.at);
@@ -117,7 +150,13 @@ mod tests {
 
     #[test]
     fn records_of_many_rings_merge_in_id_order() {
-        let slots = slots(3);
+        for count in [3, SEARCHED + 5] {
+            records_merge_in_id_order(count as u64);
+        }
+    }
+
+    fn records_merge_in_id_order(count: u64) {
+        let slots = slots(count as usize);
         let mut writers: Vec<Writer> = slots.iter().map(|slot| Writer::new(&slot.ring)).collect();
         let mut merge = Merge::default();
         let mut last = 0;
@@ -125,7 +164,7 @@ mod tests {
             let frontier = last + 7;
             for id in last + 1..=frontier + 2 {
                 if round == 0 || id > last + 2 {
-                    let ring = (id * 7 / 3 % 3) as usize;
+                    let ring = (id * 7 / 3 % count) as usize;
                     publish(&slots[ring], &mut writers[ring], id);
                 }
             }
