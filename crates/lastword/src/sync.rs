@@ -28,6 +28,17 @@ pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
     }
 }
 
+/// Raises an epoch before this thread loads whether others wait for it. A thread that counts itself
+/// as waiting, fences, and loads the epoch sees the new one, or this thread sees the count. The
+/// caller loads the count with `SeqCst`: with the addition that is as good as a `SeqCst` fence, and
+/// on x86 the addition is one instruction, where the fence is another one of 30 to 80 ns. `release`
+/// is the order of the addition without that, for mutants.
+#[inline(always)]
+pub(crate) fn raise(epoch: &AtomicU64, release: Ordering, unfenced: Mutant) {
+    let unordered = injected(unfenced) || release != Ordering::Release;
+    epoch.fetch_add(1, if unordered { release } else { Ordering::SeqCst });
+}
+
 /// Locks a mutex whose data stays valid even if a holder panics.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

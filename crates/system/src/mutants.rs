@@ -230,6 +230,7 @@ pub enum Mutant {
     NoFenceInEventNotify,
     EventNotifiesWithoutLock,
     EventEpochRaisedRelaxed,
+    EventAwaitedOnce,
     EpochReadAfterStep,
     OnlyWorkNotifies,
     StepNotifiesBeforeUnlock,

@@ -445,6 +445,7 @@ registry! {
     NoFenceInEventNotify 225 "no-fence-in-event-notify",
     EventNotifiesWithoutLock 226 "event-notifies-without-lock",
     EventEpochRaisedRelaxed 227 "event-epoch-raised-relaxed",
+    EventAwaitedOnce 382 "event-awaited-once",
     EpochReadAfterStep 228 "epoch-read-after-step",
     OnlyWorkNotifies 229 "only-work-notifies",
     StepNotifiesBeforeUnlock 230 "step-notifies-before-unlock",

@@ -38,6 +38,7 @@
 //! share a flush, recovery scans the log once, and reproduction needs no merge.)
 
 pub(crate) mod background;
+pub(crate) mod event;
 pub(crate) mod group_commit;
 pub(crate) mod in_flight;
 pub(crate) mod listeners;
@@ -59,6 +60,7 @@ use crate::metrics::{Meter, StepTimer};
 use crate::rate_limit::RateLimit;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, cores, lock};
 pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
+pub(crate) use event::Event;
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers, Wraps};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing, copy_of};
@@ -69,9 +71,7 @@ use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
 pub(crate) use rings::UNBOUNDED_WORDS;
 use slot::frontier;
-pub(crate) use waiters::{
-    Event, Progress, RunningStep, Step, StepEnd, help_until, run_part, try_step,
-};
+pub(crate) use waiters::{Progress, RunningStep, Step, StepEnd, help_until, run_part, try_step};
 
 /// A worker's slot, over real memory.
 pub(crate) type Slot = slot::Slot<Memory>;

@@ -4,7 +4,7 @@
 //! | waits for | type | a waiting thread |
 //! |---|---|---|
 //! | a durable ID, room, the end of a step | [`Progress`], [`help_until`] | runs the step |
-//! | work, or another thread's work | [`Event`] | sleeps |
+//! | work, or another thread's work | [`Event`](super::Event) | sleeps |
 //!
 //! All follow one rule: a waiter reads an epoch before the state; a thread that changes the state
 //! raises the epoch afterwards. The waiter sleeps only while the epoch has not moved.
@@ -74,7 +74,6 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::task::Waker;
-use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use medium::mutants::{Mutant, injected, relax};
@@ -83,7 +82,7 @@ use super::listeners::{Listener, Listeners, Registration};
 use crate::error::Error;
 use crate::poison::{OnPanic, Poison};
 use crate::sync::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, fence_unless, lock, thread,
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock, raise, thread,
     try_lock,
 };
 
@@ -190,7 +189,7 @@ impl Progress {
         let sleeper = Arc::new(Sleeper { thread, awake: AtomicBool::new(false) });
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // SeqCst fence: either the thread that ends a step sees this thread waiting, or this thread
-        // sees the new epoch. Pairs with the fence in `step_is_over`; without both, each could miss
+        // sees the new epoch. Pairs with `raise` in `step_is_over`; without both, each could miss
         // the other's store.
         fence_unless(Mutant::NoFenceInSleep, Ordering::SeqCst);
         {
@@ -272,11 +271,10 @@ impl Progress {
     /// Ends a step: wakes the waiters that it has served, and one more thread to take the next
     /// step. The caller has released the step's lock.
     pub(crate) fn step_is_over(&self) {
-        // Release: a sleeper that sees the epoch sees the step's effects.
-        self.epoch.fetch_add(1, Ordering::Release);
-        // Pairs with the fences in `sleep` and `register`.
-        fence_unless(Mutant::NoFenceAtEndOfStep, Ordering::SeqCst);
-        if self.waiting.load(Ordering::Relaxed) > 0 {
+        // Release: a sleeper that sees the epoch sees the step's effects. Pairs with the fences in
+        // `sleep` and `register`; SeqCst belongs to it.
+        raise(&self.epoch, Ordering::Release, Mutant::NoFenceAtEndOfStep);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
             self.wake();
         }
     }
@@ -489,60 +487,6 @@ pub(crate) fn help_until<R, E>(
             Step::HeldBack => thread::yield_now(),
             Step::Done | Step::More | Step::LogFull => {}
             Step::Working => unreachable!("`Step::of_both` reports `Working` as `Busy`"),
-        }
-    }
-}
-
-/// A recurring event.
-#[derive(Debug, Default)]
-pub(crate) struct Event {
-    epoch: AtomicU64,
-    waiters: AtomicUsize,
-    mutex: Mutex<()>,
-    condvar: Condvar,
-}
-
-impl Event {
-    /// Returns the epoch for [`wait`](Event::wait). Read it before the state that is waited for.
-    pub(crate) fn epoch(&self) -> u64 {
-        // Acquire: the waiter checks the state after this.
-        self.epoch.load(Ordering::Acquire)
-    }
-
-    /// Sleeps until the event has happened since `epoch` was read, or for `longest`.
-    pub(crate) fn wait(&self, epoch: u64, longest: Option<Duration>) {
-        self.waiters.fetch_add(1, Ordering::Relaxed);
-        // SeqCst fence: either the notifier sees this waiter, or this waiter sees the new epoch.
-        // Pairs with the fence in `notify`; without both, each could miss the other's store.
-        fence_unless(Mutant::NoFenceInEventWait, Ordering::SeqCst);
-        let mut guard = lock(&self.mutex);
-        while self.epoch.load(Ordering::Acquire) == epoch {
-            match longest {
-                None => {
-                    guard =
-                        self.condvar.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
-                }
-                Some(longest) => {
-                    let _ = self.condvar.wait_timeout(guard, longest);
-                    break;
-                }
-            }
-        }
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Wakes all waiters.
-    pub(crate) fn notify(&self) {
-        // Release: a waiter that sees the epoch sees the state. Pairs with the Acquire loads above.
-        self.epoch.fetch_add(1, relax(Ordering::Release, Mutant::EventEpochRaisedRelaxed));
-        fence_unless(Mutant::NoFenceInEventNotify, Ordering::SeqCst);
-        if self.waiters.load(Ordering::Relaxed) > 0 {
-            // A waiter holds this lock from its last check of the epoch until it sleeps. Taking the
-            // lock therefore waits until the notification can reach it.
-            if !injected(Mutant::EventNotifiesWithoutLock) {
-                drop(lock(&self.mutex));
-            }
-            self.condvar.notify_all();
         }
     }
 }

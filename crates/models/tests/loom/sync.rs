@@ -34,6 +34,12 @@ pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
     }
 }
 
+/// Raises an epoch before this thread loads whether others wait for it.
+pub(crate) fn raise(epoch: &AtomicU64, release: Ordering, unfenced: Mutant) {
+    epoch.fetch_add(1, release);
+    fence_unless(unfenced, Ordering::SeqCst);
+}
+
 /// A prefetch has no effect that a model could see.
 pub(crate) fn prefetch_write<T>(_words: &[T], _index: usize) {}
 

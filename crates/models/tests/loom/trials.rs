@@ -31,7 +31,8 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     publication::commit_is_claimed_with_its_record, "claimed":
         IdAssignedWithoutRelease, IdAssignedBeforeAnnounced;
     waiting::no_wake_up_is_lost, "deadlock":
-        NoFenceInEventWait, NoFenceInEventNotify, EventNotifiesWithoutLock, EventEpochRaisedRelaxed;
+        NoFenceInEventWait, NoFenceInEventNotify, EventNotifiesWithoutLock, EventEpochRaisedRelaxed,
+        EventAwaitedOnce;
     helping::helper_that_finds_step_busy_is_woken, "deadlock":
         EpochReadAfterStep, OnlyWorkNotifies, StepNotifiesBeforeUnlock, NoFenceInSleep,
         NoFenceAtEndOfStep, SleepWithoutSecondLook, OnlyServedAreWoken;

@@ -10,6 +10,9 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Order
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub(crate) use shuttle::thread;
 
+/// Sizes are small.
+pub(crate) const MODELED: bool = true;
+
 /// Returns the number of cores of the modeled machine.
 pub(crate) fn cores() -> usize {
     2
@@ -20,6 +23,12 @@ pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
     if !injected(mutant) {
         fence(order);
     }
+}
+
+/// Raises an epoch before this thread loads whether others wait for it.
+pub(crate) fn raise(epoch: &AtomicU64, release: Ordering, unfenced: Mutant) {
+    epoch.fetch_add(1, release);
+    fence_unless(unfenced, Ordering::SeqCst);
 }
 
 /// A prefetch has no effect that a schedule could see.
