@@ -312,7 +312,7 @@ impl Pipeline {
         // notification of itself would end its nap while another thread reproduces.
         let is_other = self.blocks || helped || injected(Mutant::PersistThreadWakesItself);
         if is_other && self.is_due() {
-            self.notifiers.notify_reproduce(self.blocks);
+            self.notifiers.request_reproduce(self.blocks);
         }
         Ok(Step::of_both(sent, acknowledged, self.persist.send_end()))
     }

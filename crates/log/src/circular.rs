@@ -142,6 +142,22 @@ impl CircularLog {
         Ok(Sent { end, durable })
     }
 
+    /// Does as [`append`](CircularLog::append) on memory, where a group is durable on return.
+    /// Returns the sequence at its end, and its memory.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn append_to_memory(
+        &mut self,
+        group: Group,
+        acknowledged: u64,
+    ) -> Result<(u64, Buffer), medium::Error> {
+        let mut packed = Packed::plain(group, self.medium.block_bytes() / 8);
+        let Place { at, end } = self.place(&mut packed, acknowledged);
+        let words = packed.words();
+        Ok((end, self.medium.append_alone(at, packed.into_image().0, words)?))
+    }
+
     /// Returns the sequence and the bytes of the next group.
     fn next(&self, words: usize) -> (u64, u64) {
         let bytes = (8 * words).next_multiple_of(self.medium.block_bytes()) as u64;

@@ -78,7 +78,8 @@ pub struct Identity {
 }
 
 /// Transactions that are written to the log together; also the volatile copy that is reproduced.
-#[derive(Debug)]
+/// The default is an empty group without memory, which takes some when it gets a transaction.
+#[derive(Debug, Default)]
 pub struct Group {
     pub(crate) buffer: Buffer,
     /// Words in use, header included; 0 before the first transaction.

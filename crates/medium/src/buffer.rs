@@ -22,7 +22,7 @@ struct Block([u64; BLOCK_WORDS]);
 /// assert_eq!(group.words().len(), 1024);
 /// assert_eq!(group.words()[0], 42);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Buffer {
     blocks: Vec<Block>,
 }

@@ -226,6 +226,16 @@ pub trait LogMedium: ReadLog + Send + Sync {
     /// If [`depth`](LogMedium::depth) groups are already in flight.
     fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error>;
 
+    /// Does as [`append`](LogMedium::append) on memory, for a caller that lets one thread at a time
+    /// append: the counts then need no locked instructions.
+    ///
+    /// # Errors
+    /// As [`append`](LogMedium::append).
+    fn append_alone(&self, at: u64, group: Buffer, words: usize) -> Result<Buffer, Error> {
+        let durable = self.append(at, group, words)?;
+        Ok(durable.expect("memory is durable at once"))
+    }
+
     /// Returns the oldest group in flight once it is durable, whatever became of later groups. This
     /// is a group's persist barrier. `wait` selects whether to block for it. `None`: it is not
     /// durable yet, or no group is in flight.

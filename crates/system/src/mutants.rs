@@ -204,6 +204,7 @@ pub enum Mutant {
     IdleMarkStoredRelaxed,
     CommittingReadRelaxed,
     CommittingNotStored,
+    SlotsKnownBeforeClock,
     NoFenceAfterOwning,
     NoFenceInRead,
     NoFenceInReadOfRun,

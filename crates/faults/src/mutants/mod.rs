@@ -419,6 +419,7 @@ registry! {
     IdleMarkStoredRelaxed 204 "idle-mark-stored-relaxed",
     CommittingReadRelaxed 205 "committing-read-relaxed",
     CommittingNotStored 206 "committing-not-stored",
+    SlotsKnownBeforeClock 381 "slots-known-before-clock",
     NoFenceAfterOwning 207 "no-fence-after-owning",
     NoFenceInRead 208 "no-fence-in-read",
     NoFenceInReadOfRun 209 "no-fence-in-read-of-run",

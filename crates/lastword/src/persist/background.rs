@@ -121,6 +121,8 @@ pub(crate) struct Notifiers {
     reproduce: Event,
     /// Notified when parts of a batch can be claimed.
     parts: Event,
+    /// A step has requested reproduction, and the persist thread has not looked for a batch since.
+    requested: AtomicBool,
     closing: AtomicBool,
 }
 
@@ -181,6 +183,25 @@ impl Notifiers {
     /// Notifies the thread that reproduces: a thread of its own, or the persist thread.
     pub(crate) fn notify_reproduce(&self, own_thread: bool) {
         if own_thread { self.reproduce.notify() } else { self.wake() }
+    }
+
+    /// Notifies the thread that reproduces, as a step does whose end makes a batch due. The persist
+    /// thread is notified once until it looks for a batch: on memory such a step takes less time
+    /// than a notification. A request that it misses is repeated by the next step, or found when
+    /// the thread has napped. A thread that waits for log space reproduces itself.
+    pub(crate) fn request_reproduce(&self, own_thread: bool) {
+        // Relaxed: see above.
+        if own_thread || !self.requested.load(Ordering::Relaxed) {
+            self.requested.store(true, Ordering::Relaxed);
+            self.notify_reproduce(own_thread);
+        }
+    }
+
+    /// Accepts the requests so far: the caller looks for a batch next.
+    fn accept_requests(&self) {
+        if self.requested.load(Ordering::Relaxed) {
+            self.requested.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Notifies the other reproduce threads of parts that they can claim.
@@ -308,6 +329,7 @@ fn persist_loop<S: Steps>(steps: &S) {
         let unpaused = steps.pause().is_zero();
         let mut reproduced = Step::Nothing;
         if !steps.reproduces_apart() && (!unpaused || step != Step::More) {
+            notifiers.accept_requests();
             reproduced = match steps.reproduce_if_due() {
                 Err(_) => break,
                 Ok(step) => step,

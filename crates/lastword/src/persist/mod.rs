@@ -15,7 +15,8 @@
 //! | store to memory | as pack | any |
 //! | acknowledge | one | by ID |
 //!
-//! With one persist thread, a group passes all stages while `sending` is held. With more, a thread
+//! With one persist thread, a group passes all stages while `sending` is held. On memory it then
+//! needs no packing, if it is neither combined nor compressed (`in_place`). With more, a thread
 //! takes a group off, packs it without the lock, and then places it together with the packed groups
 //! after it. No thread waits for another, but groups get their places in order.
 //!
@@ -41,9 +42,12 @@ pub(crate) mod background;
 pub(crate) mod event;
 pub(crate) mod group_commit;
 pub(crate) mod in_flight;
+pub(crate) mod in_place;
+pub(crate) mod known_slots;
 pub(crate) mod listeners;
 pub(crate) mod merge;
 pub(crate) mod queue;
+pub(crate) mod registration;
 pub(crate) mod rings;
 pub(crate) mod slot;
 pub(crate) mod waiters;
@@ -64,6 +68,7 @@ pub(crate) use event::Event;
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers, Wraps};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
 use in_flight::{InFlight, Job, Packing, copy_of};
+use known_slots::KnownSlots;
 pub(crate) use listeners::Listeners;
 pub use listeners::{Listener, Registration};
 use merge::Merge;
@@ -83,6 +88,8 @@ pub(crate) type RingRedo = slot::RingRedo<Memory>;
 pub(crate) struct Persist {
     pub(crate) progress: Progress,
     slots: Mutex<Vec<Arc<Slot>>>,
+    /// Raised when a worker comes or leaves.
+    slots_version: AtomicU64,
     /// Number of living workers.
     workers: AtomicUsize,
     cores: usize,
@@ -101,6 +108,8 @@ pub(crate) struct Persist {
     gathered_words: usize,
     fit: Fit,
     grouping: Grouping,
+    /// Whether groups are durable as soon as they are sent.
+    is_memory: bool,
     /// Greatest ID that a thread waits for: groups up to it are not held back to grow.
     requested: AtomicU64,
     /// Notifies the other persist threads of a group to pack.
@@ -121,6 +130,7 @@ struct Sending {
     closed: bool,
     opened: Opened,
     merge: Merge,
+    slots: KnownSlots<Slot>,
     /// Groups taken off that have no place yet.
     packing: Packing,
     packers: Packers,
@@ -134,17 +144,6 @@ struct Placed {
     packed: Packed,
     group: LogGroup,
 }
-
-/// Usual words that wait while the persist thread has a core: the output of the fastest worker in a
-/// few naps. More words mean that the thread gets no core.
-const USUAL_WORDS: u64 = 512 * 1024 / 8;
-
-/// Usual words with as many workers as cores. The persist thread then runs at the cost of a worker,
-/// so workers persist inline, and early: the work is the same, and commits are durable sooner.
-/// Measured with two workers on two cores, `lastword run tatp-hash --threads 2 --medium emulated`,
-/// three runs each, with 16, 64, 512 and 4096 KiB: 5.5, 5.5, 6.1 and 5.9 M/s, durable in p50 0.09,
-/// 0.37, 0.72 and 0.73 ms, p99 1.7, 2.9, 5.7 and 7.1 ms; hashtable 5.2, 5.3, 5.4, 5.4 M/s.
-const CROWDED_WORDS: u64 = 64 * 1024 / 8;
 
 impl Persist {
     pub(crate) fn new(
@@ -161,6 +160,8 @@ impl Persist {
         let queue = Queue::new(group_words, spare_max);
         let payload_words_max = words_max - GROUP_HEADER_WORDS;
         let fit = Fit { block_words: medium.block_bytes() / 8, payload_words_max };
+        let is_memory = medium.depth() == 0;
+        let progress = Progress::new(durable.0);
         let sending = Sending {
             log: CircularLog::new(Arc::clone(&medium), identity),
             merged: durable.0,
@@ -168,13 +169,15 @@ impl Persist {
             closed: false,
             opened: Opened::default(),
             merge: Merge::default(),
+            slots: KnownSlots::default(),
             packing: Packing::default(),
             packers: Packers::default(),
             plain: 0,
         };
         Persist {
-            progress: Progress::new(durable.0),
+            progress: if is_memory { progress.spinning() } else { progress },
             slots: Mutex::default(),
+            slots_version: AtomicU64::new(0),
             workers: AtomicUsize::new(0),
             cores: cores(),
             medium,
@@ -188,61 +191,11 @@ impl Persist {
             gathered_words: if grouping.combines() { GATHERED_WORDS } else { group_words },
             fit,
             grouping,
+            is_memory,
             requested: AtomicU64::new(0),
             more: Event::default(),
             meter: Meter::default(),
             limit: RateLimit::new(),
-        }
-    }
-
-    /// Registers a worker with a ring of `ring_words`, or returns [`Error::NoRing`].
-    pub(crate) fn register(&self, ring_words: usize) -> Result<Arc<Slot>, Error> {
-        let ring = rings::new_ring(ring_words).map_err(|bytes| Error::NoRing { bytes })?;
-        let slot = Arc::new(Slot::new(ring));
-        let mut slots = lock(&self.slots);
-        // Steps without work do not look at slots. Without this, workers that come and go between
-        // two commits would accumulate.
-        slots.retain(|slot| !slot.is_done());
-        slots.push(Arc::clone(&slot));
-        self.workers.fetch_add(1, Ordering::Relaxed);
-        Ok(slot)
-    }
-
-    /// Closes a worker's slot. Records that it has published are still persisted.
-    pub(crate) fn leave(&self, slot: &Slot) {
-        slot.close();
-        self.workers.fetch_sub(1, Ordering::Relaxed);
-        // A ring that was drained before it was closed: no later commit may come whose step drops
-        // it. `gather` drops the others.
-        lock(&self.slots).retain(|slot| !slot.is_done());
-    }
-
-    /// Releases memory of the rings of idle workers. With `all_idle`, each worker counts as idle,
-    /// else those without a record since the last call.
-    pub(crate) fn release_idle(&self, all_idle: bool) {
-        // As a step: a thread that finds `sending` taken sleeps until a step ends. A busy step
-        // means that a worker is not idle.
-        let _ = try_step(&self.sending, &self.progress, self.send_end(), |_, running| {
-            let panic = running.on_panic("persist");
-            for slot in lock(&self.slots).iter() {
-                if slot.is_unchanged() || all_idle {
-                    slot.ring.release_unclaimed();
-                }
-            }
-            panic.disarm();
-            Ok::<_, Error>(Step::Nothing)
-        });
-    }
-
-    /// Words of a worker that may wait for the persist step. With more, the worker helps.
-    pub(crate) fn usual_words(&self) -> u64 {
-        let is_crowded = self.workers.load(Ordering::Relaxed) >= self.cores;
-        match self.grouping.unpaused {
-            // The persist thread is reproducing, or does not keep up. Records that this worker
-            // sends itself are durable at once, and that thread can go on.
-            true => self.grouping.words() as u64,
-            false if is_crowded => CROWDED_WORDS,
-            false => USUAL_WORDS,
         }
     }
 
@@ -284,7 +237,7 @@ impl Persist {
 
     /// Whether groups are durable as soon as they are sent.
     pub(crate) fn is_memory(&self) -> bool {
-        self.medium.depth() == 0
+        self.is_memory
     }
 
     /// Sends one group of committed transactions. Waits for no device.
@@ -298,7 +251,10 @@ impl Persist {
         let step = try_step(&self.sending, &self.progress, end, |sending, running| {
             self.metered(timer, running, || {
                 self.gather(sending, clock);
-                self.take_off(sending, &mut job, &mut placed)
+                match self.appends_in_place() {
+                    true => self.append_pending(sending),
+                    false => self.take_off(sending, &mut job, &mut placed),
+                }
             })
         })?;
         if job.is_none() && placed.is_empty() {
@@ -322,10 +278,15 @@ impl Persist {
         // If every send woke a thread, that thread would try the step, find no work and wake the
         // next one, until the device or the others are done. No thread could sleep either, because
         // its own try would already have moved the epoch.
-        match self.is_memory() && self.grouping.threads == 1 {
+        match self.is_send_awaited() {
             true => StepEnd::Awaited,
             false => StepEnd::Unawaited,
         }
+    }
+
+    /// See [`send_end`](Persist::send_end).
+    fn is_send_awaited(&self) -> bool {
+        self.is_memory && self.grouping.threads == 1
     }
 
     /// Runs a part of a step, measures its time, and poisons the pool when it fails or panics.
@@ -336,26 +297,36 @@ impl Persist {
         part: impl FnOnce() -> Result<R, medium::Error>,
     ) -> Result<R, Error> {
         let panic = running.on_panic("persist");
-        let started = timer.start();
+        let started = self.meter.persist.start(timer);
         let done = part();
-        self.meter.persist.add(&started);
+        if let Some(started) = started {
+            self.meter.persist.add(&started);
+        }
         panic.disarm();
         done.map_err(|error| running.fail(error.into()))
     }
 
     /// Merges published records into the pending group.
     fn gather(&self, sending: &mut Sending, clock: &AtomicU64) {
-        // The clock before the slots: see `frontier`. Acquire: pairs with the addition that
-        // assigned the ID.
+        if injected(Mutant::SlotsKnownBeforeClock) {
+            self.look_at_slots(&mut sending.slots);
+        }
+        // The clock before the slots: see `frontier` and `known_slots`. Acquire: pairs with the
+        // addition that assigned the ID.
         let now = clock.load(Ordering::Acquire);
         if now == sending.merged {
             return;
         }
-        self.meter.undurable.saw(now);
-        let mut slots = lock(&self.slots);
-        let Sending { merge, merged, pending, closed, opened, .. } = sending;
-        let frontier = frontier(clock, &slots, now, &mut merge.cursors);
-        let unbounded = without_bound(&slots);
+        if !self.appends_in_place() {
+            self.meter.undurable.saw(now);
+        }
+        let Sending { merge, merged, pending, closed, opened, slots: known, .. } = sending;
+        if !injected(Mutant::SlotsKnownBeforeClock) {
+            self.look_at_slots(known);
+        }
+        let slots = &known.slots;
+        let frontier = frontier(clock, slots, now, &mut merge.cursors);
+        let unbounded = Persist::without_bound(slots);
         // A group that waits for room takes more until it is full.
         if frontier > *merged && pending.words() < self.gathered_words {
             let last = self.last_of(pending, *merged).min(frontier);
@@ -363,7 +334,7 @@ impl Persist {
                 opened.begin(&self.grouping);
             }
             if last > *merged {
-                merge.run(&slots, *merged, last, pending, self.gathered_words);
+                merge.run(slots, *merged, last, pending, self.gathered_words);
             }
             if !pending.is_empty() {
                 *merged = pending.last().0;
@@ -374,7 +345,9 @@ impl Persist {
             rings::release_consumed(&slot.ring, before);
         }
         // A drained ring of a dead worker is no longer needed.
-        slots.retain(|slot| !slot.is_done());
+        if known.some_closed {
+            self.drop_done(known);
+        }
     }
 
     /// Takes the pending group off if it is due and has room, and sends it. With several threads,
@@ -485,7 +458,7 @@ impl Persist {
             self.meter.log_grew(log.head(), log.padding_bytes(), packers.combined_words);
             let group = LogGroup { first, last, words, end: place.end };
             if injected(Mutant::AppliedBeforeLog) {
-                self.queue.push(copy_of(&packed), group);
+                self.queue.keep(self.queue.push(copy_of(&packed), group));
             }
             let next = Placed { at: place.at, packed, group };
             match self.grouping.threads > 1 && self.is_memory() {
@@ -509,7 +482,8 @@ impl Persist {
                 self.medium.leave_witness(&self.witness_key.line(group.last));
             }
             let memory = self.medium.append(at, image, words)?;
-            self.acknowledged(memory.expect("memory is durable at once"), plain, group);
+            let memory = memory.expect("memory is durable at once");
+            self.queue.keep(self.acknowledged(memory, plain, group));
             return Ok(());
         }
         // Before the append: once the medium has the group, another thread may acknowledge it and
@@ -532,7 +506,7 @@ impl Persist {
         let memory = self.medium.append(at, image, words)?;
         let memory = memory.expect("memory is durable at once");
         self.in_flight.complete(number, (memory, plain), |(memory, plain), group| {
-            self.acknowledged(memory, plain, group);
+            self.queue.keep(self.acknowledged(memory, plain, group));
         });
         Ok(())
     }
@@ -560,24 +534,28 @@ impl Persist {
             }
             let Some(memory) = self.medium.acknowledge(wait)? else { return Ok(step) };
             let (group, plain) = self.in_flight.take_oldest();
-            self.acknowledged(memory, plain, group);
+            self.queue.keep(self.acknowledged(memory, plain, group));
             (step, wait) = (Step::Done, false);
         }
     }
 
     /// Acknowledges a durable group; all before it are durable. `plain`: the writes to reproduce,
-    /// where they differ from the bytes sent.
-    fn acknowledged(&self, memory: Buffer, plain: Option<Buffer>, group: LogGroup) {
+    /// where they differ from the bytes sent. Returns memory that the queue did not keep.
+    fn acknowledged(
+        &self,
+        memory: Buffer,
+        plain: Option<Buffer>,
+        group: LogGroup,
+    ) -> Option<Buffer> {
         // Queued first: a thread that reproduces after a flush would look again until it is.
-        if !injected(Mutant::AppliedBeforeLog) {
-            match plain {
-                Some(plain) => {
-                    self.queue.push(plain, group);
-                    self.queue.keep([memory]);
-                }
-                None => self.queue.push(memory, group),
+        let left = match plain {
+            _ if injected(Mutant::AppliedBeforeLog) => None,
+            Some(plain) => {
+                self.queue.keep(self.queue.push(plain, group));
+                Some(memory)
             }
-        }
+            None => self.queue.push(memory, group),
+        };
         // After the group's barrier, since a crash may keep the witness and lose the group.
         if !injected(Mutant::GroupWitnessLeftOut) {
             self.medium.leave_witness(&self.witness_key.line(group.last));
@@ -590,11 +568,6 @@ impl Persist {
             self.progress.advance(group.last);
             self.meter.undurable.durable(group.last);
         }
+        left
     }
-}
-
-/// Returns the unbounded rings and their `taken` cursors.
-fn without_bound(slots: &[Arc<Slot>]) -> Vec<(Arc<Slot>, u64)> {
-    let unbounded = slots.iter().filter(|slot| slot.ring.capacity() == UNBOUNDED_WORDS);
-    unbounded.map(|slot| (Arc::clone(slot), slot.ring.taken())).collect()
 }

@@ -144,12 +144,15 @@ impl Queue {
 
     /// Adds a durable group. A small one shares memory with the one before it: when a thread waits
     /// for every commit, thousands of groups hold a log block and a few words of writes each.
-    pub(crate) fn push(&self, buffer: Buffer, group: LogGroup) {
+    /// Returns the memory of such a group, which the caller uses again or [keeps](Queue::keep).
+    pub(crate) fn push(&self, buffer: Buffer, group: LogGroup) -> Option<Buffer> {
         let mut waiting = lock(&self.waiting);
         let groups = &mut waiting.groups;
         self.end.store(group.end, Ordering::Relaxed);
         let payload = GROUP_HEADER_WORDS..group.words;
-        self.plain_end.fetch_add(8 * payload.len() as u64, Ordering::Relaxed);
+        // No addition in one instruction: the lock lets one thread in.
+        let plain = self.plain_end.load(Ordering::Relaxed) + 8 * payload.len() as u64;
+        self.plain_end.store(plain, Ordering::Relaxed);
         if let Some(back) = groups.back_mut()
             && back.group.words + payload.len() <= self.group_words.min(back.buffer.words().len())
         {
@@ -157,10 +160,10 @@ impl Queue {
             let more = all.words..all.words + payload.len();
             memory.words_mut()[more.clone()].copy_from_slice(&buffer.words()[payload]);
             *all = LogGroup { first: all.first, words: more.end, ..group };
-            drop(waiting);
-            return self.keep([buffer]);
+            return Some(buffer);
         }
         groups.push_back(Queued { buffer, group });
+        None
     }
 
     /// Whether the queue is empty; a batch that is being reproduced is not in it.
@@ -214,7 +217,7 @@ mod tests {
     fn push(queue: &Queue, id: u64, words: usize) {
         let words = GROUP_HEADER_WORDS + words;
         let group = LogGroup { first: id, last: id, words, end: queue.end() + 8 * words as u64 };
-        queue.push(Buffer::new(1000), group);
+        queue.keep(queue.push(Buffer::new(1000), group));
     }
 
     #[test]

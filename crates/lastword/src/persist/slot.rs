@@ -84,6 +84,11 @@ impl<S: RingMemory> Slot<S> {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Whether the slot is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// Whether the slot is closed and its ring is empty.
     pub(crate) fn is_done(&self) -> bool {
         // `closed` first: the ring's count then includes every record published before it.

@@ -68,6 +68,9 @@
 //! The step that a sleeper found busy may have looked before the sleeper's record was published. So
 //! the end of a step wakes that sleeper, or another one, to try again.
 //!
+//! On memory a step takes less time than a sleep. There the thread looks at the epoch for a while
+//! before 4, and goes on with 1 if it moves.
+//!
 //! The sleeper cannot miss d: d comes after c, which comes after 3, and 1 came before. With 1 after
 //! 3, c and d could fall between the two. Without other work the sleep would then never end.
 
@@ -82,9 +85,13 @@ use super::listeners::{Listener, Listeners, Registration};
 use crate::error::Error;
 use crate::poison::{OnPanic, Poison};
 use crate::sync::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence_unless, lock, raise, thread,
-    try_lock,
+    Arc, AtomicBool, AtomicU64, AtomicUsize, MODELED, Mutex, Ordering, cores, fence_unless, lock,
+    raise, spin_loop, thread, try_lock,
 };
+
+/// Looks at the end of another thread's step before a thread sleeps: about as long as the sleep and
+/// the wake-up take.
+const SPINS: u32 = 100;
 
 /// The durable watermark, failure state and waiters of a pool.
 #[derive(Default)]
@@ -97,6 +104,8 @@ pub(crate) struct Progress {
     lists: Mutex<Lists>,
     /// Set by `fail` alone.
     poison: Poison,
+    /// Looks at the epoch before a thread sleeps on it.
+    spins: u32,
 }
 
 /// The waiters, lowest ID first.
@@ -121,6 +130,22 @@ struct Sleeper {
 impl Progress {
     pub(crate) fn new(durable: u64) -> Progress {
         Progress { durable: CachePadded::new(AtomicU64::new(durable)), ..Progress::default() }
+    }
+
+    /// Lets threads that find a step taken look for its end for a while before they sleep, where
+    /// steps take no longer than that.
+    pub(crate) fn spinning(self) -> Progress {
+        // On one core, the thread in the step runs when this one sleeps. A model has no time.
+        let spins = if cores() > 1 && !MODELED { SPINS } else { 0 };
+        Progress { spins, ..self }
+    }
+
+    /// Whether the epoch moves within a short while.
+    fn moves_soon(&self, epoch: u64) -> bool {
+        (0..self.spins).any(|_| {
+            spin_loop();
+            self.epoch() != epoch
+        })
     }
 
     /// The largest ID such that it and all before it survive a crash.
@@ -479,6 +504,7 @@ pub(crate) fn help_until<R, E>(
             Step::Busy if injected(Mutant::EpochReadAfterStep) => {
                 progress.sleep(progress.epoch(), id);
             }
+            Step::Busy if progress.moves_soon(epoch) => {}
             Step::Busy => progress.sleep(epoch, id),
             // A worker has an ID and has not published its record yet: it needs its core.
             Step::Nothing => thread::yield_now(),

@@ -199,14 +199,6 @@ impl Account {
         self.persist_barriers += 1;
     }
 
-    /// A barrier behind so many lines that another has waited for.
-    pub(super) fn add_barrier(&mut self, lines: u64, delay_cycles: u64) {
-        self.lines += lines;
-        self.lines_before = self.lines;
-        self.delay_cycles += delay_cycles;
-        self.persist_barriers += 1;
-    }
-
     /// Counts persist barriers of checksums. They have already waited for the device.
     pub(super) fn add_barriers(&mut self, barriers: u64) {
         self.persist_barriers += barriers;

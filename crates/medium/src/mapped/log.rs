@@ -5,12 +5,12 @@
 
 use crate::area::{Area, group_words};
 use crate::buffer::Buffer;
-use crate::cpu::LINE_BYTES;
+use crate::cpu::{self, LINE_BYTES};
 use crate::error::Error;
-use crate::mapped::domain::{Account, Domain};
+use crate::mapped::domain::Domain;
 use crate::mapped::stores::Mapped;
 use crate::pool_file::PoolFile;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 use crate::traits::{Counts, LogMedium, ReadLog, Witness};
 
 /// The log in mapped memory. A group costs a fence, and the device's delay if it is emulated.
@@ -37,7 +37,7 @@ pub struct MappedLog {
     area: Area,
     mapped: Mapped,
     domain: Domain,
-    account: Mutex<Account>,
+    account: Account,
     witnesses: Option<Witnesses>,
 }
 
@@ -49,6 +49,29 @@ struct Witnesses {
     places: Vec<usize>,
     /// Number of the next witness.
     next: AtomicUsize,
+}
+
+/// Counts of the log. Threads that append beside each other add to them with locked instructions.
+#[derive(Debug, Default)]
+struct Account {
+    /// Cache lines stored.
+    lines: AtomicU64,
+    barriers: AtomicU64,
+    delay_cycles: AtomicU64,
+}
+
+impl Account {
+    /// Adds a group. `alone`: the caller lets one thread at a time append.
+    fn add(&self, lines: u64, delay_cycles: u64, alone: bool) {
+        let all = [(&self.lines, lines), (&self.barriers, 1), (&self.delay_cycles, delay_cycles)];
+        for (count, more) in all.into_iter().filter(|(_, more)| *more > 0) {
+            // Relaxed: the counts are only shown.
+            match alone {
+                true => count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed),
+                false => _ = count.fetch_add(more, Ordering::Relaxed),
+            }
+        }
+    }
 }
 
 impl MappedLog {
@@ -68,7 +91,7 @@ impl MappedLog {
             mapped: domain.map(&area)?,
             area,
             domain: domain.clone(),
-            account: Mutex::new(Account::new(domain)),
+            account: Account::default(),
             witnesses: None,
         })
     }
@@ -103,6 +126,25 @@ impl Mapped {
     }
 }
 
+impl MappedLog {
+    /// Stores a group durably, and counts it.
+    #[inline]
+    fn store(&self, at: u64, group: Buffer, words: usize, alone: bool) -> Result<Buffer, Error> {
+        self.area.check_log(at, words, LINE_BYTES as u64)?;
+        let first = at as usize / 8; // checked: inside the log, whose size is a usize
+        let from = group_words(&group, words)?;
+        match &self.mapped {
+            Mapped::Real(mapping) => self.domain.store_group(mapping.words(), first, from),
+            Mapped::Simulated(memory) => self.domain.store_group(&**memory, first, from),
+        }
+        // Threads wait beside each other: the device takes its time for one while another stores.
+        // The witness of an earlier group goes with this one.
+        let lines = (words * 8 / LINE_BYTES) as u64 + u64::from(self.witnesses.is_some());
+        self.account.add(lines, self.domain.wait(lines), alone);
+        Ok(group)
+    }
+}
+
 impl ReadLog for MappedLog {
     fn bytes(&self) -> u64 {
         self.area.bytes()
@@ -134,19 +176,11 @@ impl LogMedium for MappedLog {
     }
 
     fn append(&self, at: u64, group: Buffer, words: usize) -> Result<Option<Buffer>, Error> {
-        self.area.check_log(at, words, LINE_BYTES as u64)?;
-        let first = at as usize / 8; // checked: inside the log, whose size is a usize
-        let from = group_words(&group, words)?;
-        match &self.mapped {
-            Mapped::Real(mapping) => self.domain.store_group(mapping.words(), first, from),
-            Mapped::Simulated(memory) => self.domain.store_group(&**memory, first, from),
-        }
-        // Not under the lock: the device takes its time for one while another stores.
-        // The witness of an earlier group goes with this one.
-        let lines = (words * 8 / LINE_BYTES) as u64 + u64::from(self.witnesses.is_some());
-        let delay = self.domain.wait(lines);
-        lock(&self.account).add_barrier(lines, delay);
-        Ok(Some(group))
+        self.store(at, group, words, false).map(Some)
+    }
+
+    fn append_alone(&self, at: u64, group: Buffer, words: usize) -> Result<Buffer, Error> {
+        self.store(at, group, words, true)
     }
 
     fn acknowledge(&self, _wait: bool) -> Result<Option<Buffer>, Error> {
@@ -168,7 +202,14 @@ impl LogMedium for MappedLog {
     }
 
     fn counts(&self) -> Counts {
-        lock(&self.account).counts()
+        let Account { lines, barriers, delay_cycles } = &self.account;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            bytes: count(lines) * LINE_BYTES as u64,
+            device_writes: count(lines),
+            persist_barriers: count(barriers),
+            emulated_delay_ns: cpu::cycles_to_ns(count(delay_cycles)),
+        }
     }
 }
 

@@ -186,6 +186,7 @@ const MODELS: &[(&str, fn())] = &[
         "recycling::reproduced_id_publishes_heap_image",
         recycling::reproduced_id_publishes_heap_image,
     ),
+    ("recycling::step_knows_worker_that_registers", recycling::step_knows_worker_that_registers),
     ("recycling::concurrent_reproducers_keep_order", recycling::concurrent_reproducers_keep_order),
     ("recycling::superblock_waits_for_all_parts", recycling::superblock_waits_for_all_parts),
     ("recycling::failed_part_fails_the_leader", recycling::failed_part_fails_the_leader),

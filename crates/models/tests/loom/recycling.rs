@@ -177,6 +177,27 @@ pub(crate) fn log_is_overwritten_only_after_recycling() {
     met.are(0..2);
 }
 
+/// A worker registers and commits while another thread runs a step. The step knows the slot of each
+/// worker whose ID it claims.
+pub(crate) fn step_knows_worker_that_registers() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::with(0);
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || {
+            let slot = theirs.persist.register(32).expect("there is memory");
+            theirs.commit(&slot, &mut crate::Writer::new(&slot.ring));
+        });
+        pool.send();
+        seen.saw(pool.persist.durable().0);
+        other.join().expect("it ends");
+        pool.send();
+        assert_eq!(pool.persist.durable(), TxId(2), "all are durable in the end");
+    });
+    met.are(1..3);
+}
+
 /// A thread that sees the reproduced ID may read the heap image.
 pub(crate) fn reproduced_id_publishes_heap_image() {
     let met = Outcomes::default();

@@ -55,6 +55,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     notifying::waiting_task_is_woken, "deadlock": NoFenceInRegister;
     recycling::log_is_overwritten_only_after_recycling, "not recycled":
         TailStoredRelaxed, TailReadRelaxed;
+    recycling::step_knows_worker_that_registers, "in no ring": SlotsKnownBeforeClock;
     recycling::reproduced_id_publishes_heap_image, "not in the heap image":
         ReproducedStoredRelaxed, ReproducedReadRelaxed;
     recycling::concurrent_reproducers_keep_order, "in the heap image": BatchTakenBeforeLock;
