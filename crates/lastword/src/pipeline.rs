@@ -492,6 +492,9 @@ impl Pipeline {
     /// The medium's; also when it failed in another thread.
     pub(crate) fn wait(&self, clock: &AtomicU64, id: TxId) -> Result<(), Error> {
         self.persist.expedite(id);
+        if self.persist.is_combined(id) {
+            return Ok(());
+        }
         self.help_until(clock, id, || (self.persist.durable() >= id).then_some(()))
     }
 

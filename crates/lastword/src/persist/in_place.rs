@@ -10,12 +10,18 @@
 
 use lw_log::Group;
 use medium::mutants::{Mutant, injected};
+use words::TxId;
 
 use super::queue::LogGroup;
 use super::{Persist, Sending, Step};
 use crate::sync::Ordering;
 
 impl Persist {
+    /// Lets the [combiner](Combiner) make a transaction durable. Returns whether it has.
+    #[inline]
+    pub(crate) fn is_combined(&self, id: TxId) -> bool {
+        self.appends_in_place() && self.combiner.serves(id, || self.durable() >= id)
+    }
     /// Whether groups are sent from the memory in which they were gathered.
     pub(super) fn appends_in_place(&self) -> bool {
         let plain = !self.grouping.combines() && !self.grouping.compress;

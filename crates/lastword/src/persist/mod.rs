@@ -39,6 +39,7 @@
 //! share a flush, recovery scans the log once, and reproduction needs no merge.)
 
 pub(crate) mod background;
+pub(crate) mod combiner;
 pub(crate) mod event;
 pub(crate) mod group_commit;
 pub(crate) mod in_flight;
@@ -64,6 +65,7 @@ use crate::metrics::{Meter, StepTimer};
 use crate::rate_limit::RateLimit;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, cores, lock};
 pub(crate) use background::{Background, IDLE, NAP, Notifiers, Others, Steps, Waiting};
+use combiner::Combiner;
 pub(crate) use event::Event;
 use group_commit::{Fit, GATHERED_WORDS, Opened, Packer, Packers, Wraps};
 pub(crate) use group_commit::{Grouping, UNPAUSED_BYTES};
@@ -110,6 +112,7 @@ pub(crate) struct Persist {
     grouping: Grouping,
     /// Whether groups are durable as soon as they are sent.
     is_memory: bool,
+    combiner: Combiner,
     /// Greatest ID that a thread waits for: groups up to it are not held back to grow.
     requested: AtomicU64,
     /// Notifies the other persist threads of a group to pack.
@@ -192,6 +195,7 @@ impl Persist {
             fit,
             grouping,
             is_memory,
+            combiner: Combiner::new(),
             requested: AtomicU64::new(0),
             more: Event::default(),
             meter: Meter::default(),
