@@ -525,6 +525,10 @@ impl Persist {
         if self.is_memory() || self.in_flight.is_empty() {
             return Ok(Step::Nothing);
         }
+        // The waiters of the group wake before the records that waited for it are sent. Tried: the
+        // other order. With 64 threads that wait the rate fell from 12 to 9.5 k/s on a busy disk,
+        // probably because the thread that had sent the group was away from io_uring while it woke
+        // others.
         try_step(&self.acknowledging, &self.progress, StepEnd::Awaited, |(), running| {
             self.metered(timer, running, || self.acknowledge_all(wait))
         })
