@@ -17,7 +17,8 @@ use super::{Persist, Sending, Step};
 use crate::sync::Ordering;
 
 impl Persist {
-    /// Lets the [combiner](Combiner) make a transaction durable. Returns whether it has.
+    /// Lets the [combiner](super::combiner::Combiner) make a transaction durable. Returns whether
+    /// it has.
     #[inline]
     pub(crate) fn is_combined(&self, id: TxId) -> bool {
         self.appends_in_place() && self.combiner.serves(id, || self.durable() >= id)
