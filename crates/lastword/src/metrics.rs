@@ -21,7 +21,8 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// CPU time of persist steps, in nanoseconds, without emulated delay.
+    /// CPU time of persist steps, in nanoseconds, without emulated delay. On memory an estimate:
+    /// about one in 16 steps of workers is timed.
     pub persist_cpu_ns: u64,
     /// CPU time of reproduce steps, in nanoseconds, without emulated delay.
     pub reproduce_cpu_ns: u64,
@@ -85,21 +86,31 @@ pub(crate) struct StepTime {
     short: Count,
 }
 
-/// Short steps of workers that are all timed. Later one in [`SAMPLED`] stands for as many: a read
-/// of the cycle counter takes up to 20 ns, and the whole step 200.
+/// Short steps of workers that are all timed. Later about one in 2^[`SAMPLED_BITS`] stands for as
+/// many: a read of the cycle counter takes up to 20 ns, and the whole step 200.
 const TIMED: u64 = 64;
-const SAMPLED: u64 = 16;
+const SAMPLED_BITS: u32 = 4;
+
+/// Returns how many steps the one with this number stands for; `None`: another one stands for it.
+/// By a hash, since what transactions cost may have a period.
+fn weight(number: u64) -> Option<u64> {
+    if number < TIMED {
+        return Some(1);
+    }
+    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash >> (64 - SAMPLED_BITS) == 0).then_some(1 << SAMPLED_BITS)
+}
 
 impl StepTime {
-    /// Starts the time of a step, or `None` if another step's time stands for it.
+    /// Starts the time of a short step, or returns `None` if another step's time stands for it. The
+    /// caller holds the lock of the step.
     pub(crate) fn start(&self, timer: StepTimer) -> Option<Started> {
         if timer.blocks || !timer.helped {
             return Some(timer.start());
         }
         let number = self.short.load(Ordering::Relaxed);
         self.short.store(number + 1, Ordering::Relaxed);
-        let weight = if number < TIMED { 1 } else { SAMPLED };
-        number.is_multiple_of(weight).then(|| Started { weight, ..timer.start() })
+        weight(number).map(|weight| Started { weight, ..timer.start() })
     }
 
     pub(crate) fn add(&self, started: &Started) {

@@ -28,11 +28,12 @@ pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
     }
 }
 
-/// Raises an epoch before this thread loads whether others wait for it. A thread that counts itself
-/// as waiting, fences, and loads the epoch sees the new one, or this thread sees the count. The
-/// caller loads the count with `SeqCst`: with the addition that is as good as a `SeqCst` fence, and
-/// on x86 the addition is one instruction, where the fence is another one of 30 to 80 ns. `release`
-/// is the order of the addition without that, for mutants.
+/// Raises an epoch before this thread loads, with `SeqCst`, whether others wait for it. A thread
+/// that counts itself as waiting, fences, and loads the epoch sees the new one, or this thread sees
+/// the count. This orders the epoch against the count and nothing else: a thread that waits for
+/// another value loads the epoch first, with `Acquire`. On x86 the addition is one instruction,
+/// where a fence is another one of 30 to 80 ns. `release` is the order of the addition without
+/// that, for mutants.
 #[inline(always)]
 pub(crate) fn raise(epoch: &AtomicU64, release: Ordering, unfenced: Mutant) {
     let unordered = injected(unfenced) || release != Ordering::Release;

@@ -187,8 +187,8 @@ impl Notifiers {
 
     /// Notifies the thread that reproduces, as a step does whose end makes a batch due. The persist
     /// thread is notified once until it looks for a batch: on memory such a step takes less time
-    /// than a notification. A request that it misses is repeated by the next step, or found when
-    /// the thread has napped. A thread that waits for log space reproduces itself.
+    /// than a notification. A request that it misses is repeated by the next step that finds a
+    /// batch due. A thread that waits for log space reproduces itself.
     pub(crate) fn request_reproduce(&self, own_thread: bool) {
         // Relaxed: see above.
         if own_thread || !self.requested.load(Ordering::Relaxed) {

@@ -67,6 +67,9 @@ impl Combiner {
         if self.thread.load(Ordering::Relaxed) == tag {
             return false;
         }
+        if done() {
+            return true; // by nobody's service
+        }
         self.waits(id, done, tag)
     }
 

@@ -17,6 +17,9 @@
 
 use crate::sync::Arc;
 
+/// The version of no list.
+const NO_VERSION: u64 = u64::MAX;
+
 /// See the module.
 pub(super) struct KnownSlots<T> {
     pub(super) slots: Vec<Arc<T>>,
@@ -27,7 +30,7 @@ pub(super) struct KnownSlots<T> {
 
 impl<T> Default for KnownSlots<T> {
     fn default() -> Self {
-        KnownSlots { slots: Vec::new(), version: 0, some_closed: false }
+        KnownSlots { slots: Vec::new(), version: NO_VERSION, some_closed: false }
     }
 }
 

@@ -155,23 +155,34 @@ mod tests {
         }
     }
 
+    /// Runs of one to four IDs in rings that a generator chooses, in groups of few words.
     fn records_merge_in_id_order(count: u64) {
         let slots = slots(count as usize);
         let mut writers: Vec<Writer> = slots.iter().map(|slot| Writer::new(&slot.ring)).collect();
         let mut merge = Merge::default();
-        let mut last = 0;
-        for round in 0..40 {
-            let frontier = last + 7;
-            for id in last + 1..=frontier + 2 {
-                if round == 0 || id > last + 2 {
-                    let ring = (id * 7 / 3 % count) as usize;
+        let (mut random, mut published, mut last, mut full) = (count, 0, 0, 0);
+        for _ in 0..200 {
+            let frontier = last + 12;
+            while published < frontier {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405);
+                let (ring, run) = (random >> 33, 1 + (random >> 60) % 4);
+                for id in published + 1..=published + run {
+                    let ring = (ring % count) as usize;
                     publish(&slots[ring], &mut writers[ring], id);
                 }
+                published += run;
             }
-            let ids = merged(&mut merge, &slots, last, frontier);
-            assert_eq!(ids, (last + 1..=frontier).collect::<Vec<_>>());
-            last = frontier;
+            merge.cursors = slots.iter().map(|slot| slot.ring.written()).collect();
+            let mut group = Group::new(Buffer::new(64));
+            merge.run(&slots, last, frontier, &mut group, 24);
+            let ids = Transactions::new(group.payload(), group.first().0).map(|(id, _)| id.0);
+            let ids = ids.collect::<Vec<_>>();
+            let to = last + ids.len() as u64;
+            assert_eq!(ids, (last + 1..=to).collect::<Vec<_>>());
+            full += u32::from(to < frontier);
+            last = to;
         }
+        assert!(full > 100, "{full}");
     }
 
     #[test]

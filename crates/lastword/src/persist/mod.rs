@@ -253,6 +253,8 @@ impl Persist {
         let end = self.send_end();
         let (mut job, mut placed) = (None, Vec::new());
         let step = try_step(&self.sending, &self.progress, end, |sending, running| {
+            // A step may have failed since the look above. Its group is lost, and none may follow.
+            self.progress.check()?;
             self.metered(timer, running, || {
                 self.gather(sending, clock);
                 match self.appends_in_place() {
@@ -301,7 +303,10 @@ impl Persist {
         part: impl FnOnce() -> Result<R, medium::Error>,
     ) -> Result<R, Error> {
         let panic = running.on_panic("persist");
-        let started = self.meter.persist.start(timer);
+        let started = match self.appends_in_place() {
+            true => self.meter.persist.start(timer),
+            false => Some(timer.start()),
+        };
         let done = part();
         if let Some(started) = started {
             self.meter.persist.add(&started);
@@ -319,9 +324,10 @@ impl Persist {
         // addition that assigned the ID.
         let now = clock.load(Ordering::Acquire);
         if now == sending.merged {
-            return;
+            return self.forget_old_slots(&mut sending.slots);
         }
-        if !self.appends_in_place() {
+        let in_place = self.appends_in_place();
+        if !in_place {
             self.meter.undurable.saw(now);
         }
         let Sending { merge, merged, pending, closed, opened, slots: known, .. } = sending;
@@ -344,6 +350,10 @@ impl Persist {
                 *merged = pending.last().0;
             }
             *closed = *merged < frontier;
+        }
+        // A group that is sent in place is durable when this step ends, so its age is not noted.
+        if in_place && *merged < now {
+            self.meter.undurable.saw(now);
         }
         for (slot, before) in unbounded {
             rings::release_consumed(&slot.ring, before);

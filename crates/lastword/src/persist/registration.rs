@@ -28,7 +28,7 @@ impl Persist {
         // two commits would accumulate.
         slots.retain(|slot| !slot.is_done());
         slots.push(Arc::clone(&slot));
-        // Before the worker's first ID, and under the lock: see the module.
+        // Before the worker's first ID, and under the lock: see `known_slots`.
         self.slots_version.fetch_add(1, Ordering::Release);
         self.workers.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
@@ -42,7 +42,6 @@ impl Persist {
         // A ring that was drained before it was closed: no later commit may come whose step drops
         // it. `gather` drops the others.
         lock(&self.slots).retain(|slot| !slot.is_done());
-        self.forget_done();
     }
 
     /// Releases memory of the rings of idle workers. With `all_idle`, each worker counts as idle,
@@ -50,13 +49,17 @@ impl Persist {
     pub(crate) fn release_idle(&self, all_idle: bool) {
         // As a step: a thread that finds `sending` taken sleeps until a step ends. A busy step
         // means that a worker is not idle.
-        let _ = try_step(&self.sending, &self.progress, self.send_end(), |_, running| {
+        let _ = try_step(&self.sending, &self.progress, self.send_end(), |sending, running| {
             let panic = running.on_panic("persist");
-            for slot in lock(&self.slots).iter() {
+            self.forget_old_slots(&mut sending.slots);
+            let mut slots = lock(&self.slots);
+            slots.retain(|slot| !slot.is_done());
+            for slot in slots.iter() {
                 if slot.is_unchanged() || all_idle {
                     slot.ring.release_unclaimed();
                 }
             }
+            drop(slots);
             panic.disarm();
             Ok::<_, Error>(Step::Nothing)
         });
@@ -94,14 +97,13 @@ impl Persist {
         known.copy(&list, Slot::is_closed);
     }
 
-    /// Drops the copy of drained rings, for a worker that leaves: no step may come that has work.
-    pub(super) fn forget_done(&self) {
-        // As a step: a thread that finds `sending` taken sleeps until a step ends. A busy step
-        // drops the ring itself, or the next one does.
-        let _ = try_step(&self.sending, &self.progress, self.send_end(), |sending, _| {
-            sending.slots.slots.retain(|slot| !slot.is_done());
-            Ok::<_, Error>(Step::Nothing)
-        });
+    /// Drops a copy of the list that has changed, in a step without work: no later one may have
+    /// any, and the copy may have the last reference to the ring of a worker that has left.
+    pub(super) fn forget_old_slots(&self, known: &mut KnownSlots<Slot>) {
+        // Relaxed: a step that reads an old version leaves it to the next one.
+        if self.slots_version.load(Ordering::Relaxed) != known.version {
+            *known = KnownSlots::default();
+        }
     }
 
     /// Returns the unbounded rings and their `taken` cursors.

@@ -17,15 +17,15 @@
 //! ```text
 //!   a thread that sleeps                   a thread that ends a step
 //!   1 epoch                                a its effects are stored, its lock is free
-//!   2 check the condition, try the step    b epoch + 1
-//!   3 busy: waiting + 1, fence             c fence, any waiting?
+//!   2 check the condition, try the step    b epoch + 1, in one order with c
+//!   3 busy: waiting + 1, fence             c any waiting?
 //!   4 lock, epoch as in 1? onto the list   d lock, off the list: all served, and one more
 //! ```
 //!
 //! Invariants:
 //! - `durable` only grows, and only after the barrier for every record up to it.
-//! - The first step that serves a listed waiter takes it off the list. If c does not see its 3, the
-//!   two fences make its 4 see b, and it does not sleep.
+//! - The first step that serves a listed waiter takes it off the list. If c does not see its 3, its
+//!   4 sees b, and it does not sleep.
 //! - While threads sleep, a step is running, or one of them is awake and about to try the step.
 //!   Each end wakes one thread beyond those served (the one with the lowest ID). If that thread
 //!   finds the step taken again, it sleeps until that step ends.
@@ -68,11 +68,11 @@
 //! The step that a sleeper found busy may have looked before the sleeper's record was published. So
 //! the end of a step wakes that sleeper, or another one, to try again.
 //!
-//! On memory a step takes less time than a sleep. There the thread looks at the epoch for a while
-//! before 4, and goes on with 1 if it moves.
-//!
 //! The sleeper cannot miss d: d comes after c, which comes after 3, and 1 came before. With 1 after
 //! 3, c and d could fall between the two. Without other work the sleep would then never end.
+//!
+//! On memory a step takes less time than a sleep. There the thread looks at the epoch for a while
+//! before 4, and goes on with 1 if it moves.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -89,8 +89,8 @@ use crate::sync::{
     raise, spin_loop, thread, try_lock,
 };
 
-/// Looks at the end of another thread's step before a thread sleeps: about as long as the sleep and
-/// the wake-up take.
+/// Looks at the end of another thread's step before a thread sleeps: some microseconds, less than
+/// the sleep and the wake-up take.
 const SPINS: u32 = 100;
 
 /// The durable watermark, failure state and waiters of a pool.
@@ -282,6 +282,9 @@ impl Progress {
         // As in `sleep`: either the end of a step sees the listener waiting, or the listener sees
         // the step's effects.
         fence_unless(Mutant::NoFenceInRegister, Ordering::SeqCst);
+        // The outcome is no part of the order between the count and the epoch. If a step has not
+        // seen the count, this load sees its epoch, and so the look below sees its effects.
+        self.epoch.load(Ordering::Acquire);
         let mut lists = lock(&self.lists);
         let looks = !injected(Mutant::RegisterWithoutLook) || id == 0;
         let outcome = before.unwrap_or_else(|| self.outcome(id)).filter(|_| looks);

@@ -232,6 +232,8 @@ impl Reproduce {
             batch
         });
         let step = try_step(&self.state, &persist.progress, StepEnd::Awaited, |state, running| {
+            // A step may have failed since the look above, and none may follow it.
+            persist.progress.check()?;
             self.working.store(true, Ordering::Release);
             self.had_turn();
             let groups = early.unwrap_or_else(|| persist.queue.take(log_bytes));
