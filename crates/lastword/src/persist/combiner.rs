@@ -67,9 +67,6 @@ impl Combiner {
         if self.thread.load(Ordering::Relaxed) == tag {
             return false;
         }
-        if done() {
-            return true; // by nobody's service
-        }
         self.waits(id, done, tag)
     }
 
@@ -77,9 +74,11 @@ impl Combiner {
         let is_first = self.thread.load(Ordering::Relaxed) == 0;
         let credit = self.credit.load(Ordering::Relaxed);
         if !is_first && (credit > 0 || id.0.is_multiple_of(TRIES)) {
-            for _ in 0..self.looks {
+            for look in 0..self.looks {
                 if done() {
-                    self.credit.store((credit + 2).min(CREDIT), Ordering::Relaxed);
+                    // An ID that was durable before the wait is no service of the combiner.
+                    let earned = if look == 0 { 0 } else { 2 };
+                    self.credit.store((credit + earned).min(CREDIT), Ordering::Relaxed);
                     return true;
                 }
                 spin_loop();
@@ -128,6 +127,8 @@ mod tests {
         assert_eq!(other(&combiner, TRIES - 1, 1), (false, 0));
         leave();
         assert_eq!(other(&combiner, TRIES, 1), (true, 1));
+        assert_eq!(combiner.credit.load(Ordering::Relaxed), 0, "it was durable before");
+        assert_eq!(other(&combiner, TRIES, 2), (true, 2));
         assert_eq!(combiner.credit.load(Ordering::Relaxed), 2);
     }
 }
