@@ -7,16 +7,15 @@
 //! ```
 //!
 //! Each takes constant time: a bin is found by arithmetic, and a run knows its neighbors. Slabs
-//! take runs rarely, once for 32 KiB of objects. Designs that isolate by named locks lock the page
-//! object first.
+//! take runs rarely, once for 32 KiB of objects. A transaction that takes or gives first locks and
+//! protects the page object. Two such transactions therefore exclude each other under every
+//! isolation level.
 //!
-//! Under snapshot isolation two transactions conflict if they write a common object. No other
-//! protection is needed, because each change writes all objects on which its neighbors depend:
-//! - A run that is taken or given writes its own head, and `before` in the head behind it. So the
-//!   changes of neighboring runs conflict, also if one becomes free and the other merges with it.
-//! - A run enters or leaves a bin with a write to the bin's word or to the heads before and behind
-//!   it in the list. So two changes at one place of a list conflict.
-//! - A bin that becomes empty or not, and a run at the frontier, write the page object.
+//! Under snapshot isolation, neighboring runs would conflict without it: each change writes the
+//! heads beside its run. `snapshot` needs the page object for another reason. A transaction that
+//! gives a run keeps it until its writes are in the heap image, so no transaction takes the run
+//! before. Otherwise a copy of a word of the freed array could be applied to the run's next owner
+//! (`write_back` of `dual_version`).
 
 use system::mutants::{Mutant, injected};
 use words::{Addr, LockId, Stop, Words};
@@ -159,6 +158,7 @@ impl Heap {
     /// Locks the page object against changes by others.
     fn lock_pages<W: Words>(&self, tx: &mut W) -> Result<Pages, Stop> {
         tx.lock(PAGES_LOCK)?;
+        tx.protect(self.pages_at(FRONTIER))?;
         let frontier = self.frontier(tx)?;
         let never_used = tx.read(self.pages_at(NEVER_USED))?;
         if never_used < frontier || never_used > self.units() {

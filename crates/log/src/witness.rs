@@ -24,7 +24,7 @@
 //!
 //! A witness is stored after its group's barrier, and the next group's barrier makes it durable. So
 //! it never claims a group that was not durable. After a power failure the last group may have no
-//! witness, or with several persist threads the last ones. An invalid witness says nothing. A
+//! witness, or if several threads send groups, the last ones. An invalid witness says nothing. A
 //! program that knows no witnesses neither reads nor writes these bytes.
 
 use zerocopy::IntoBytes;

@@ -565,7 +565,9 @@ impl Persist {
         plain: Option<Buffer>,
         group: LogGroup,
     ) -> Option<Buffer> {
-        // Queued first: a thread that reproduces after a flush would look again until it is.
+        // Queued before it is acknowledged: the header of the next group says that all queued
+        // groups were acknowledged, which proves their loss. And a thread that drains the queue
+        // after a flush must find it there.
         let left = match plain {
             _ if injected(Mutant::AppliedBeforeLog) => None,
             Some(plain) => {
@@ -574,7 +576,8 @@ impl Persist {
             }
             None => self.queue.push(memory, group),
         };
-        // After the group's barrier, since a crash may keep the witness and lose the group.
+        // After the group's barrier: a crash may keep the witness and lose the group. Before a
+        // thread sees that the group is durable: if the process ends then, the witness is there.
         if !injected(Mutant::GroupWitnessLeftOut) {
             self.medium.leave_witness(&self.witness_key.line(group.last));
         }

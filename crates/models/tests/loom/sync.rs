@@ -36,7 +36,7 @@ pub(crate) fn fence_unless(mutant: Mutant, order: Ordering) {
 
 /// Raises an epoch before this thread loads whether others wait for it. The model checker takes
 /// `SeqCst` operations for `AcqRel`, so a fence is in their place here. It orders more than they
-/// do: see the product's `raise` for what a waiter may rely on.
+/// do. The product's `raise` says which order a waiter may rely on.
 pub(crate) fn raise(epoch: &AtomicU64, release: Ordering, unfenced: Mutant) {
     epoch.fetch_add(1, release);
     fence_unless(unfenced, Ordering::SeqCst);
