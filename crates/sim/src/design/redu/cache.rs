@@ -1,6 +1,8 @@
 //! The contents of the DRAM cache: buckets of 8 lines, each with the transaction that wrote it
 //! last.
 
+use std::collections::BTreeSet;
+
 use super::super::dram::WAYS;
 use crate::machine::memory::LineWords;
 
@@ -35,13 +37,16 @@ pub(super) struct Before {
 #[derive(Debug)]
 pub(super) struct Cache {
     slots: Vec<Option<Line>>,
+    /// Slots that may have an overwritten version that is not in the heap image.
+    overwritten: BTreeSet<usize>,
     clock: u64,
     lines: u64,
 }
 
 impl Cache {
     pub(super) fn new(buckets: u32) -> Cache {
-        Cache { slots: vec![None; buckets as usize * WAYS], clock: 0, lines: 0 }
+        let slots = vec![None; buckets as usize * WAYS];
+        Cache { slots, overwritten: BTreeSet::new(), clock: 0, lines: 0 }
     }
 
     /// The number of lines.
@@ -76,10 +81,19 @@ impl Cache {
         self.slots[slot].map_or(0, |it| it.serial)
     }
 
-    /// Slots with an overwritten version that is not in the heap image.
-    pub(super) fn overwritten(&self) -> Vec<usize> {
+    /// Returns the slots with an overwritten version that is not in the heap image, in ascending
+    /// order. The work is proportional to the slots that may have one.
+    pub(super) fn overwritten(&mut self) -> Vec<usize> {
+        let Cache { slots, overwritten, .. } = self;
         let has = |it: &Line| it.before.is_some_and(|before| !before.is_written_back);
-        (0..self.slots.len()).filter(|slot| self.slots[*slot].as_ref().is_some_and(has)).collect()
+        overwritten.retain(|slot| slots[*slot].as_ref().is_some_and(has));
+        overwritten.iter().copied().collect()
+    }
+
+    /// Keeps the committed version that was overwritten in a slot.
+    pub(super) fn keep_before(&mut self, slot: usize, before: Before) {
+        self.line_mut(slot).before = Some(before);
+        self.overwritten.insert(slot);
     }
 
     /// Marks a line as just used.
@@ -128,6 +142,23 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn overwritten_slots_are_those_without_write_back() {
+        let mut cache = Cache::new(4);
+        let before = Before { words: [0; 8], end: 1, number: None, is_written_back: false };
+        for slot in [9, 3, 20, 4] {
+            cache.put(slot, slot as u32, [0; 8], 1);
+            cache.keep_before(slot, before);
+        }
+        cache.put(5, 5, [0; 8], 1);
+        assert_eq!(cache.overwritten(), [3, 4, 9, 20]);
+        cache.line_mut(9).before = Some(Before { is_written_back: true, ..before });
+        cache.remove(4);
+        assert_eq!(cache.overwritten(), [3, 20]);
+        cache.keep_before(9, before);
+        assert_eq!(cache.overwritten(), [3, 9, 20]);
+    }
 
     #[test]
     fn full_bucket_evicts_least_recently_used_line() {

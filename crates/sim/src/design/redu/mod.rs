@@ -500,8 +500,8 @@ fn overwrite(machine: &mut Machine<Redu>, slot: usize, by: u64, words: LineWords
         let design = &mut machine.design;
         // A version of no transaction counts as older than any record.
         let end = design.log.end_of(from).unwrap_or(0);
-        design.cache.line_mut(slot).before =
-            Some(Before { words: there.words, end, number: None, is_written_back: false });
+        let before = Before { words: there.words, end, number: None, is_written_back: false };
+        design.cache.keep_before(slot, before);
         moves(machine, there.line, from, serial);
     }
     slot
