@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use sim::machine::description::Description;
-use sim::report::{Backlog, CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
+use sim::report::{Backlog, Caches, CyclesPerTransaction, Machine, NvmWrites, Outcome, Spread};
 use sim::sweep::{Asked, Found, Point, Results};
 
 use crate::error::Error;
@@ -193,6 +193,8 @@ pub(super) fn blank() -> Outcome {
         nvm_writes: NvmWrites::default(),
         dram_reads: 0,
         dram_writes: 0,
+        channels: Vec::new(),
+        caches: Caches::default(),
         lines_per_transaction: spread,
         pages_per_transaction: spread,
         fallbacks: 0,

@@ -31,6 +31,7 @@ use words::{Erased, ErasedTx, Stop};
 use crate::design::{self, Design};
 use crate::error::{Error, HEAP_BYTES_MAX};
 use crate::image::{self, Image};
+use crate::machine::controller::Counts as Requests;
 use crate::machine::counts::Counts;
 use crate::machine::description::Description;
 use crate::machine::kernel;
@@ -40,7 +41,9 @@ use crate::machine::when::Time;
 use crate::machine::{Hart, Isolation, Machine};
 use crate::persist::{History, Persistent, Trace, requests};
 use crate::program::{Client, Loaded, Program};
-use crate::report::{Backlog, CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, Spread};
+use crate::report::{
+    self, Backlog, Caches, CyclesPerTransaction, Machine as Named, NvmWrites, Outcome, Spread,
+};
 
 /// The default limit of the warm-up, as a multiple of the measured transactions. With the workloads
 /// of LAD, the last-level cache has wrapped by then, or never will.
@@ -355,7 +358,7 @@ struct Window {
     more: Cell<u32>,
     /// The largest length of a window whose rounds are incomplete.
     longest: u64,
-    ended: RefCell<Option<(Edge, Counts)>>,
+    ended: RefCell<Option<(Edge, Counts, Vec<Requests>)>>,
     stopped: Cell<Option<Stop>>,
     failed: Cell<bool>,
     /// Accesses before the window.
@@ -398,7 +401,7 @@ impl Window {
     /// Returns the cycles of the finished window.
     fn cycles(&self) -> Time {
         let began = self.began.get().map_or(0, |began| began.at);
-        self.ended.borrow().as_ref().map_or(0, |(end, _)| end.at) - began
+        self.ended.borrow().as_ref().map_or(0, |(end, ..)| end.at) - began
     }
 
     fn measured(&self) -> u64 {
@@ -424,7 +427,8 @@ impl Window {
             Some(began) if self.is_long_enough::<D>(&hart.machine().counts) => {
                 let (end, counts) = (edge(hart, finished), &hart.machine().counts);
                 if self.more.get() == 0 || self.is_steady::<D>(began, end, counts) {
-                    self.ended.borrow_mut().get_or_insert((end, counts.clone()));
+                    let (counts, channels) = (counts.clone(), hart.machine().channel_counts());
+                    self.ended.borrow_mut().get_or_insert((end, counts, channels));
                 } else {
                     self.more.set(self.more.get() - 1);
                     self.begin(hart, end);
@@ -452,6 +456,7 @@ impl Window {
     /// Restarts the counters at this edge.
     fn begin<D: Design>(&self, hart: &mut Hart<'_, D>, edge: Edge) {
         let counts = std::mem::take(&mut hart.machine().counts);
+        hart.machine().restart_channel_counts();
         // Wrong fills are bugs whenever they happen, so the warm-up's count stays.
         hart.machine().counts.wrong_fills = counts.wrong_fills;
         self.accesses.set(self.accesses.get() + counts.accesses);
@@ -467,7 +472,7 @@ impl Window {
     ) -> Outcome {
         let began = self.began.get().expect("a window that is over has begun");
         let ended = self.ended.borrow();
-        let (end, counts) = ended.as_ref().expect("it is over");
+        let (end, counts, channels) = ended.as_ref().expect("it is over");
         let transactions = end.finished - began.finished;
         let cycles = end.at - began.at + counts.afterwards / setup.cores as u64;
         let mean = |cycles: u64| cycles as f64 / transactions as f64;
@@ -495,6 +500,12 @@ impl Window {
             nvm_writes,
             dram_reads: counts.dram_reads,
             dram_writes: counts.dram_writes,
+            channels: report::channels(&machine.description, channels, end.at - began.at),
+            caches: Caches {
+                l1_misses: counts.l1_misses,
+                llc_misses: counts.llc_misses,
+                transfers: counts.transfers,
+            },
             lines_per_transaction: Spread::of(lines.sum, transactions, lines.max),
             pages_per_transaction: Spread::of(pages.sum, transactions, pages.max),
             fallbacks: counts.fallbacks,

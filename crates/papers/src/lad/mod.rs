@@ -93,7 +93,10 @@ fn asked(workload: &str, design: &str, on: On, budget: &Budget) -> Asked {
         On::Queue(entries) => asked.with("mc.wq", entries),
         On::Nvm => {
             let asked = asked.with("nvm.read_hit_ns", 15).with("nvm.read_miss_ns", 60);
-            asked.with("nvm.write_ns", 150)
+            // A write takes as long whatever row is open, keeps its bank, and needs no refresh.
+            let asked = asked.with("nvm.write_hit_ns", 150).with("nvm.write_ns", 150);
+            let asked = asked.with("nvm.write_keeps_bank", true).with("nvm.rc_ns", 60);
+            asked.with("nvm.refi_ns", 0)
         }
         // A fifteenth: the core's share of a run on all cores.
         On::Alone(tile) => {

@@ -18,6 +18,7 @@ fn writing(ns: u64) -> On {
 fn slow(ns: u64) -> On {
     let On(mut settings) = writing(ns);
     settings.push(("nvm.read_miss_ns", Setting::Number(READ)));
+    settings.push(("nvm.rc_ns", Setting::Number(READ)));
     On(settings)
 }
 

@@ -17,7 +17,7 @@ const SHOWN: [&str; 2] = ["rbtree", "bptree"];
 fn slower(times: u64) -> On {
     let ns = times * DRAM_NS;
     let on = ONE.with("nvm.read_hit_ns", times * DRAM_HIT_NS).with("nvm.read_miss_ns", ns);
-    on.with("nvm.write_hit_ns", ns).with("nvm.write_ns", ns)
+    on.with("nvm.rc_ns", ns).with("nvm.write_hit_ns", ns).with("nvm.write_ns", ns)
 }
 
 /// S7: memory as fast as DRAM and slower.

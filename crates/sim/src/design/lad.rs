@@ -68,7 +68,7 @@ use super::{Design, IN_FLIGHT_CYCLES};
 use crate::machine::cache::{MARKED, State};
 use crate::machine::controller::{Class, Id, Write};
 use crate::machine::counts::Phase;
-use crate::machine::description::{Description, Point, unkept};
+use crate::machine::description::{Description, Interleaving, Point, unkept};
 use crate::machine::memory::line_of;
 use crate::machine::network::Size;
 use crate::machine::when::{Time, When};
@@ -104,6 +104,7 @@ const SUSPENDED: &str = "a thread is suspended in a transaction";
 pub struct Staged<const ALL: bool> {
     cores: Vec<Thread>,
     controllers: Vec<Logging>,
+    logs: Logs,
     /// Held slots of a queue at which it starts to log.
     threshold: usize,
     /// Cycles between suspensions of a thread, and the cycles of each, if threads are suspended.
@@ -123,8 +124,6 @@ struct Thread {
 /// Fallback logging of a controller.
 #[derive(Clone, Debug)]
 struct Logging {
-    /// First line of its log, and total entries written.
-    first: u32,
     entries: u64,
     /// Writes that are being logged, oldest first.
     busy: Vec<Busy>,
@@ -201,15 +200,12 @@ impl<const ALL: bool> Design for Staged<ALL> {
         let away = description.parameter("lad", "away_cycles") as Time;
         let commits = vec![VecDeque::new(); channels as usize];
         let thread = Thread { commits, suspended: suspend, ..Thread::default() };
-        let logging = |channel| Logging {
-            first: log_line(extra, channel, channels, 0),
-            entries: 0,
-            busy: Vec::new(),
-            owners: vec![0; LOG_ENTRIES as usize],
-        };
+        let logging =
+            |_| Logging { entries: 0, busy: Vec::new(), owners: vec![0; LOG_ENTRIES as usize] };
         Staged {
             cores: vec![thread; description.cores],
             controllers: (0..channels).map(logging).collect(),
+            logs: Logs { extra, lines: description.nvm.interleaving() },
             // Above the queue's limit for held slots, the threshold would never be reached.
             threshold: ((overflow * f64::from(description.mc.wq)).ceil() as usize)
                 .min(unkept(description.mc.wq as usize)),
@@ -287,8 +283,7 @@ impl<const ALL: bool> Design for Staged<ALL> {
     }
 
     fn class_of(&self, line: u32) -> Class {
-        let first = self.controllers.first().map_or(u32::MAX, |logging| logging.first);
-        if line < first { Class::Data } else { Class::UndoFallback }
+        if line < self.logs.first() { Class::Data } else { Class::UndoFallback }
     }
 
     fn message(machine: &mut Machine<Self>, channel: usize, core: usize, [number, _]: Message) {
@@ -361,9 +356,10 @@ impl<const ALL: bool> Design for Staged<ALL> {
                 false => number <= committed[core as usize],
             }
         };
+        let logs =
+            Logs { extra, lines: Interleaving { channels, ..description.nvm.interleaving() } };
         for channel in 0..channels {
-            let lines = |slot| log_line(extra, channel, channels, slot);
-            undo(state, lines, &is_committed)?;
+            undo(state, |slot| logs.line(channel, slot), &is_committed)?;
         }
         for channel in 0..channels as usize {
             for queued in state.saved(channel).to_vec() {
@@ -372,13 +368,27 @@ impl<const ALL: bool> Design for Staged<ALL> {
                 }
             }
         }
-        clear(extra, &committed, &is_committed, state)
+        clear(logs, &committed, &is_committed, state)
     }
 }
 
-/// Returns a line of a controller's log, which lies in the controller's own channel.
-fn log_line(extra: u32, channel: u32, channels: u32, slot: u32) -> u32 {
-    extra.next_multiple_of(channels) + slot * channels + channel
+/// The places of the controllers' logs, from line `extra` on, each in its own channel.
+#[derive(Clone, Copy, Debug)]
+struct Logs {
+    extra: u32,
+    lines: Interleaving,
+}
+
+impl Logs {
+    /// Returns the first line of all logs.
+    fn first(self) -> u32 {
+        self.extra.next_multiple_of(self.lines.channels)
+    }
+
+    /// Returns a line of a controller's log.
+    fn line(self, channel: u32, slot: u32) -> u32 {
+        self.lines.line(channel, self.lines.local(self.first()) + slot)
+    }
 }
 
 /// Restores the words that a controller's log holds of uncommitted transactions, newest first.
@@ -408,7 +418,7 @@ fn undo(
 /// Ends recovery. Clears the logs and the saved writes, and sets every controller's registers to
 /// the committed numbers.
 fn clear(
-    extra: u32,
+    logs: Logs,
     committed: &[u64],
     is_committed: &impl Fn(u64) -> bool,
     state: &mut Persistent,
@@ -417,7 +427,7 @@ fn clear(
     let mut seals = Vec::new();
     for channel in 0..channels {
         for entry in 0..LOG_ENTRIES {
-            let line = log_line(extra, channel, channels, 2 * entry + 1);
+            let line = logs.line(channel, 2 * entry + 1);
             let [seal, _, owner, number, ..] = state.line(line);
             if seal == SEAL && !is_committed(owner) {
                 seals.push((number, line));
@@ -517,7 +527,6 @@ fn logs_another<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: us
 
 /// Writes the log entry of a line after its contents have been read from the array.
 fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usize, line: u32) {
-    let channels = machine.nvm_channels() as u32;
     let busy = &machine.design.controllers[channel].busy;
     let at = busy.iter().position(|busy| busy.line == line && !busy.is_sent);
     let at = at.expect("the line is being logged");
@@ -533,14 +542,15 @@ fn write_entry<const ALL: bool>(machine: &mut Machine<Staged<ALL>>, channel: usi
     logging.busy[at].is_sent = true;
     let slot = (logging.entries % u64::from(LOG_ENTRIES)) as u32;
     logging.entries += 1;
-    let (number, first) = (logging.entries, logging.first);
+    let number = logging.entries;
     let old = machine.array_line(line);
     let design = &mut machine.design;
     let before = std::mem::replace(&mut design.controllers[channel].owners[slot as usize], owner);
     if !design.is_over(before) {
         machine.fail("a controller's log is full of entries of open transactions");
     }
-    let lines = [first + 2 * slot * channels, first + (2 * slot + 1) * channels];
+    let logs = machine.design.logs;
+    let lines = [2 * slot, 2 * slot + 1].map(|slot| logs.line(channel as u32, slot));
     let words = [SEAL, u64::from(line), owner, number, 0, 0, 0, 0];
     let old = Write::new(u64::from(lines[0]), old, Class::UndoFallback);
     let seal = Write::new(u64::from(lines[1]), words, Class::UndoFallback);

@@ -3,8 +3,8 @@
 
 use super::Machine;
 use super::agenda::Agenda;
-use super::controller::{Class, Controller, Event, Id, Line, Queue, Timing, Write};
-use super::description::{Description, Memory as Described, Point};
+use super::controller::{Class, Controller, Counts, Event, Id, Line, Queue, Timing, Write};
+use super::description::{Description, Interleaving, Memory as Described, Point};
 use super::memory::LineWords;
 use super::network::{Network, Size, Tile};
 use super::when::{Time, When};
@@ -19,10 +19,9 @@ pub(crate) struct Channel {
     inbox: Agenda<Time, Arrival>,
     tile: Tile,
     is_nvm: bool,
-    /// The channel's number among those of its kind (persistent or DRAM), and the size of that
-    /// kind.
+    /// The channel's number among those of its kind (persistent or DRAM), and their lines.
     index: u32,
-    of: u32,
+    lines: Interleaving,
     /// Extra latency of each response from a remote channel.
     remote: Time,
 }
@@ -82,7 +81,7 @@ impl Channel {
                 tile: network.corner(index as usize),
                 is_nvm,
                 index,
-                of: memory.channels,
+                lines: memory.interleaving(),
                 remote: if index >= 2 { description.cycles(description.mc.remote_ns) } else { 0 },
             })
         });
@@ -90,11 +89,11 @@ impl Channel {
     }
 
     fn local(&self, line: u32) -> u64 {
-        u64::from(line / self.of)
+        u64::from(self.lines.local(line))
     }
 
     fn global(&self, local: u64) -> u32 {
-        local as u32 * self.of + self.index
+        self.lines.line(self.index, local as u32)
     }
 
     fn next(&self) -> Option<Time> {
@@ -106,13 +105,27 @@ fn controller(description: &Description, memory: &Described) -> Controller {
     let in_cycles = |ns| description.cycles(ns);
     let timing = Timing {
         banks: u64::from(memory.banks),
+        ranks: u64::from(memory.ranks),
+        groups: u64::from(memory.bank_groups),
         row_lines: u64::from(memory.row_bytes / 64),
         interleave_lines: u64::from(memory.interleave_bytes / 64),
         read_hit: in_cycles(memory.read_hit_ns),
         read_miss: in_cycles(memory.read_miss_ns),
         write_hit: in_cycles(memory.write_hit_ns),
         write_miss: in_cycles(memory.write_ns),
+        write_keeps_bank: memory.write_keeps_bank,
         burst: in_cycles(memory.burst_ns).max(1),
+        ccd_l: in_cycles(memory.ccd_l_ns),
+        rrd_s: in_cycles(memory.rrd_s_ns),
+        rrd_l: in_cycles(memory.rrd_l_ns),
+        faw: in_cycles(memory.faw_ns),
+        rc: in_cycles(memory.rc_ns),
+        rtp: in_cycles(memory.rtp_ns),
+        wtr_s: in_cycles(memory.wtr_s_ns),
+        wtr_l: in_cycles(memory.wtr_l_ns),
+        rtw: in_cycles(memory.rtw_ns),
+        refi: in_cycles(memory.refi_ns),
+        rfc: in_cycles(memory.rfc_ns),
         forward: description.mc.forward,
     };
     let age = in_cycles(description.mc.write_age_ns);
@@ -124,8 +137,10 @@ impl<D: Design> Machine<D> {
     pub(crate) fn channel_of(&self, line: u32) -> usize {
         let nvm = self.description.nvm.channels;
         match &self.description.dram {
-            Some(dram) if !self.memory.is_nvm(line) => (nvm + line % dram.channels) as usize,
-            _ => (line % nvm) as usize,
+            Some(dram) if !self.memory.is_nvm(line) => {
+                (nvm + dram.interleaving().channel(line)) as usize
+            }
+            _ => self.description.nvm.interleaving().channel(line) as usize,
         }
     }
 
@@ -504,6 +519,17 @@ impl<D: Design> Machine<D> {
             }
             _ => {}
         }
+    }
+
+    /// Returns the counters of all channels.
+    pub fn channel_counts(&self) -> Vec<Counts> {
+        self.channels.iter().map(|channel| channel.controller.counts(self.now)).collect()
+    }
+
+    /// Restarts the counters of all channels.
+    pub fn restart_channel_counts(&mut self) {
+        let now = self.now;
+        self.channels.iter_mut().for_each(|channel| channel.controller.restart_counts(now));
     }
 
     /// The number of writes that are queued or in flight, over all persistent channels.

@@ -8,8 +8,11 @@
 //!             accepted: it has a slot                          durable: the array has it
 //! ```
 //!
-//! The controller reserves nothing in advance. It chooses among the requests that could start now,
-//! and only then takes the bank and the bus. Requests to an open row come first, then the oldest.
+//! The controller reserves nothing in advance. It chooses among the commands that could be issued
+//! now, and only then takes the bank and the bus. A request needs its row to be open: an activation
+//! opens it. Then a column command transfers the line. Requests to an open row come first, then the
+//! oldest. A row stays open while a request waits for it, but no longer than the age bound of a
+//! request for another row of its bank. The module `banks` has the constraints between commands.
 //!
 //! - Reserving the bus for a write whose bank is busy makes a convoy: other banks idle after it.
 //! - Reserving the bus at the write's end admits more than the bus can carry.
@@ -20,8 +23,9 @@
 //! - The queue has reached four fifths of its slots, until it has fallen to half of them.
 //! - A write is older than a bound, so that no write waits forever.
 //!
-//! While writes have priority and none can start, reads continue. A read older than the bound goes
-//! before writes, because a bank under an endless stream of writes would never serve it.
+//! While writes have priority and none can start, reads continue in banks without a waiting write.
+//! A read older than the bound goes before writes, because a bank under an endless stream of writes
+//! would never serve it.
 //!
 //! Invariants:
 //! - Writes of one line start in the order of arrival. A read returns the youngest write that
@@ -47,35 +51,12 @@ use super::memory::LineWords;
 use super::when::Time;
 use crate::mutants::{Mutant, injected};
 use banks::{Banks, Place};
-
-/// The number of a memory line.
-pub type Line = u64;
+pub use counts::{BankCounts, Counts, QueueCounts};
+use schedule::Scratch;
+pub use timing::{Line, Timing};
 
 /// A request identifier. Younger requests have larger identifiers.
 pub type Id = u64;
-
-/// The timing parameters of a channel's banks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// The number of banks.
-    pub banks: u64,
-    /// Lines per row.
-    pub row_lines: u64,
-    /// Consecutive lines in one bank before the next bank follows. All of them share a row.
-    pub interleave_lines: u64,
-    /// Latency of a read from its start to its burst, when its row is open.
-    pub read_hit: Time,
-    /// The same when the row is closed.
-    pub read_miss: Time,
-    /// Latency of a write from the end of its burst until the array has it, when its row is open.
-    pub write_hit: Time,
-    /// The same when the row is closed.
-    pub write_miss: Time,
-    /// Bus time of one line.
-    pub burst: Time,
-    /// Latency of a read that is forwarded from the write queue.
-    pub forward: Time,
-}
 
 /// The parameters of a controller's write queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +185,8 @@ struct Waiting {
     line: Line,
     place: Place,
     arrived: Time,
+    /// A row was opened for the read.
+    opened: bool,
 }
 
 /// A write in a slot or waiting for one.
@@ -212,6 +195,8 @@ struct Entry {
     id: Id,
     place: Place,
     arrived: Time,
+    /// A row was opened for the write.
+    opened: bool,
     /// The write is in flight to the array.
     started: bool,
     /// No older write of its line has a slot.
@@ -224,34 +209,6 @@ impl Entry {
         let is_first = self.is_first || injected(Mutant::LinesOutOfOrder);
         !self.started && is_first && !self.write.held && self.write.after.is_empty()
     }
-}
-
-/// The priority of a request (row closed, then age) and its index; the smallest starts.
-type Rank = (bool, (Time, Id), usize);
-
-/// A summary of the writes that may start.
-#[derive(Default)]
-struct Survey {
-    ready: usize,
-    /// At least one of them is older than the bound.
-    old: bool,
-    /// The write to start now.
-    first: Option<Rank>,
-    /// The earliest time at which a bank with a waiting write becomes free.
-    free: Option<Time>,
-}
-
-/// Counters of a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Reads of the array; `forwarded` counts the reads that the queue served.
-    pub reads: u64,
-    /// See `reads`.
-    pub forwarded: u64,
-    /// Writes of the array.
-    pub writes: u64,
-    /// Requests that found their row open.
-    pub row_hits: u64,
 }
 
 /// A memory controller.
@@ -272,9 +229,11 @@ pub struct Controller {
     seen: Vec<(Id, Option<LineWords>)>,
     /// The time of the next decision; `None` until a request arrives.
     decides: Option<Time>,
-    bus_free: Time,
     draining: bool,
     counts: Counts,
+    /// The time up to which `counts` has the queue's cycles.
+    counted: Time,
+    scratch: Scratch,
 }
 
 impl Controller {
@@ -295,15 +254,38 @@ impl Controller {
             merged: Vec::new(),
             seen: Vec::new(),
             decides: None,
-            bus_free: 0,
             draining: false,
-            counts: Counts::default(),
+            counts: Controller::no_counts(&timing),
+            counted: 0,
+            scratch: Scratch::default(),
         }
     }
 
-    /// Returns the counters.
-    pub fn counts(&self) -> Counts {
-        self.counts
+    fn no_counts(timing: &Timing) -> Counts {
+        Counts { banks: vec![BankCounts::default(); timing.banks as usize], ..Counts::default() }
+    }
+
+    /// Returns the counters since the last restart.
+    pub fn counts(&self, now: Time) -> Counts {
+        let mut counts = self.counts.clone();
+        counts.queue.pass(now - self.counted, self.queued(), self.draining);
+        counts.refreshes = self.banks.refreshes() - self.counts.refreshes;
+        counts
+    }
+
+    /// Restarts the counters.
+    pub fn restart_counts(&mut self, now: Time) {
+        let refreshes = self.banks.refreshes();
+        self.counts = Counts { refreshes, ..Controller::no_counts(&self.timing) };
+        self.counts.queue.most = self.writes.len() as u64;
+        self.counted = now;
+    }
+
+    /// Counts the cycles since the queue's last change.
+    fn pass(&mut self, now: Time) {
+        let cycles = now - self.counted;
+        self.counts.queue.pass(cycles, self.queued(), self.draining);
+        self.counted = now;
     }
 
     /// Returns the number of writes in slots, and of those that wait for one.
@@ -320,7 +302,12 @@ impl Controller {
             self.in_flight.add((now + self.timing.forward, id), ());
             return;
         }
-        self.reads.push(Waiting { id, line, place: self.banks.place(line), arrived: now });
+        self.add_read(now, id, line);
+    }
+
+    fn add_read(&mut self, now: Time, id: Id, line: Line) {
+        let place = self.banks.place(line);
+        self.reads.push(Waiting { id, line, place, arrived: now, opened: false });
         self.wake(now);
     }
 
@@ -333,12 +320,12 @@ impl Controller {
 
     /// Accepts a read of the array's value, regardless of queued writes.
     pub fn read_array(&mut self, now: Time, id: Id, line: Line) {
-        self.reads.push(Waiting { id, line, place: self.banks.place(line), arrived: now });
-        self.wake(now);
+        self.add_read(now, id, line);
     }
 
     /// Accepts a write; [`Event::Accepted`] or [`Event::Merged`] reports its slot.
     pub fn write(&mut self, now: Time, id: Id, write: Write) {
+        self.pass(now);
         // Only the youngest write of the line may be replaced. Replacing an older one would let a
         // write in between overwrite the newer value.
         let of_line = |entry: &&mut Entry| entry.write.line == write.line;
@@ -354,8 +341,10 @@ impl Controller {
             entry.write.payload = write.payload;
             self.merged.push((id, entry.id));
         } else {
-            let (place, started, is_first) = (self.banks.place(write.line), false, false);
-            self.outside.push_back(Entry { id, place, arrived: now, started, is_first, write });
+            let (place, opened) = (self.banks.place(write.line), false);
+            let (started, is_first) = (false, false);
+            let entry = Entry { id, place, arrived: now, opened, started, is_first, write };
+            self.outside.push_back(entry);
         }
         self.wake(now);
     }
@@ -402,10 +391,9 @@ impl Controller {
         self.wake(now);
     }
 
-    /// Schedules the next decision for when the bus is free.
+    /// Schedules the next decision.
     fn wake(&mut self, now: Time) {
-        let soon = now.max(self.bus_free);
-        self.decides = Some(self.decides.map_or(soon, |at| at.min(soon)));
+        self.decides = Some(self.decides.map_or(now, |at| at.min(now)));
     }
 
     /// Returns the time of the next completion or decision.
@@ -417,15 +405,15 @@ impl Controller {
     /// Completes accesses, admits writes and starts a request at `now`, a time that
     /// [`next`](Controller::next) has returned.
     pub fn run(&mut self, now: Time, notify: &mut impl FnMut(Event)) {
+        self.pass(now);
         while let Some((at, id)) = self.in_flight.first()
             && at <= now
         {
             self.in_flight.take_first();
-            self.is_over(id, notify);
-            // Requests that wait for this one, or for its slot or bank, may start.
-            self.wake(now);
+            self.is_over(now, id, notify);
         }
         for (id, into) in self.merged.drain(..) {
+            self.counts.queue.merged += 1;
             notify(Event::Merged { id, into });
         }
         self.let_in(now, notify);
@@ -435,7 +423,7 @@ impl Controller {
     }
 
     /// Completes an access.
-    fn is_over(&mut self, id: Id, notify: &mut impl FnMut(Event)) {
+    fn is_over(&mut self, now: Time, id: Id, notify: &mut impl FnMut(Event)) {
         if let Some(at) = self.seen.iter().position(|(read, _)| *read == id) {
             let (id, forwarded) = self.seen.swap_remove(at);
             return notify(Event::Read { id, forwarded });
@@ -447,6 +435,8 @@ impl Controller {
             next.is_first = true;
         }
         self.resolve(id);
+        // Writes that wait for this one or for its slot may start.
+        self.wake(now);
         notify(Event::Durable { id, line, payload, class });
     }
 
@@ -481,113 +471,23 @@ impl Controller {
             }
             let mut entry = self.outside.remove(at).expect("it is there");
             entry.is_first = self.writes.iter().all(|other| other.write.line != line);
+            self.counts.queue.waited += u64::from(entry.arrived < now);
             notify(Event::Accepted { id: entry.id });
             self.writes.push_back(entry);
             others += usize::from(is_other);
         }
         if self.writes.len() > before {
+            self.counts.queue.most = self.counts.queue.most.max(self.writes.len() as u64);
             self.wake(now);
         }
     }
-
-    /// Starts a request if one can start. Returns the time of the next decision.
-    fn decide(&mut self, now: Time) -> Option<Time> {
-        let writes = self.survey_writes(now);
-        let slots = self.queue.slots;
-        // Hysteresis: draining starts at four fifths of the slots and stops at half of them.
-        self.draining = match self.draining {
-            true => 2 * writes.ready > slots,
-            false => 5 * writes.ready >= 4 * slots,
-        };
-        let writes_first = self.draining || self.reads.is_empty() || writes.old;
-        let (read, reads_free) = self.first_read(now);
-        let starves = |(_, (arrived, _), _): &Rank| arrived + self.queue.age <= now;
-        match (writes.first, read) {
-            (_, Some(read)) if starves(&read) => self.start_read(now, read.2),
-            (Some((_, _, write)), _) if writes_first => self.start_write(now, write),
-            (_, Some((_, _, read))) => self.start_read(now, read),
-            _ => {
-                let writes_free = writes.free.filter(|_| writes_first);
-                return reads_free.into_iter().chain(writes_free).min();
-            }
-        }
-        self.bus_free = now + self.timing.burst;
-        Some(self.bus_free)
-    }
-
-    /// Summarizes the writes that may start at this time.
-    fn survey_writes(&self, now: Time) -> Survey {
-        let mut survey = Survey::default();
-        for (at, entry) in self.writes.iter().enumerate() {
-            let Entry { id, place, arrived, .. } = *entry;
-            if !entry.is_ready() || self.is_read_before(entry.write.line, id) {
-                continue;
-            }
-            survey.ready += 1;
-            survey.old |= arrived + self.queue.age <= now;
-            let free = self.banks.free(place);
-            if free <= now {
-                let age = match injected(Mutant::LinesOutOfOrder) {
-                    true => (0, Id::MAX - id),
-                    false => (arrived, id),
-                };
-                let rank = (!self.banks.is_open(place), age, at);
-                survey.first = Some(survey.first.map_or(rank, |first| first.min(rank)));
-            } else {
-                survey.free = Some(survey.free.map_or(free, |first| first.min(free)));
-            }
-        }
-        survey
-    }
-
-    /// Returns whether a read of the line waits that arrived before this write.
-    fn is_read_before(&self, line: Line, write: Id) -> bool {
-        let is_before = |read: &Waiting| read.line == line && read.id < write;
-        !injected(Mutant::WriteOvertakes) && self.reads.iter().any(is_before)
-    }
-
-    /// Returns the read to start now, and when the first busy bank with a waiting read becomes
-    /// free.
-    fn first_read(&self, now: Time) -> (Option<Rank>, Option<Time>) {
-        let (mut first, mut earliest): (Option<Rank>, Option<Time>) = (None, None);
-        for (at, &Waiting { id, place, arrived, .. }) in self.reads.iter().enumerate() {
-            let free = self.banks.free(place);
-            if free <= now {
-                let rank = (!self.banks.is_open(place), (arrived, id), at);
-                first = Some(first.map_or(rank, |first| first.min(rank)));
-            } else {
-                earliest = Some(earliest.map_or(free, |first| first.min(free)));
-            }
-        }
-        (first, earliest)
-    }
-
-    fn start_read(&mut self, now: Time, at: usize) {
-        let Waiting { id, place, .. } = self.reads.swap_remove(at);
-        let Timing { read_hit, read_miss, burst, .. } = self.timing;
-        let is_open = self.banks.is_open(place);
-        let there = now + if is_open { read_hit } else { read_miss };
-        self.banks.take(place, there);
-        self.counts.row_hits += u64::from(is_open);
-        self.counts.reads += 1;
-        self.seen.push((id, None));
-        self.in_flight.add((there + burst, id), ());
-    }
-
-    fn start_write(&mut self, now: Time, at: usize) {
-        let entry = &mut self.writes[at];
-        entry.started = true;
-        let Entry { id, place, .. } = *entry;
-        let Timing { burst, write_hit, write_miss, .. } = self.timing;
-        let is_open = self.banks.is_open(place);
-        let over = now + burst + if is_open { write_hit } else { write_miss };
-        self.banks.take(place, over);
-        self.counts.row_hits += u64::from(is_open);
-        self.counts.writes += 1;
-        self.in_flight.add((over, id), ());
-    }
 }
 
+#[cfg(test)]
+mod against_dramsim3;
 mod banks;
+mod counts;
+mod schedule;
 #[cfg(test)]
 mod tests;
+mod timing;

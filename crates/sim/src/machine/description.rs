@@ -148,14 +148,20 @@ pub fn unkept(slots: usize) -> usize {
     slots - (slots / 8).max(1)
 }
 
-/// A memory technology.
+/// A memory technology. A time of 0 between commands is no constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
     /// Channels, each with a controller; consecutive lines use consecutive channels.
     pub channels: u32,
+    /// The channel of a line also depends on the higher bits of its address: [`Interleaving`].
+    pub channel_hash: bool,
     /// Banks per channel.
     pub banks: u32,
+    /// Ranks per channel, each with an equal part of the banks.
+    pub ranks: u32,
+    /// Groups of banks per rank. Neighbouring banks are in different groups.
+    pub bank_groups: u32,
     /// Bytes per row.
     pub row_bytes: u32,
     /// Consecutive bytes of a channel in one row of a bank, before the next bank follows.
@@ -168,8 +174,95 @@ pub struct Memory {
     pub write_hit_ns: f64,
     /// The same when the row is closed.
     pub write_ns: f64,
+    /// A write keeps its bank until the array has it. Otherwise it changes the open row, and other
+    /// accesses of this row follow at once.
+    pub write_keeps_bank: bool,
     /// Bus time of one line.
     pub burst_ns: f64,
+    /// tCCD_L, between accesses of a group of banks.
+    pub ccd_l_ns: f64,
+    /// tRRD_S, between activations of a rank.
+    pub rrd_s_ns: f64,
+    /// tRRD_L, between activations of a group of banks.
+    pub rrd_l_ns: f64,
+    /// tFAW or tXAW, for five activations of a rank.
+    pub faw_ns: f64,
+    /// tRC, between activations of a bank: tRAS + tRP.
+    pub rc_ns: f64,
+    /// tRTP, from a read to the next activation of its bank.
+    pub rtp_ns: f64,
+    /// tWTR_S, from the end of a write's burst to a read.
+    pub wtr_s_ns: f64,
+    /// tWTR_L, the same in a group of banks.
+    pub wtr_l_ns: f64,
+    /// From a read to a write.
+    pub rtw_ns: f64,
+    /// tREFI, the period of refreshes; 0 for none.
+    pub refi_ns: f64,
+    /// tRFC, the length of a refresh.
+    pub rfc_ns: f64,
+}
+
+impl Memory {
+    /// Returns how lines are spread over the channels.
+    pub fn interleaving(&self) -> Interleaving {
+        Interleaving { channels: self.channels, hash: self.channel_hash }
+    }
+}
+
+/// The assignment of lines to channels.
+///
+/// Each aligned group of lines, as many as there are channels, has a line in each channel. Without
+/// the hash the groups are alike. Then records of a group's size begin in the same channel, and it
+/// has most of the traffic if most accesses are to the records' first line. With the hash the
+/// number of the group, folded to a few bits by exclusive or, rotates or permutes the channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interleaving {
+    /// The number of channels.
+    pub channels: u32,
+    /// Whether higher bits of the address count.
+    pub hash: bool,
+}
+
+impl Interleaving {
+    /// Returns the channel of a line.
+    #[inline]
+    pub fn channel(self, line: u32) -> u32 {
+        let (low, group) = (line % self.channels, line / self.channels);
+        match (self.hash, self.channels.is_power_of_two()) {
+            (false, _) => low,
+            (true, true) => low ^ fold(group) & (self.channels - 1),
+            (true, false) => (low + fold(group)) % self.channels,
+        }
+    }
+
+    /// Returns the number of a line in its channel.
+    #[inline]
+    pub fn local(self, line: u32) -> u32 {
+        line / self.channels
+    }
+
+    /// Returns the line of a channel with this number.
+    #[inline]
+    pub fn line(self, channel: u32, local: u32) -> u32 {
+        let low = match (self.hash, self.channels.is_power_of_two()) {
+            (false, _) => channel,
+            (true, true) => channel ^ fold(local) & (self.channels - 1),
+            (true, false) => {
+                (channel + self.channels - fold(local) % self.channels) % self.channels
+            }
+        };
+        local * self.channels + low
+    }
+}
+
+/// Folds a number to a few bits by exclusive or.
+#[inline]
+fn fold(mut number: u32) -> u32 {
+    for shift in [16, 8, 4, 2] {
+        number ^= number >> shift;
+    }
+    number & 0xff
 }
 
 /// The durability rule of a machine.
@@ -188,4 +281,28 @@ pub enum Point {
     Accepted,
     /// The memory array has the write.
     Media,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaving_is_a_bijection_that_spreads_records() {
+        for channels in 1..=7 {
+            for hash in [false, true] {
+                let lines = Interleaving { channels, hash };
+                let mut of = vec![0; channels as usize];
+                for line in 0..channels * 4096 {
+                    let channel = lines.channel(line);
+                    assert_eq!(lines.line(channel, lines.local(line)), line);
+                    // The first lines of records of a group's size.
+                    of[channel as usize] += u32::from(line % channels == 0);
+                }
+                let most = of.iter().max().expect("a channel");
+                let even = 4096 / channels;
+                assert!(if hash { *most < even + even / 8 + 2 } else { *most == 4096 }, "{of:?}");
+            }
+        }
+    }
 }

@@ -255,6 +255,10 @@ impl Look {
         let key = |of: &str| format!("{name}.{of}");
         self.count(&key("channels"), memory.channels, 1);
         self.count(&key("banks"), memory.banks, 1);
+        self.count(&key("bank_groups"), memory.bank_groups, 1);
+        let rule = format!("at least 1, and divide {name}.banks, {}", memory.banks);
+        let has_equal = memory.ranks > 0 && memory.banks.is_multiple_of(memory.ranks);
+        self.that(has_equal, &key("ranks"), memory.ranks, &rule);
         let row = u64::from(memory.row_bytes);
         let rule = format!("a multiple of {LINE_BYTES}");
         let has_lines = row > 0 && row.is_multiple_of(LINE_BYTES);
@@ -275,10 +279,37 @@ impl Look {
             let takes = ns <= MOST && (ns * clock_ghz).round() >= 1.0;
             self.that(takes, &key(of), ns, "at least a cycle of the clock, at most 10^9");
         }
+        self.at_commands(name, memory);
         let rule = format!("at least {}.read_hit_ns, {read_hit_ns}", name);
         self.that(read_miss_ns >= read_hit_ns, &key("read_miss_ns"), read_miss_ns, &rule);
         let rule = format!("at least {}.write_hit_ns, {write_hit_ns}", name);
         self.that(write_ns >= write_hit_ns, &key("write_ns"), write_ns, &rule);
+    }
+
+    /// Checks the times between commands.
+    fn at_commands(&mut self, name: &str, memory: &Memory) {
+        let Memory { refi_ns, rfc_ns, .. } = *memory;
+        let times = [
+            ("ccd_l_ns", memory.ccd_l_ns),
+            ("rrd_s_ns", memory.rrd_s_ns),
+            ("rrd_l_ns", memory.rrd_l_ns),
+            ("faw_ns", memory.faw_ns),
+            ("rc_ns", memory.rc_ns),
+            ("rtp_ns", memory.rtp_ns),
+            ("wtr_s_ns", memory.wtr_s_ns),
+            ("wtr_l_ns", memory.wtr_l_ns),
+            ("rtw_ns", memory.rtw_ns),
+            ("refi_ns", refi_ns),
+            ("rfc_ns", rfc_ns),
+        ];
+        for (of, ns) in times {
+            self.time(&format!("{name}.{of}"), ns);
+        }
+        // Otherwise the next refresh could close a row before it is used.
+        let least = 4.0 * (rfc_ns + memory.read_miss_ns);
+        let rule = format!("0, or from 4 ({name}.rfc_ns + {name}.read_miss_ns) = {least}");
+        let is_rare = refi_ns == 0.0 || refi_ns >= least;
+        self.that(is_rare, &format!("{name}.refi_ns"), refi_ns, &rule);
     }
 }
 

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::controller::{CLASSES, Class};
+use crate::machine::controller::{CLASSES, Class, Counts};
 use crate::machine::description::Description;
+use crate::machine::when::Time;
 
 /// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,12 @@ pub struct Outcome {
     pub dram_reads: u64,
     /// Lines written by the arrays of volatile memory.
     pub dram_writes: u64,
+    /// The requests of each channel, those of persistent memory first.
+    #[serde(default)]
+    pub channels: Vec<Channel>,
+    /// Misses of the caches.
+    #[serde(default)]
+    pub caches: Caches,
     /// Distinct lines written by a transaction.
     pub lines_per_transaction: Spread,
     /// Distinct pages written by a transaction.
@@ -205,6 +212,93 @@ impl NvmWrites {
     }
 }
 
+/// The requests of a memory channel, in the array's accesses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Channel {
+    /// `nvm` or `dram`.
+    pub memory: String,
+    /// Lines that the array read.
+    pub reads: u64,
+    /// Reads that the queue of writes served.
+    pub forwarded: u64,
+    /// Lines that the array wrote.
+    pub writes: u64,
+    /// Accesses that found their row open.
+    pub row_hits: u64,
+    /// Rows opened for an access; a write that keeps its bank opens none.
+    pub activations: u64,
+    /// Refreshes of a rank.
+    pub refreshes: u64,
+    /// Share of the time for which the channel transferred lines.
+    pub busy: f64,
+    /// The queue of writes.
+    pub queue: Queue,
+    /// Lines that each bank read.
+    pub bank_reads: Vec<u64>,
+    /// Lines that each bank wrote.
+    pub bank_writes: Vec<u64>,
+}
+
+/// Returns the report of all channels over these cycles.
+pub(crate) fn channels(description: &Description, counts: &[Counts], cycles: Time) -> Vec<Channel> {
+    let channels = counts.iter().enumerate().map(|(at, counts)| {
+        let is_nvm = at < description.nvm.channels as usize;
+        let memory = description.dram.as_ref().filter(|_| !is_nvm).unwrap_or(&description.nvm);
+        let mean = |sum: u64| if cycles == 0 { 0.0 } else { sum as f64 / cycles as f64 };
+        let burst = description.cycles(memory.burst_ns).max(1);
+        let queue = &counts.queue;
+        Channel {
+            memory: if is_nvm { "nvm" } else { "dram" }.to_owned(),
+            reads: counts.reads,
+            forwarded: counts.forwarded,
+            writes: counts.writes,
+            row_hits: counts.row_hits,
+            activations: counts.activations,
+            refreshes: counts.refreshes,
+            busy: mean(burst * (counts.reads + counts.writes)),
+            queue: Queue {
+                mean: mean(queue.slot_cycles),
+                most: queue.most,
+                waiting: mean(queue.outside_cycles),
+                waited: queue.waited,
+                merged: queue.merged,
+                draining: mean(queue.draining_cycles),
+            },
+            bank_reads: counts.banks.iter().map(|bank| bank.reads).collect(),
+            bank_writes: counts.banks.iter().map(|bank| bank.writes).collect(),
+        }
+    });
+    channels.collect()
+}
+
+/// The queue of writes of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Mean number of occupied slots.
+    pub mean: f64,
+    /// The largest number of them.
+    pub most: u64,
+    /// Mean number of writes that waited for a slot.
+    pub waiting: f64,
+    /// Writes that found no slot when they arrived.
+    pub waited: u64,
+    /// Writes that replaced another one in its slot.
+    pub merged: u64,
+    /// Share of the time for which the queue was so full that writes preceded reads.
+    pub draining: f64,
+}
+
+/// Misses of the caches, of all cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caches {
+    /// Misses of the first private caches.
+    pub l1_misses: u64,
+    /// Misses of the last-level cache.
+    pub llc_misses: u64,
+    /// Lines transferred from another core.
+    pub transfers: u64,
+}
+
 /// An average and a maximum over transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -243,6 +337,8 @@ mod tests {
             nvm_writes: NvmWrites::default(),
             dram_reads: 0,
             dram_writes: 0,
+            channels: vec![Channel { memory: "nvm".into(), reads: 5, ..Channel::default() }],
+            caches: Caches { l1_misses: 9, llc_misses: 5, transfers: 1 },
             lines_per_transaction: Spread::of(1000, 1000, 1),
             pages_per_transaction: Spread::of(0, 0, 0),
             fallbacks: 0,

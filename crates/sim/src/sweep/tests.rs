@@ -42,6 +42,8 @@ fn outcome(point: &Point) -> Outcome {
         nvm_writes: NvmWrites::default(),
         dram_reads: 0,
         dram_writes: 0,
+        channels: Vec::new(),
+        caches: Default::default(),
         lines_per_transaction: Spread::default(),
         pages_per_transaction: Spread::default(),
         fallbacks: 0,

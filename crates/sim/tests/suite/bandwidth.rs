@@ -10,8 +10,15 @@ use sim::machine::description::Description;
 use sim::machine::kernel::Program;
 
 /// A machine limited only by memory: no address translation, and a window that holds everything.
+/// Memory is not refreshed.
 fn open(name: &str, settings: &[&str]) -> Description {
-    let wide = ["tlb.entries=0", "core.rob=4096", "core.load_queue=4096", "l1.mshrs=64"];
+    let wide = [
+        "tlb.entries=0",
+        "core.rob=4096",
+        "core.load_queue=4096",
+        "l1.mshrs=64",
+        "nvm.refi_ns=0",
+    ];
     builtin(name, &[&wide, settings].concat())
 }
 
@@ -80,7 +87,16 @@ fn queued_writes_keep_all_banks_busy() {
 #[test]
 fn independent_misses_overlap_up_to_the_mshrs() {
     // With many banks, a fast bus and a single latency, only the misses in flight are a limit.
-    let plain = ["nvm.banks=4096", "nvm.row_bytes=64", "nvm.burst_ns=0.5", "network.hop=0"];
+    let plain = [
+        "nvm.banks=4096",
+        "nvm.row_bytes=64",
+        "nvm.burst_ns=0.5",
+        "nvm.ccd_l_ns=0",
+        "nvm.rrd_s_ns=0",
+        "nvm.rrd_l_ns=0",
+        "nvm.faw_ns=0",
+        "network.hop=0",
+    ];
     let misses = 512_u32;
     for mshrs in [1_u64, 2, 4, 8, 16, 32] {
         let mut description = open("lad", &plain);

@@ -79,7 +79,7 @@ fn survives(design: &str, settings: &[&str], never: &[&str]) {
     }
     // They fill up even more when lines are applied one at a time. Entries of two words need more
     // room, and undrained stores count as slots.
-    let log = if design == "hw-undo-redo" { "log.bytes=36864" } else { "log.bytes=20480" };
+    let log = if design == "hw-undo-redo" { "log.bytes=34816" } else { "log.bytes=20480" };
     let one = ["log.window=1", log, "redu.dram_cache_bytes=65536", "core.store_buffer=2"];
     add(cut("sps", &tiny(design, "sps", &[&slow[..], &one].concat()), 100));
     // Next, a log that cannot hold most transactions.

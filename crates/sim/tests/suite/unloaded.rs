@@ -19,9 +19,14 @@ use sim::machine::{Hart, Machine, Message};
 struct Formula(Description);
 
 impl Formula {
-    /// Returns the formulas of a machine without address translation, which is tested separately.
+    /// Returns the formulas of a machine without address translation, which is tested separately,
+    /// without refreshes and without a hash of channels.
     fn of(name: &str) -> Formula {
-        Formula(builtin(name, &["tlb.entries=0"]))
+        let mut settings = vec!["tlb.entries=0", "nvm.refi_ns=0", "nvm.channel_hash=false"];
+        if builtin(name, &[]).dram.is_some() {
+            settings.push("dram.refi_ns=0");
+        }
+        Formula(builtin(name, &settings))
     }
 
     fn ns(&self, ns: f64) -> u64 {
@@ -280,7 +285,7 @@ fn memory_read_latency_matches_formula() {
 #[test]
 fn tlb_miss_costs_a_walk_and_one_access() {
     for name in NAMES {
-        let description = builtin(name, &[]);
+        let description = builtin(name, &["nvm.refi_ns=0", "nvm.channel_hash=false"]);
         let formula = Formula::of(name);
         let (pages, line) = (description.tlb.entries, 64);
         let ((miss, hit, again), machine) = alone(&description, 0, move |hart| {

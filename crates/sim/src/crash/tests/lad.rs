@@ -12,6 +12,10 @@ const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
 /// Suspensions of the same frequency, with the machine's queues.
 const SUSPENDED: &[&str] = &["design.lad.suspend_cycles=3000"];
 
+/// Memory that keeps a bank until it has the write, and channels without a hash, so that a queue
+/// overflows.
+const KEPT: &[&str] = &["nvm.write_keeps_bank=true", "nvm.channel_hash=false"];
+
 /// A path to the farthest controller that is longer than the round trip to the nearest.
 const FAR: &[&str] = &["network.hop=40"];
 
@@ -29,8 +33,8 @@ pub(super) const ROWS: [Row; 20] = [
     Row { hangs: true, ..row(Mutant::LadFlushLeavesDirty, "lad", "tpcc-hash") },
     Row { transactions: 900, cuts: 1500, ..row(Mutant::LadEightBits, "lad", "sps") },
     Row { settings: FAR, ..row(Mutant::LadOneController, "lad", "tatp-hash") },
-    row(Mutant::LadOldestFirst, "lad", "tpcc-hash"),
-    Row { cuts: 4000, ..row(Mutant::LadClearsOldestFirst, "lad", "tpcc-hash") },
+    Row { settings: KEPT, ..row(Mutant::LadOldestFirst, "lad", "tpcc-hash") },
+    Row { settings: KEPT, cuts: 4000, ..row(Mutant::LadClearsOldestFirst, "lad", "tpcc-hash") },
     row(Mutant::LadNoLog, "lad", "tpcc-hash"),
     row(Mutant::LadSealFirst, "lad", "tpcc-hash"),
     row(Mutant::LadCommitEarly, "lad", "sps"),

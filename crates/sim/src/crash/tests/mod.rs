@@ -40,7 +40,7 @@ const fn row(mutant: Mutant, design: &'static str, workload: &'static str) -> Ro
 }
 
 /// A memory so slow that writes queue.
-const SLOW: &[&str] = &["nvm.write_ns=2000", "nvm.write_hit_ns=2000"];
+const SLOW: &[&str] = &["nvm.write_ns=2000", "nvm.write_hit_ns=2000", "nvm.write_keeps_bank=true"];
 
 /// Controllers without batteries.
 const WEAK: &[&str] = &["persist.point=\"media\"", "nvm.write_ns=2000", "nvm.write_hit_ns=2000"];

@@ -45,7 +45,7 @@ fn run(part: &Part, tx: &mut ErasedTx<'_>) -> Result<(), Stop> {
 }
 
 fn outcome(machine: &str) -> Result<Outcome, Error> {
-    let mut setup = setup(machine, "hw-undo-redo", 3, 900);
+    let mut setup = setup(machine, "hw-undo-redo", 3, 1200);
     // A core's share of the log is less than the third core's stores need, and writes are
     // serialized.
     let log = ["log.bytes=49152", "log.buffer_lines=1", "core.store_buffer=2"];
