@@ -85,6 +85,8 @@ pub struct Setup {
     pub violations_max: u64,
     /// A file for all requests to memory controllers (see [`crate::persist::requests`]).
     pub export_trace: Option<PathBuf>,
+    /// The form of that file.
+    pub trace_format: requests::Format,
 }
 
 /// The progress of a simulation.
@@ -194,7 +196,8 @@ impl design::Visitor for Simulation<'_> {
         let ran = start.run::<D>(false, on_done)?;
         let machine = &ran.machine;
         if let (Some(trace), Some(requests)) = (trace, &machine.requests) {
-            trace.write(requests)?;
+            let channels = memories(&machine.description);
+            trace.write(requests, setup.trace_format, &channels)?;
         }
         let mut outcome = ran.window.outcome(setup, program.name(), D::NAME, machine);
         outcome.isolation_hits = rest::isolation_hits(machine);
@@ -208,6 +211,18 @@ impl design::Visitor for Simulation<'_> {
         outcome.checked = start.keeps_media().then_some(outcome.complaints.is_empty());
         Ok(outcome)
     }
+}
+
+/// Returns the name of each channel, and the cycles of a clock of its memory: a quarter of a line's
+/// burst, in eight transfers at double rate.
+fn memories(description: &Description) -> Vec<(String, f64)> {
+    let kinds = [("nvm", Some(&description.nvm)), ("dram", description.dram.as_ref())];
+    let kinds = kinds.into_iter().filter_map(|(name, memory)| Some((name, memory?)));
+    let channels = kinds.flat_map(|(name, memory)| {
+        let clock = memory.burst_ns / 4.0 * description.clock_ghz;
+        (0..memory.channels).map(move |index| (format!("{name}{index}"), clock))
+    });
+    channels.collect()
 }
 
 /// The initial state of a run.

@@ -83,12 +83,35 @@ pub(crate) struct SimRun {
     /// Let all cores share the data, in workloads that otherwise give each core its own
     #[arg(long)]
     pub(crate) shared: bool,
-    /// File for the requests to the memory controllers: one a line, with its time in cycles, R or
-    /// W, and its address
+    /// File for the requests that the memory controllers serve, those of the design's own
+    /// controllers included, one a line
     #[arg(long, value_name = "FILE")]
     pub(crate) export_trace: Option<PathBuf>,
+    /// Form of that file
+    #[arg(long, value_name = "FORM", default_value = "lastword", requires = "export_trace")]
+    pub(crate) trace_format: TraceFormat,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// Time in cycles, R or W, address, channel, purpose and core
+    Lastword,
+    /// Trace for DRAMsim3, with times in clocks of the memory
+    Dramsim3,
+    /// Trace of loads and stores for Ramulator 2
+    Ramulator2,
+}
+
+impl From<TraceFormat> for sim::persist::requests::Format {
+    fn from(format: TraceFormat) -> Self {
+        match format {
+            TraceFormat::Lastword => Self::Lastword,
+            TraceFormat::Dramsim3 => Self::Dramsim3,
+            TraceFormat::Ramulator2 => Self::Ramulator2,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

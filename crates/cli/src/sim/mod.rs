@@ -135,6 +135,7 @@ pub(crate) fn setup(arguments: &SimRun) -> Result<Setup, Failure> {
         power_cuts: *power_cuts,
         violations_max: u64::MAX,
         export_trace: export_trace.clone(),
+        trace_format: arguments.trace_format.into(),
     })
 }
 

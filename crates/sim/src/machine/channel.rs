@@ -266,7 +266,21 @@ impl<D: Design> Machine<D> {
         let channel = self.channel_of(line);
         self.pending.insert(id, Pending::Array { line, tag });
         self.count_read(line);
+        self.record(channel, id, line, None);
         (channel, id, self.channels[channel].local(line))
+    }
+
+    /// Records a read, or a write of this class, for the exported trace.
+    fn record(&mut self, channel: usize, id: Id, line: u32, class: Option<Class>) {
+        let Some(requests) = &mut self.requests else { return };
+        let core = match self.pending.get(&id) {
+            Some(Pending::Fill { core, .. } | Pending::Ack { core, .. }) => Some(*core as u8),
+            _ => None,
+        };
+        let (time, channel, writes) = (self.now, channel as u8, class.is_some());
+        let reads = if core.is_some() { "fill" } else { "design_read" };
+        let purpose = class.map_or(reads, Class::name);
+        requests.push(Request { time, line, channel, writes, purpose, core });
     }
 
     fn count_read(&mut self, line: u32) {
@@ -286,6 +300,7 @@ impl<D: Design> Machine<D> {
     /// Passes a core's read that the design has taken on to the controller: [`Design::fill`].
     pub fn fill_from_array(&mut self, channel: usize, line: u32, read: Id) {
         self.count_read(line);
+        self.record(channel, read, line, None);
         let (now, local) = (self.now, self.channels[channel].local(line));
         self.controller(channel).read(now, read, local);
     }
@@ -322,6 +337,7 @@ impl<D: Design> Machine<D> {
             self.pending.insert(id, Pending::Design { core, tag });
         }
         self.count_write(&write);
+        self.record(channel, id, write.line as u32, Some(write.class));
         debug_assert_eq!(self.channel_of(write.line as u32), channel, "its own channel");
         write.line = self.channels[channel].local(write.line as u32);
         let now = self.now;
@@ -364,26 +380,20 @@ impl<D: Design> Machine<D> {
 
     fn arrive(&mut self, at: usize, arrival: Arrival) {
         let now = self.now;
-        let request = match &arrival {
-            Arrival::Read { line, .. } => Some((*line, false)),
-            Arrival::Write { write, .. } => Some((write.line as u32, true)),
-            Arrival::Message { .. } => None,
-        };
-        if let (Some(requests), Some((line, writes))) = (&mut self.requests, request) {
-            requests.push(Request { time: now, writes, line });
-        }
         match arrival {
             Arrival::Read { id, line } => {
                 if self.memory.is_nvm(line) && D::fill(self, at, line, id) {
                     return;
                 }
                 self.count_read(line);
+                self.record(at, id, line, None);
                 let channel = &mut self.channels[at];
                 let local = channel.local(line);
                 channel.controller.read(now, id, local);
             }
             Arrival::Write { id, mut write } => {
                 self.count_write(&write);
+                self.record(at, id, write.line as u32, Some(write.class));
                 if self.memory.is_nvm(write.line as u32) {
                     D::arrives(self, at, id, &mut write);
                 }

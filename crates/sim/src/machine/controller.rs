@@ -94,6 +94,21 @@ pub enum Class {
 pub const CLASSES: usize = Class::Other as usize + 1;
 
 impl Class {
+    /// Returns the name in reports and traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Data => "data",
+            Class::LogData => "log_data",
+            Class::LogMeta => "log_meta",
+            Class::CommitRecord => "commit_record",
+            Class::Journal => "journal",
+            Class::Consolidation => "consolidation",
+            Class::Checkpoint => "checkpoint",
+            Class::UndoFallback => "undo_fallback",
+            Class::Other => "other",
+        }
+    }
+
     /// Returns whether other writes depend on this class, or on the log space that it frees.
     fn is_log(self) -> bool {
         matches!(

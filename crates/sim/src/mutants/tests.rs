@@ -103,6 +103,7 @@ fn simulate(machine: &str, design: &str, shared: bool) -> Outcome {
         power_cuts: 0,
         violations_max: u64::MAX,
         export_trace: None,
+        trace_format: Default::default(),
     };
     run(&setup, &Counters { shared }, &mut |_| {}).expect("it ends")
 }

@@ -89,6 +89,7 @@ impl Start<'_> {
             transactions: setup.transactions.div_ceil(AFTER.0),
             power_cuts: setup.power_cuts.div_ceil(AFTER.1),
             export_trace: None,
+            trace_format: Default::default(),
             ..setup.clone()
         };
         let (description, origin) = (description.clone(), Origin::Left(left, self.heap_words()));

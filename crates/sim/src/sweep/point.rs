@@ -131,6 +131,7 @@ impl Asked {
             power_cuts: self.power_cuts,
             violations_max: u64::MAX,
             export_trace: None,
+            trace_format: Default::default(),
         };
         let mut point = Point { hash: String::new(), asked: self, setup };
         point.hash = format!("{:016x}", fnv_1a(point.text(program).as_bytes()));

@@ -92,6 +92,7 @@ pub(crate) fn setup(machine: &str, design: &str, cores: usize, transactions: u64
         power_cuts: 0,
         violations_max: u64::MAX,
         export_trace: None,
+        trace_format: Default::default(),
     }
 }
 
