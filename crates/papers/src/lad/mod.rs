@@ -85,7 +85,10 @@ fn asked(workload: &str, design: &str, on: On, budget: &Budget) -> Asked {
         ..Asked::new(workload, design)
     };
     if budget.quick {
-        asked = Asked { scale: scale / 8.0, ..asked.with("llc.bytes", 1 << 20) };
+        // A log of the full size would leave the small cache, as it does not leave the full one.
+        let asked_small =
+            asked.with("llc.bytes", 1 << 20).with("design.sw-undo.log_bytes", 16 << 10);
+        asked = Asked { scale: scale / 8.0, ..asked_small };
     }
     match on {
         On::OneSocket | On::Queue(QUEUE) => asked,

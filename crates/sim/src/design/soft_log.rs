@@ -4,11 +4,14 @@
 //! for transactions that the hardware cannot hold.
 //!
 //! ```text
-//!   store to a line without an entry:    old words -> log, write back, fence;  then the store
+//!   store to a line without an entry:    old words -> log, write back, sfence;  then the store
 //!   store to an announced line:          the same, under one fence for all announced lines
-//!   commit:   write back the lines, fence;  the design's own waits;  commit word, write back,
-//!             fence
+//!   commit:   write back the lines, sfence;  the design's own waits;  commit word, write back,
+//!             wait
 //! ```
+//! An sfence delays the stores behind it, and the core goes on. A fallback of a design in hardware
+//! waits at each, as for an mfence.
+//!
 //! A core's log, in lines:
 //! ```text
 //!   0     | commit word: number of the last committed transaction |
@@ -19,7 +22,7 @@
 //! lines leave the caches as those of a real log do.
 //!
 //! Invariants:
-//! - A line's old words are durable before the transaction's first store to it executes.
+//! - A line's old words are durable before the transaction's first store to it drains.
 //! - All lines of transaction n are durable before the commit word becomes n.
 //! - A log line that holds a number holds its whole entry line. Stores to a line reach memory in
 //!   order, and the number is stored last. Otherwise an early eviction of the log line could make
@@ -42,11 +45,25 @@ use crate::persist::{Cut, Persistent};
 /// Lines of a core's log, including the commit word.
 const LOG_LINES: u32 = 2048;
 
+/// The shape of software logs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Lines of a core's log, including the commit word.
+    pub(super) lines: u32,
+    /// Entries and data are ordered by `sfence`: the core goes on, and its stores wait. Otherwise
+    /// by `mfence`.
+    pub(super) store_fences: bool,
+}
+
+/// The shape of a fallback's logs.
+const FALLBACK: Shape = Shape { lines: LOG_LINES, store_fences: false };
+
 /// The logs of all cores.
 #[derive(Debug)]
 pub struct SoftLog {
     /// First line of the first core's log.
     first: u32,
+    shape: Shape,
     cores: Vec<Log>,
 }
 
@@ -71,21 +88,31 @@ impl SoftLog {
 
     /// Returns empty logs that begin at this line.
     pub fn new(description: &Description, first: u32) -> SoftLog {
-        SoftLog { first, cores: vec![Log::default(); description.cores] }
+        SoftLog::shaped(FALLBACK, description, first)
+    }
+
+    /// Returns empty logs of a shape.
+    pub(super) fn shaped(shape: Shape, description: &Description, first: u32) -> SoftLog {
+        SoftLog { first, shape, cores: vec![Log::default(); description.cores] }
     }
 
     /// Returns the logs after recovery. Each core continues after the number in its commit word.
     pub fn resumed(description: &Description, first: u32, state: &Persistent) -> SoftLog {
-        let mut logs = SoftLog::new(description, first);
-        for (head, log) in (first..).step_by(LOG_LINES as usize).zip(&mut logs.cores) {
+        SoftLog::new(description, first).continued(state)
+    }
+
+    /// Returns the logs with the numbers of the commit words after recovery.
+    pub(super) fn continued(mut self, state: &Persistent) -> SoftLog {
+        let heads = (self.first..).step_by(self.shape.lines as usize);
+        for (head, log) in heads.zip(&mut self.cores) {
             log.number = state.line(head)[0];
         }
-        logs
+        self
     }
 
     /// Returns the purpose of a log line, or `None` for a line before the logs.
     pub fn class_of(&self, line: u32) -> Option<Class> {
-        line.checked_sub(self.first).map(|at| match at.is_multiple_of(LOG_LINES) {
+        line.checked_sub(self.first).map(|at| match at.is_multiple_of(self.shape.lines) {
             true => Class::CommitRecord,
             false => Class::LogData,
         })
@@ -125,11 +152,19 @@ pub fn store<D: Design>(hart: &mut Hart<'_, D>, word: u64, object: u64, value: u
             append(hart, line);
         }
         if !injected(Mutant::UndoWithoutFence) {
-            hart.fence();
+            order(hart);
         }
         hart.enter(Phase::Body);
     }
     hart.store(word, object, value);
+}
+
+/// Orders the stores behind this after the write-backs before it.
+fn order<D: Design>(hart: &mut Hart<'_, D>) {
+    match logs(hart).shape.store_fences {
+        true => hart.store_fence(),
+        false => hart.fence(),
+    }
 }
 
 /// Commits a transaction. It is durable on return.
@@ -143,7 +178,7 @@ pub fn commit<D: Design>(hart: &mut Hart<'_, D>) {
         hart.write_back(line);
     }
     if !injected(Mutant::UndoCommitFirst) {
-        hart.fence();
+        order(hart);
     }
     D::software_commits(hart);
     hart.enter(Phase::Commit);
@@ -161,6 +196,19 @@ pub fn recover(description: &Description, first: u32, state: &mut Persistent) ->
     recover_moved(description, first, state, &|_, line| line)
 }
 
+/// Performs [`recover`] on logs of a shape.
+///
+/// # Errors
+/// [`Cut`] when power fails again.
+pub(super) fn recover_shaped(
+    shape: Shape,
+    description: &Description,
+    first: u32,
+    state: &mut Persistent,
+) -> Result<(), Cut> {
+    roll_back_all((description.cores as u32, shape.lines), first, state, &|_, line| line)
+}
+
 /// Performs [`recover`] for a design that moves lines: `found_at` returns a program line's place.
 ///
 /// # Errors
@@ -171,21 +219,31 @@ pub fn recover_moved(
     state: &mut Persistent,
     found_at: &dyn Fn(&Persistent, u32) -> u32,
 ) -> Result<(), Cut> {
-    let mut heads = (0..description.cores as u32).map(|core| first + core * LOG_LINES);
-    heads.try_for_each(|head| roll_back(head, state, found_at))
+    roll_back_all((description.cores as u32, LOG_LINES), first, state, found_at)
+}
+
+/// Rolls the logs of all cores back, each of so many lines.
+fn roll_back_all(
+    (cores, lines): (u32, u32),
+    first: u32,
+    state: &mut Persistent,
+    found_at: &dyn Fn(&Persistent, u32) -> u32,
+) -> Result<(), Cut> {
+    let mut heads = (0..cores).map(|core| first + core * lines);
+    heads.try_for_each(|head| roll_back((head, lines), state, found_at))
 }
 
 /// Restores the old words of one core's last transaction unless it is committed. The commit word
 /// then takes its number, so the entries have no effect after another power failure.
 fn roll_back(
-    head: u32,
+    (head, lines): (u32, u32),
     state: &mut Persistent,
     found_at: &dyn Fn(&Persistent, u32) -> u32,
 ) -> Result<(), Cut> {
     let committed = state.line(head)[0];
     let mut last = committed;
     // Most of the log was never written.
-    for line in state.used_lines(head + 1..head + LOG_LINES) {
+    for line in state.used_lines(head + 1..head + lines) {
         let [number, address, words @ ..] = state.line(line);
         if number <= committed {
             continue;
@@ -218,21 +276,24 @@ fn log<'h, D: Design>(hart: &'h mut Hart<'_, D>) -> &'h mut Log {
 /// Returns the line of a core's commit word.
 fn head<D: Design>(hart: &mut Hart<'_, D>) -> u32 {
     let core = hart.core() as u32;
-    logs(hart).first + core * LOG_LINES
+    let logs = logs(hart);
+    logs.first + core * logs.shape.lines
 }
 
 /// Appends the old words of a line to the log, and starts the write-back of the entry.
 fn append<D: Design>(hart: &mut Hart<'_, D>, line: u32) {
     let head = head(hart);
+    let slots = u64::from((logs(hart).shape.lines - 1) / 2);
     let log = log(hart);
-    let slots = u64::from((LOG_LINES - 1) / 2);
     let is_full = log.logged.len() as u64 == slots;
     let entry = head + 1 + 2 * (log.entries % slots) as u32;
     log.entries += 1;
     log.logged.push(line);
     let number = log.number;
     if is_full {
-        hart.machine().fail("a transaction writes more lines than its core's log holds");
+        let why = "a transaction writes more lines than its core's log holds: of `sw-undo`, raise \
+                   `design.sw-undo.log_bytes`";
+        hart.machine().fail(why);
     }
     let mut old = [0; 8];
     for (i, word) in old.iter_mut().enumerate() {

@@ -5,7 +5,7 @@
 use words::Stop;
 
 use super::Design;
-use super::soft_log::{self, SoftLog};
+use super::soft_log::{self, Shape, SoftLog};
 use crate::machine::Hart;
 use crate::machine::controller::Class;
 use crate::machine::description::Description;
@@ -19,17 +19,19 @@ impl Design for SwUndo {
     const NAME: &'static str = "sw-undo";
     const ABOUT: &'static str = "undo logging in software: clwb and sfence before each first store";
     const MACHINE: &'static str = "lad";
+    const PARAMETERS: &'static [&'static str] = &["sw-undo"];
 
     fn extra_lines(description: &Description) -> u32 {
-        SoftLog::lines(description)
+        description.cores as u32 * shape(description).lines
     }
 
     fn new(description: &Description, extra: u32) -> SwUndo {
-        SwUndo(SoftLog::new(description, extra))
+        SwUndo(SoftLog::shaped(shape(description), description, extra))
     }
 
     fn resumes(description: &Description, extra: u32, state: &Persistent) -> Option<SwUndo> {
-        Some(SwUndo(SoftLog::resumed(description, extra, state)))
+        let SwUndo(logs) = SwUndo::new(description, extra);
+        Some(SwUndo(logs.continued(state)))
     }
 
     fn soft_log(&mut self) -> Option<&mut SoftLog> {
@@ -58,6 +60,15 @@ impl Design for SwUndo {
     }
 
     fn recover(description: &Description, extra: u32, state: &mut Persistent) -> Result<(), Cut> {
-        soft_log::recover(description, extra, state)
+        soft_log::recover_shaped(shape(description), description, extra, state)
+    }
+}
+
+/// Returns the shape of the logs on a machine.
+fn shape(description: &Description) -> Shape {
+    let parameter = |key| description.parameter("sw-undo", key);
+    Shape {
+        lines: (parameter("log_bytes") / 64.0) as u32,
+        store_fences: parameter("sfence") != 0.0,
     }
 }

@@ -39,6 +39,8 @@ pub enum Op {
         /// The lock's number.
         lock: u64,
     },
+    /// A store fence: it drains when all write-backs before it are acknowledged.
+    Fence,
 }
 
 /// An entry of the store buffer.
@@ -327,7 +329,7 @@ impl Core {
         self.buffer.iter().filter_map(|entry| match entry.op {
             Op::Store { word, .. } => Some(line_of(word)),
             Op::WriteBack { line, .. } => Some(line),
-            Op::Unlock { .. } => None,
+            Op::Unlock { .. } | Op::Fence => None,
         })
     }
 
@@ -342,7 +344,8 @@ impl Core {
 
     /// Returns the number of buffered stores, lock releases included.
     pub fn stores(&self) -> usize {
-        self.buffer.iter().filter(|entry| !matches!(entry.op, Op::WriteBack { .. })).count()
+        let is_store = |op: &Op| matches!(op, Op::Store { .. } | Op::Unlock { .. });
+        self.buffer.iter().filter(|entry| is_store(&entry.op)).count()
     }
 
     /// Returns whether a miss status register is free at this time.

@@ -56,9 +56,11 @@ impl<D: Design> Machine<D> {
                 drained
             }
             Op::WriteBack { line, done } => {
+                self.cores[core].sent.push(done);
                 self.drain_write_back(core, line, done);
                 true
             }
+            Op::Fence => self.drain_fence(core),
         };
         if drained {
             self.cores[core].core.drained();
@@ -150,6 +152,21 @@ impl<D: Design> Machine<D> {
                 self.wake(core, time.max(self.now + 1));
             }
         }
+    }
+
+    /// Drains a store fence and returns true, or schedules the next attempt and returns false.
+    fn drain_fence(&mut self, core: usize) -> bool {
+        while let Some(&done) = self.cores[core].sent.last() {
+            match self.time_for(core, done) {
+                None => return false,
+                Some(time) if time > self.now => {
+                    self.sources.set(self.buffer_source(core), time);
+                    return false;
+                }
+                Some(_) => self.cores[core].sent.pop(),
+            };
+        }
+        true
     }
 
     fn drain_write_back(&mut self, core: usize, line: u32, done: When) {

@@ -389,12 +389,19 @@ impl<'y, D: Design> Hart<'y, D> {
         self.buffer(Op::WriteBack { line, done });
     }
 
+    /// Orders stores: those behind this `sfence` drain when all write-backs before it are
+    /// acknowledged. The core goes on, and its loads do not wait.
+    pub fn store_fence(&mut self) {
+        self.buffer(Op::Fence);
+    }
+
     /// Waits until all loads are complete, all stores have drained, and all write-backs are
-    /// acknowledged. This is an `sfence` that also empties the instruction window.
+    /// acknowledged. This is an `sfence` that also empties the instruction window, as `mfence`.
     pub fn fence(&mut self) {
         self.instructions(1);
         self.settle();
         let core = self.core;
+        self.machine().cores[core].sent.clear();
         while let Some(flush) = self.machine().cores[core].flushes.pop() {
             let time = self.time_of(flush);
             self.machine().cores[core].core.stall_until(time);

@@ -130,6 +130,8 @@ pub(crate) struct Running {
     parked: bool,
     /// Write-backs without a known acknowledgement.
     flushes: Vec<When>,
+    /// Write-backs that have drained since the last fence.
+    sent: Vec<When>,
     /// The completion of the last drained operation, before which nothing else may drain.
     draining: Option<When>,
     /// The reason for the hart's wait, for the report of a deadlock.
@@ -187,6 +189,7 @@ impl<D: Design> Machine<D> {
             tlb: Tlb::new(&description.tlb, memory.lines()),
             parked: false,
             flushes: Vec::new(),
+            sent: Vec::new(),
             draining: None,
             why: Why::Events,
         };

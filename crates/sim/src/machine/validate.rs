@@ -21,10 +21,12 @@ const MOST: f64 = 1e9;
 
 /// The ranges of designs' parameters. A range from 0 to 1 is a switch, except in [`SHARES`]. Sizes
 /// in bytes are bounded above by the host's memory and below by the design's minimum contents.
-const PARAMETERS: [(&str, &str, f64, f64); 31] = [
+const PARAMETERS: [(&str, &str, f64, f64); 33] = [
     ("lad", "overflow", 0.0, 1.0),
     ("lad", "suspend_cycles", 0.0, 1e12),
     ("lad", "away_cycles", 0.0, 1e12),
+    ("sw-undo", "log_bytes", 4096.0, 16_777_216.0),
+    ("sw-undo", "sfence", 0.0, 1.0),
     ("log", "bytes", 4096.0, GIB4),
     ("log", "buffer_lines", 1.0, 65_536.0),
     ("log", "window", 1.0, 65_536.0),
