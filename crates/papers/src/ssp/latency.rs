@@ -124,9 +124,10 @@ fn variants() -> Vec<(&'static str, On)> {
         ("redo-log-64k", ONE.with("design.ssp-redo.log_bytes", 64 << 10)),
         ("undo-lines", ONE.with("design.ssp-undo.line", 1)),
         ("undo-one-by-one", ONE.with("design.ssp-undo.side_by_side", 0)),
-        ("keys-16k", On { keys: 2.0, ..ONE }),
-        ("keys-128k", On { keys: 16.0, ..ONE }),
-        ("keys-1m", On { keys: 128.0, ..ONE }),
+        ("copies-elsewhere", ONE.with("design.ssp.copies_in_cache", 0)),
+        ("keys-8k", On { keys: 0.008192, ..ONE }),
+        ("keys-16k", On { keys: 0.016384, ..ONE }),
+        ("keys-128k", On { keys: 0.131072, ..ONE }),
     ]
 }
 

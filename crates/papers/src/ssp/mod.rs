@@ -58,16 +58,9 @@ const REAL: [&str; 2] = ["memcached", "vacation"];
 /// checkpoints.
 const EACH: u64 = 12_000;
 
-/// Scale of trees and hash tables: 8192 keys of the million at scale 1. The paper gives no number.
-/// Its text (section 5.3) says that SPS and hash tables miss the TLB often and trees do not, which
-/// holds up to 8192 keys and fails with twice as many (`tlb_misses` of `volatile`).
-const KEYS: f64 = 8192.0 / 1e6;
-
-/// Divisor in a quick run: data larger than the caches, caches, logs and transactions.
+/// Divisor in a quick run: data, caches, logs and transactions.
 const QUICK: u64 = 8;
 
-/// Number of caches, which [`SHRINKING`] lists first.
-const CACHES: usize = 2;
 /// Sizes in bytes that a quick run divides, unless a row sets them.
 const SHRINKING: [(&str, u64); 4] = [
     ("llc.bytes", 12 << 20),
@@ -82,7 +75,8 @@ struct On {
     cores: u64,
     /// The cores work on one structure.
     shared: bool,
-    /// Factor of the keys of trees and hash tables.
+    /// Millions of keys of trees and hash tables. The paper gives no number, and nothing in its
+    /// tables excludes the usual million.
     keys: f64,
     settings: Vec<(&'static str, String)>,
 }
@@ -110,17 +104,15 @@ impl On {
             transactions: self.cores * EACH,
             seed: budget.seed,
             shared: self.shared,
-            scale: if has_keys { KEYS * self.keys } else { 1.0 },
+            scale: if has_keys { self.keys } else { 1.0 },
             ..Asked::new(workload, design)
         };
         let settings = self.settings.iter();
         let mut asked = settings.fold(asked, |asked, (key, value)| asked.with(key, value));
         if budget.quick {
             asked.transactions /= QUICK;
-            asked.scale /= if has_keys { 1.0 } else { QUICK as f64 };
-            // Data that fit in the caches keep their size, and so do the caches.
-            let shrinking = if has_keys { &SHRINKING[CACHES..] } else { &SHRINKING[..] };
-            for &(key, usual) in shrinking {
+            asked.scale /= QUICK as f64;
+            for &(key, usual) in &SHRINKING {
                 let bytes = asked.value(key).and_then(|bytes| bytes.parse().ok()).unwrap_or(usual);
                 asked = asked.with(key, bytes / QUICK);
             }

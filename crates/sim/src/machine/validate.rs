@@ -21,7 +21,7 @@ const MOST: f64 = 1e9;
 
 /// The ranges of designs' parameters. A range from 0 to 1 is a switch, except in [`SHARES`]. Sizes
 /// in bytes are bounded above by the host's memory and below by the design's minimum contents.
-const PARAMETERS: [(&str, &str, f64, f64); 33] = [
+const PARAMETERS: [(&str, &str, f64, f64); 34] = [
     ("lad", "overflow", 0.0, 1.0),
     ("lad", "suspend_cycles", 0.0, 1e12),
     ("lad", "away_cycles", 0.0, 1e12),
@@ -49,6 +49,7 @@ const PARAMETERS: [(&str, &str, f64, f64); 33] = [
     ("ssp", "write_set", 1.0, 65_536.0),
     ("ssp", "journal_bytes", 64.0, GIB4),
     ("ssp", "meta_model", 0.0, 1.0),
+    ("ssp", "copies_in_cache", 0.0, 1.0),
     ("ssp-redo", "buffer_lines", 1.0, 65_536.0),
     ("ssp-redo", "log_bytes", 4096.0, GIB4),
     ("ssp-redo", "wait_at_begin", 0.0, 1.0),

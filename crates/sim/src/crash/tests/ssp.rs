@@ -21,14 +21,14 @@ const ROOMY: &[&str] = &["ssp.write_set=64", "ssp.cache_entries=160"];
 const CROWDED: &[&str] = &["ssp.cache_entries=6", "tlb.entries=3"];
 
 /// Pages soon leave the caches and return, and move to other slots.
-const SHARED: &[&str] = &["ssp.cache_entries=32", "tlb.entries=3"];
+const SHARED: &[&str] = &["ssp.cache_entries=32", "tlb.entries=3", "ssp.copies_in_cache=0"];
 
 /// The same on a mesh with long paths, where a broadcast arrives at different times.
 const SCATTERED: &[&str] =
     &[SHARED[0], SHARED[1], "network.columns=2", "network.rows=2", "network.hop=40"];
 
 /// Successive lines of the journal wait for few banks.
-const SKIPS: &[&str] = &["ssp.cache_entries=64", "nvm.banks=4"];
+const SKIPS: &[&str] = &["ssp.cache_entries=64", "nvm.banks=4", "ssp.copies_in_cache=0"];
 
 /// Slots change their pages several times before a checkpoint.
 const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];

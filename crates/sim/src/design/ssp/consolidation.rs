@@ -35,6 +35,7 @@ use super::journal::{self, Origin};
 use super::layout::{Layout, Record};
 use super::pages::Pages;
 use super::{CONSOLIDATES, COPY_TAG, PARTS, Ssp, TABLE, TABLE_TAG};
+use crate::machine::cache::SHARED;
 use crate::machine::controller::{Class, Write};
 use crate::machine::tlb::PAGE_LINES;
 use crate::machine::when::{Time, When};
@@ -209,9 +210,15 @@ pub(super) fn has_read(machine: &mut Machine<Ssp>, line: u32) {
 }
 
 /// Writes a copy to the kept page. No core uses the page, so cached copies of that place are stale.
+/// The paper's engine is a thread that loads and stores, so the last cache has both lines
+/// afterwards, clean because the thread writes them back.
 fn write(machine: &mut Machine<Ssp>, from: u32, to: u32, time: Time) {
     machine.discard(to);
     machine.memory.copy_line(from, to);
+    if machine.design.leaves_copies {
+        machine.put_llc(from, SHARED);
+        machine.put_llc(to, SHARED);
+    }
     let words = machine.memory.line(to);
     let write = Write::new(u64::from(to), words, Class::Consolidation);
     let home = machine.home_tile(to);

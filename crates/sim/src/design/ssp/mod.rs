@@ -116,6 +116,8 @@ pub struct Ssp {
     miss: Time,
     /// Whether these cycles are counted separately and added to the result.
     added: bool,
+    /// Whether consolidation leaves its copies in the last cache.
+    leaves_copies: bool,
 }
 
 impl Design for Ssp {
@@ -181,6 +183,7 @@ impl Design for Ssp {
             hit: parameter("hit_cycles") as Time,
             miss: parameter("miss_cycles") as Time,
             added: parameter("meta_model") != 0.0,
+            leaves_copies: parameter("copies_in_cache") != 0.0,
             layout,
         }
     }
