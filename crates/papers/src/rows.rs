@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 
-use sim::report::Outcome;
+use sim::report::{Channel, Outcome};
 use sim::sweep::Asked;
 
 use crate::budget::Budget;
@@ -19,6 +19,9 @@ use crate::simulations::Simulations;
 
 /// Limit of the simulations that a row's remark names.
 const NAMED: usize = 6;
+
+/// Limit of the simulations whose counters stand beside a row.
+const COUNTED: usize = 2;
 
 /// The rows and figures of one experiment, while its recipe runs.
 pub(super) struct Rows<'a> {
@@ -116,6 +119,7 @@ impl<'a> Uses<'a> {
         if let Some(first) = asked.first() {
             row.simulated(&command(first));
         }
+        row.missed(counters(&asked, self.simulations));
         let software = format!("{} of {} transactions in software", fallen.count, fallen.of);
         let remarks = [
             ("Could not be simulated", failed),
@@ -129,6 +133,64 @@ impl<'a> Uses<'a> {
             row.note(remarks.join(" "));
         }
     }
+}
+
+/// Returns the counters of a row's first simulations, for a row that misses its target.
+fn counters(asked: &[Asked], simulations: &Simulations) -> Option<String> {
+    let mut named = Vec::new();
+    for asked in asked {
+        if let Ok(outcome) = simulations.of(asked)
+            && named.len() < COUNTED
+        {
+            push_new(&mut named, format!("{}: {}", label(asked), counted(outcome)));
+        }
+    }
+    (!named.is_empty()).then(|| format!("Counters of a transaction. {}.", named.join(". ")))
+}
+
+/// Returns what a transaction took and wrote, and the load of the busiest channel.
+fn counted(outcome: &Outcome) -> String {
+    let each = |lines: u64| lines as f64 / outcome.transactions.max(1) as f64;
+    let cycles = &outcome.cycles_per_transaction;
+    let parts = [
+        ("begin", cycles.begin),
+        ("log", cycles.log_stall),
+        ("prepare", cycles.prepare),
+        ("commit", cycles.commit),
+        ("abort", cycles.abort),
+        ("locks", cycles.locks),
+    ];
+    let parts = parts.into_iter().filter(|(_, cycles)| *cycles >= 0.5);
+    let parts: Vec<String> = parts.map(|(name, cycles)| format!("{name} {cycles:.0}")).collect();
+    let writes = outcome.nvm_writes.by_class().into_iter().filter(|(_, lines)| *lines > 0);
+    let writes: Vec<String> =
+        writes.map(|(name, lines)| format!("{name} {:.2}", each(lines))).collect();
+    let mut text = format!("{:.0} cycles ({})", cycles.total, parts.join(", "));
+    write!(text, ", {:.2} reads", each(outcome.nvm_reads)).expect("a string accepts all text");
+    write!(text, ", written lines: {}", writes.join(", ")).expect("a string accepts all text");
+    if outcome.fallbacks > 0 {
+        write!(text, ", {:.2} fallbacks", each(outcome.fallbacks)).expect("as above");
+    }
+    let nvm = || outcome.channels.iter().filter(|channel| channel.memory == "nvm");
+    let load = |channel: &Channel| channel.reads + channel.writes;
+    let all: u64 = nvm().map(load).sum();
+    if let Some(busiest) = nvm().max_by_key(|channel| load(channel)).filter(|_| all > 0) {
+        let percent = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+        write!(
+            text,
+            ", busiest of {} channels: {:.0} % of accesses, {:.0} % of the time, {:.0} % row hits, \
+             queue {:.1} slots of {}, {:.1} % of writes waited for one",
+            nvm().count(),
+            percent(load(busiest), all),
+            100.0 * busiest.busy,
+            percent(busiest.row_hits, load(busiest)),
+            busiest.queue.mean,
+            outcome.description.mc.wq,
+            percent(busiest.queue.waited, busiest.writes),
+        )
+        .expect("a string accepts all text");
+    }
+    text
 }
 
 /// Simulations in which transactions exceeded the design's capacity and ran in software. Their
