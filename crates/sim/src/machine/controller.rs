@@ -24,6 +24,8 @@
 //! - A write is older than a bound, so that no write waits forever.
 //!
 //! While writes have priority and none can start, reads continue in banks without a waiting write.
+//! Reads stop when a write waits for nothing but the channel's turnaround, because each read would
+//! postpone it.
 //! A read older than the bound goes before writes, because a bank under an endless stream of writes
 //! would never serve it.
 //!

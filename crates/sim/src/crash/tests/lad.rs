@@ -12,9 +12,9 @@ const TWICE: &[&str] = &["mc.wq=8", "design.lad.suspend_cycles=3000"];
 /// Suspensions of the same frequency, with the machine's queues.
 const SUSPENDED: &[&str] = &["design.lad.suspend_cycles=3000"];
 
-/// Memory that keeps a bank until it has the write, and channels without a hash, so that a queue
-/// overflows.
-const KEPT: &[&str] = &["nvm.write_keeps_bank=true", "nvm.channel_hash=false"];
+/// Memory of few banks that keep a write until they have it, and channels without a hash, so that a
+/// queue overflows.
+const KEPT: &[&str] = &["nvm.write_keeps_bank=true", "nvm.channel_hash=false", "nvm.banks=4"];
 
 /// A path to the farthest controller that is longer than the round trip to the nearest.
 const FAR: &[&str] = &["network.hop=40"];

@@ -28,7 +28,7 @@ const SCATTERED: &[&str] =
     &[SHARED[0], SHARED[1], "network.columns=2", "network.rows=2", "network.hop=40"];
 
 /// Successive lines of the journal wait for few banks.
-const SKIPS: &[&str] = &["ssp.cache_entries=64", "nvm.banks=4", "ssp.copies_in_cache=0"];
+const SKIPS: &[&str] = &["ssp.cache_entries=64", "nvm.banks=2", "ssp.copies_in_cache=0"];
 
 /// Slots change their pages several times before a checkpoint.
 const LAZY: &[&str] = &["ssp.cache_entries=10", "ssp.journal_bytes=4096"];
@@ -125,6 +125,7 @@ pub(super) const ROWS: [Row; 24] = [
         settings: SKIPS,
         cores: 4,
         transactions: 600,
+        cuts: 2000,
         ..ssp(Mutant::SspSkipsGaps, "ssp", "pages-shared")
     },
     Row {

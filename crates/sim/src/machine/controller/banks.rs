@@ -141,6 +141,14 @@ impl Banks {
         bank.column.max(bank.activation).max(self.write)
     }
 
+    /// Returns whether a bank takes a column command, or a whole write, as soon as the channel and
+    /// the other banks of the group permit it.
+    #[inline]
+    pub(super) fn is_ready(&self, now: Time, place: Place, is_whole: bool) -> bool {
+        let bank = &self.banks[place.bank as usize];
+        bank.column.max(if is_whole { bank.activation } else { 0 }) <= now
+    }
+
     /// Returns the earliest activation of a place's row.
     #[inline]
     pub(super) fn activation(&self, place: Place) -> Time {
@@ -172,12 +180,16 @@ impl Banks {
 
     /// Reads from the open row of a place. Returns when the channel has transferred the line.
     pub(super) fn read(&mut self, now: Time, place: Place) -> Time {
-        let Timing { read_hit, burst, rtp, rtw, .. } = self.timing;
+        let Timing { read_hit, burst, rtp, rtw, write_keeps_bank, .. } = self.timing;
+        assert!(self.is_open(place) && now >= self.column(place, false), "a read of a closed row");
         self.take_column(now, place);
         let bank = &mut self.banks[place.bank as usize];
         bank.activation = bank.activation.max(now + rtp);
         self.read = now + burst;
-        self.write = now + rtw.max(burst);
+        // The burst of a write that keeps its bank begins at its start here. On the channel it
+        // comes after a command, by as much as a read's.
+        let command = if write_keeps_bank { read_hit } else { 0 };
+        self.write = now + command + rtw.max(burst);
         now + read_hit + burst
     }
 
@@ -191,6 +203,7 @@ impl Banks {
         self.read = transferred + wtr_s;
         self.groups[place.group as usize].read = transferred + wtr_l;
         if !self.timing.write_keeps_bank {
+            assert!(is_open, "a write to a closed row");
             self.take_column(now, place);
             let bank = &mut self.banks[place.bank as usize];
             bank.activation = bank.activation.max(transferred + write_hit);
@@ -204,8 +217,10 @@ impl Banks {
 
     fn take_column(&mut self, now: Time, place: Place) {
         let next = now + self.timing.ccd_l;
-        self.banks[place.bank as usize].column = next;
-        self.groups[place.group as usize].column = next;
+        let bank = &mut self.banks[place.bank as usize];
+        bank.column = bank.column.max(next);
+        let group = &mut self.groups[place.group as usize];
+        group.column = group.column.max(next);
     }
 
     /// Books the refreshes that are due.

@@ -34,6 +34,9 @@ struct Choice {
     activation: Option<Command>,
     next_column: Option<Time>,
     next_activation: Option<Time>,
+    /// A request of the first kind waits for no more than the channel's turnaround. A column
+    /// command of the other kind would postpone it again.
+    turns: bool,
 }
 
 fn earlier(time: Option<Time>, other: Time) -> Option<Time> {
@@ -77,13 +80,17 @@ impl Controller {
             false => &[Kind::Read],
         };
         let mut wanted = u64::MAX;
+        let mut closing = [None; 2];
         for kind in order {
             let candidates = match kind {
                 Kind::Read => &scratch.reads,
                 Kind::Write => &scratch.writes,
             };
             scratch.note += 2;
-            self.choose(now, (*kind, candidates), (wanted, scratch.note), &mut choice);
+            // The second kind leaves alone what an old request of the first waits for, too.
+            closing = [closing[1], self.closing(now, *kind, candidates)];
+            let notes = (wanted, scratch.note);
+            self.choose(now, (*kind, candidates), closing, notes, &mut choice);
             if order.len() > 1 {
                 wanted = scratch.note + 1;
                 candidates.iter().for_each(|candidate| self.banks.note(candidate.place, wanted));
@@ -113,13 +120,14 @@ impl Controller {
         has_old
     }
 
-    /// Chooses commands for requests of a kind, where none has been chosen. `wanted` is the note of
-    /// banks for which requests of the first kind wait; `hits` becomes the note of banks whose open
-    /// row a request waits for.
+    /// Chooses commands for requests of a kind, where none has been chosen. The open rows of the
+    /// banks `closing` are not accessed any more. `wanted` is the note of banks for which requests
+    /// of the first kind wait; `hits` becomes the note of banks whose open row a request waits for.
     fn choose(
         &mut self,
         now: Time,
         (kind, candidates): (Kind, &[Candidate]),
+        closing: [Option<u32>; 2],
         (wanted, hits): (u64, u64),
         choice: &mut Choice,
     ) {
@@ -132,12 +140,19 @@ impl Controller {
                 *command = Some(new);
             }
         };
-        let closing = self.closing(now, is_whole, candidates);
+        // The bank in which the first kind opens a row now. The row that was open there is closed.
+        let opening = choice.activation.map(|(_, (kind, at))| self.place_of(kind, at).bank);
+        let (turns, is_drained) = (choice.turns, kind == Kind::Write && self.draining);
         let mut has_closed = false;
         for candidate in candidates {
-            let Candidate { at, age, place, .. } = *candidate;
+            let Candidate { at, age, place, arrived } = *candidate;
             let is_open = self.banks.is_open(place);
-            if closing == Some(place.bank) || !is_open && !is_whole {
+            // A whole write would close the row that a request of the first kind waits for.
+            if opening == Some(place.bank) || is_whole && self.banks.noted(place) == wanted {
+                continue;
+            }
+            let is_closing = !is_whole && closing.contains(&Some(place.bank));
+            if is_closing || !is_open && !is_whole {
                 has_closed = true;
                 continue;
             }
@@ -145,12 +160,14 @@ impl Controller {
                 true => self.banks.whole_write(place),
                 false => self.banks.column(place, kind == Kind::Write),
             };
+            let is_urgent = is_drained || arrived + self.queue.age <= now;
+            choice.turns |= is_urgent && from > now && self.banks.is_ready(now, place, is_whole);
             take(&mut column, &mut choice.next_column, from, ((!is_open, age), (kind, at)));
             if !is_whole && self.banks.noted(place) != wanted {
                 self.banks.note(place, hits);
             }
         }
-        choice.column = choice.column.or(column);
+        choice.column = choice.column.or(column.filter(|_| !turns));
         if !has_closed {
             return;
         }
@@ -169,29 +186,32 @@ impl Controller {
     }
 
     /// Returns the bank whose open row must not be accessed any more, because the oldest request is
-    /// older than the bound and waits for another row of it.
-    fn closing(&self, now: Time, is_whole: bool, candidates: &[Candidate]) -> Option<u32> {
+    /// older than the bound and waits for another row of it, or for all of the bank.
+    fn closing(&self, now: Time, kind: Kind, candidates: &[Candidate]) -> Option<u32> {
+        let is_whole = kind == Kind::Write && self.timing.write_keeps_bank;
         let oldest = candidates.iter().min_by_key(|candidate| candidate.age)?;
         let is_old = oldest.arrived + self.queue.age <= now;
-        (!is_whole && is_old && !self.banks.is_open(oldest.place)).then_some(oldest.place.bank)
+        let waits = is_whole || !self.banks.is_open(oldest.place);
+        (is_old && waits).then_some(oldest.place.bank)
+    }
+
+    fn place_of(&self, kind: Kind, at: usize) -> Place {
+        match kind {
+            Kind::Read => self.reads[at].place,
+            Kind::Write => self.writes[at].place,
+        }
     }
 
     /// Issues the chosen commands. Returns the time of the next decision.
     fn issue(&mut self, now: Time, choice: &Choice) -> Option<Time> {
-        let Choice { column, activation, mut next_column, mut next_activation } = *choice;
+        let Choice { column, activation, mut next_column, mut next_activation, .. } = *choice;
         // The activation is first, because a column command removes its read from the list.
         if let Some((_, (kind, at))) = activation {
-            let place = match kind {
-                Kind::Read => {
-                    self.reads[at].opened = true;
-                    self.reads[at].place
-                }
-                Kind::Write => {
-                    self.writes[at].opened = true;
-                    self.writes[at].place
-                }
-            };
-            self.banks.activate(now, place);
+            match kind {
+                Kind::Read => self.reads[at].opened = true,
+                Kind::Write => self.writes[at].opened = true,
+            }
+            self.banks.activate(now, self.place_of(kind, at));
             self.counts.activations += 1;
             next_column = earlier(next_column, now + self.timing.activation());
             next_activation = Some(self.banks.next_activation().max(now + 1));

@@ -322,3 +322,77 @@ proptest! {
         prop_assert_eq!(run().0.events, channel.events);
     }
 }
+
+/// The DRAM of the tests: writes change the open row.
+const DRAM: Timing = Timing {
+    write_keeps_bank: false,
+    write_hit: 15,
+    write_miss: 65,
+    rtp: 8,
+    rtw: 10,
+    wtr_s: 3,
+    wtr_l: 8,
+    ccd_l: 6,
+    ..TIMING
+};
+
+/// The line of a row in bank 0.
+fn in_row(row: Line) -> Line {
+    row * 16 * 8
+}
+
+#[test]
+fn row_that_is_opened_is_not_accessed_before() {
+    let mut channel = Channel { controller: Controller::new(DRAM, QUEUE), events: Vec::new() };
+    channel.controller.read(0, 1, in_row(0));
+    channel.go(None);
+    // The queue drains, so the write's activation of row 1 is chosen before the read of row 0.
+    for id in 10..19 {
+        channel.controller.write(1000, id, data(in_row(1) + (id - 10)));
+    }
+    channel.controller.read(1000, 2, in_row(0) + 1);
+    channel.go(None);
+    let (read, first) = (channel.read_at(2).unwrap(), channel.durable_at(10).unwrap());
+    // Either the read was first, or the row was opened for it again.
+    let write = 1000 + 30 + 15 + 4 + 15; // activation, command, burst, array
+    assert!(first >= write, "{first}");
+    assert!(read == 1000 + 20 + 4 || read >= first + 30 + 20 + 4, "{read} {first}");
+}
+
+#[test]
+fn old_read_is_not_starved_by_writes_of_its_bank() {
+    for timing in [TIMING, DRAM] {
+        let queue = Queue { slots: 10, age: 500 };
+        let mut channel =
+            Channel { controller: Controller::new(timing, queue), events: Vec::new() };
+        // Row hits of one bank, faster than the array takes them.
+        for (id, at) in (100..).zip((0..40_000).step_by(20)) {
+            channel.go(Some(at));
+            channel.controller.write(at, id, data(in_row(0) + id % 16));
+            if at == 2000 {
+                channel.controller.read(at, 1, in_row(1));
+            }
+        }
+        let read = channel.read_at(1).expect("an old read goes before writes");
+        assert!(read < 2000 + 500 + 2 * 200 + 100, "{read}");
+    }
+}
+
+#[test]
+fn old_write_is_not_starved_by_reads() {
+    // Reads of its bank close its row, and reads of another one keep the channel from turning.
+    for (timing, bank) in [(TIMING, 0), (TIMING, 3), (DRAM, 0), (DRAM, 3)] {
+        let queue = Queue { slots: 10, age: 500 };
+        let mut channel =
+            Channel { controller: Controller::new(timing, queue), events: Vec::new() };
+        for (id, at) in (100..).zip((0..20_000).step_by(7)) {
+            channel.go(Some(at));
+            channel.controller.read(at, id, 16 * bank + id % 16);
+            if at == 2002 {
+                channel.controller.write(at, 1, data(in_row(1)));
+            }
+        }
+        let write = channel.durable_at(1).expect("an old write goes before reads");
+        assert!(write < 2002 + 500 + 2 * 200, "{write}");
+    }
+}
