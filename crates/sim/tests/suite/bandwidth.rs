@@ -12,13 +12,8 @@ use sim::machine::kernel::Program;
 /// A machine limited only by memory: no address translation, and a window that holds everything.
 /// Memory is not refreshed.
 fn open(name: &str, settings: &[&str]) -> Description {
-    let wide = [
-        "tlb.entries=0",
-        "core.rob=4096",
-        "core.load_queue=4096",
-        "l1.mshrs=64",
-        "nvm.refi_ns=0",
-    ];
+    let wide =
+        ["tlb.entries=0", "core.rob=4096", "core.load_queue=4096", "l1.mshrs=64", "nvm.refi_ns=0"];
     builtin(name, &[&wide, settings].concat())
 }
 
