@@ -324,3 +324,45 @@ fn salvage_rolls_back_in_intact_slots() {
     drop(workers);
     pool.close().unwrap();
 }
+
+/// Under `undo` on files the lost end of a slot has no finding. Its last head marks the records of
+/// a transaction as finished.
+#[test]
+fn undo_on_files_without_last_head_rolls_back_finished() {
+    const PAGE: usize = 4096;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = options().medium(Medium::File);
+    let pool = Pool::<Undo>::create_as(&path, options.clone()).unwrap();
+    let word = pool.run(|tx| tx.alloc(0_u64)).unwrap().value;
+    let mut workers = [pool.worker().unwrap(), pool.worker().unwrap()];
+    let mut put =
+        |worker: usize, value| workers[worker].run(|tx| tx.set(word, value)).unwrap().ticket.id().0;
+    put(0, 1);
+    let last = put(0, 2);
+    put(1, 3);
+    drop(workers);
+    pool.abandon();
+    let [whole, log_path] = ["pool", "pool.log"].map(|name| dir.path().join(name));
+    let (heap, mut log) = (std::fs::read(&whole).unwrap(), std::fs::read(&log_path).unwrap());
+    let number = |page: &[u8], word: usize| {
+        u64::from_le_bytes(page[8 * word..8 * word + 8].try_into().unwrap())
+    };
+    let is_last = |page: &[u8]| page.starts_with(b"LWSLOTHD") && number(page, 5) == last;
+    let head = log.chunks(PAGE).position(is_last).expect("the worker has a head");
+    let copy = number(&log[head * PAGE..], 4) as usize % 2;
+    let mut shown = |lost: usize| {
+        log[lost * PAGE..(lost + 1) * PAGE].fill(0);
+        std::fs::write(&whole, &heap).unwrap();
+        std::fs::write(&log_path, &log).unwrap();
+        assert!(lastword::check(&path).unwrap().is_sound());
+        let pool = Pool::<Undo>::open_as(&path, options.clone()).unwrap();
+        let shown = pool.run(|tx| tx.get(word)).unwrap().value;
+        pool.abandon();
+        shown
+    };
+    // The transaction looks unfinished. Its old value replaces that of the other worker.
+    assert_eq!(shown(head), 1);
+    // Without its record, behind the two copies of the head, it is not rolled back.
+    assert_eq!(shown(head - copy + 2), 3);
+}
