@@ -158,7 +158,9 @@ impl Heap {
     /// Locks the page object against changes by others.
     fn lock_pages<W: Words>(&self, tx: &mut W) -> Result<Pages, Stop> {
         tx.lock(PAGES_LOCK)?;
-        tx.protect(self.pages_at(FRONTIER))?;
+        if !injected(Mutant::PagesNotProtected) {
+            tx.protect(self.pages_at(FRONTIER))?;
+        }
         let frontier = self.frontier(tx)?;
         let never_used = tx.read(self.pages_at(NEVER_USED))?;
         if never_used < frontier || never_used > self.units() {

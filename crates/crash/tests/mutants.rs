@@ -27,12 +27,16 @@ mod pairs;
 mod parts;
 #[path = "mutants/readers.rs"]
 mod readers;
+#[path = "mutants/refused.rs"]
+mod refused;
 #[path = "mutants/seam.rs"]
 mod seam;
 #[path = "mutants/snapshots.rs"]
 mod snapshots;
 #[path = "mutants/transfers.rs"]
 mod transfers;
+#[path = "mutants/trees.rs"]
+mod trees;
 #[path = "mutants/views.rs"]
 mod views;
 
@@ -53,7 +57,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 45] = [
+const PARTS: [(&str, Part); 51] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -87,16 +91,22 @@ const PARTS: [(&str, Part); 45] = [
     ("a group outside the heap", parts::a_group_outside_the_heap),
     ("a heap of format 1", heaps::a_heap_of_format_1),
     ("concurrent transactions", concurrent::concurrent_transactions),
+    ("concurrent changes of a tree", trees::concurrent_changes_of_a_tree),
     ("filled and freed collections", collections::filled_and_freed_collections),
     ("a refused name", collections::a_refused_name),
     ("an interrupted conversion", conversions::an_interrupted_conversion),
     ("a lost record of another slot", hostile::a_lost_record_of_another_slot),
     ("a lost end of a log", hostile::a_lost_end_of_a_log),
     ("a lost end of a slot", hostile::a_lost_end_of_a_slot),
+    ("a run freed to a used bin", pairs::a_run_freed_to_a_used_bin),
+    ("a refused opening", refused::a_refused_opening),
+    ("a lost end beside its owner", readers::a_lost_end_beside_its_owner),
     ("stores of commits", seam::stores_of_commits),
+    ("a lost page after a power failure", seam::a_lost_page_after_a_power_failure),
     ("stores of a heap image", seam::stores_of_a_heap_image),
     ("calls of a file pool", seam::calls_of_a_file_pool),
     ("calls of a new pool", seam::calls_of_a_new_pool),
+    ("calls of a removal", seam::calls_of_a_removal),
     ("calls of an opening", seam::calls_of_an_opening),
     ("a write for io_uring", seam::a_write_for_io_uring),
 ];

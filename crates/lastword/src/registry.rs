@@ -73,7 +73,10 @@ macro_rules! for_each_design {
                     isolation: Isolation::Serializable,
                     durability: Promise::InBackground,
                     log: LogFormat::Groups,
-                    recovery: Some(Recovery { replay: recover::replay, salvage: recover::replay }),
+                    recovery: Some(Recovery {
+                        replay: recover::replay,
+                        salvage: recover::salvage,
+                    }),
                 } [
                     "decoupled-software":
                         $crate::design::DecoupledSoftware, Some($crate::Shadow::Software);

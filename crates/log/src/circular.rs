@@ -75,7 +75,11 @@ impl CircularLog {
         // Acquire: pairs with the reproduce step's Release store. The tail grows only after the
         // recycled groups are reproduced and that is durable; seeing it must mean seeing that.
         let tail = tail.load(relax(Ordering::Acquire, Mutant::TailReadRelaxed));
-        end <= tail + self.medium.bytes() && end <= self.bound
+        let more = match injected(Mutant::RoomForOneMore) {
+            true => self.medium.block_bytes() as u64,
+            false => 0,
+        };
+        end <= tail + self.medium.bytes() + more && end <= self.bound
     }
 
     /// Begins to double the log, if every sequence in use has the same place in a log of twice the

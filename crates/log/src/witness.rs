@@ -7,8 +7,9 @@
 //! # Durable format: log witness
 //!
 //! On mapped media the pages of both superblocks have eight witnesses each, each in a line of its
-//! own. A witness says that all transactions up to an ID were durable. The groups use these lines
-//! in turn, so the loss of one page leaves witnesses in the other one.
+//! own. A witness says that all transactions up to an ID were durable. Witnesses 0 to 13 are of
+//! groups that were the first to reach a page of 4 KiB of the log, 14 and 15 of all groups. Both
+//! kinds use their lines in turn, so the loss of one page leaves witnesses in the other one.
 //!
 //! ```text
 //!   bytes  2048 + 64 * n       | witness 2 * n     |   n is 0 to 7
@@ -22,16 +23,21 @@
 //! `check` is the upper half of ((ID ^ p) * m) modulo 2^64. Here p is the CRC-32C of pool ID,
 //! generation and stream, a word each, and m is 0x9e3779b97f4a7c15.
 //!
-//! A witness is stored after its group's barrier, and the next group's barrier makes it durable. So
-//! it never claims a group that was not durable. After a power failure the last group may have no
-//! witness, or if several threads send groups, the last ones. An invalid witness says nothing. A
-//! program that knows no witnesses neither reads nor writes these bytes.
+//! A witness is stored after its group's barrier. So it never claims a group that was not durable.
+//! The next group's barrier makes the witness of a page durable. No barrier waits for the witness
+//! of a group, which a power failure may lose. An invalid witness says nothing. A program that
+//! knows no witnesses neither reads nor writes these bytes.
+//!
+//! After the end of a process the loss of any last groups is found. After a power failure the loss
+//! of a page is found if a group after the first one on it was durable. Groups of the last page
+//! that are lost alone are found if an intact one follows.
 
 use zerocopy::IntoBytes;
 
 use crate::Identity;
 
-/// Offsets of the witnesses in the file with the superblocks, in the order of their use.
+/// Offsets of the witnesses in the file with the superblocks, in the order of their use: those of
+/// pages, and the last two, which are of all groups.
 pub const WITNESSES: [u64; 16] = {
     let mut places = [0; 16];
     let mut number = 0;

@@ -19,6 +19,7 @@ mod heap;
 mod in_place;
 mod log;
 mod stores;
+mod witnesses;
 
 pub use self::checksums::MappedChecksums;
 pub use self::combiner::Combining;

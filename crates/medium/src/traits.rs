@@ -245,10 +245,12 @@ pub trait LogMedium: ReadLog + Send + Sync {
     /// acknowledged any more.
     fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, Error>;
 
-    /// Stores a witness where memory has a place for it: past the cache, so that the next append of
-    /// this thread makes it durable. The groups that it names are durable. No barrier.
-    fn leave_witness(&self, witness: &Witness) {
-        let _ = witness;
+    /// Stores a witness where memory has a place for it. The groups that it names are durable; the
+    /// last one ends at this sequence of the log. It survives the end of the process, and the
+    /// power if a later group has been appended in its 4 KiB of the log. One thread at a time calls
+    /// it. No barrier.
+    fn leave_witness(&self, end: u64, witness: &Witness) {
+        let _ = (end, witness);
     }
 
     /// Returns the operations since the medium was opened.

@@ -9,8 +9,9 @@
 //!   transaction. The pool then has the content after the transaction before. A mapped log has
 //!   witnesses of its end.
 //! - A pool that was not closed was in a transaction, of which no opening shows anything.
-//! - A refused pool has a finding that names the damage. A salvage shows nothing else than
-//!   acknowledged values, and under `undo` with a damaged log those of unfinished transactions.
+//! - The refusal of a pool changes no byte of its files, and a finding names the damage. A salvage
+//!   shows nothing else than acknowledged values, and under `undo` with a damaged log those of
+//!   unfinished transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
@@ -331,12 +332,17 @@ pub fn run(seed: u64, edits: u64) -> Tally {
         place.files.write(&files);
         let name = sound.design.name;
         let context = format!("seed {seed}, edit {edit} of {name}, {}", done.text);
-        judge(&place, sound, &done, &context, &mut tally);
+        judge((&place, sound), (&files, &done), &context, &mut tally);
     }
     tally
 }
 
-fn judge(place: &Place, sound: &Sound, edit: &Edit, context: &str, tally: &mut Tally) {
+fn judge(
+    (place, sound): (&Place, &Sound),
+    (files, edit): (&Contents, &Edit),
+    context: &str,
+    tally: &mut Tally,
+) {
     let path = &place.files.paths()[0];
     let report = lastword::check_with(path, &CheckOptions::from(&options()));
     let report = report.unwrap_or_else(|error| panic!("{error}: {context}"));
@@ -351,6 +357,7 @@ fn judge(place: &Place, sound: &Sound, edit: &Edit, context: &str, tally: &mut T
     let agrees = named == expected || edit.in_table && edit.is_lost_write;
     assert!(agrees, "{named:?}, not {expected:?}: {context}");
     let Ok(pool) = opened else {
+        assert!(place.files.read() == *files, "a refused opening has written: {context}");
         let worst = report.findings.iter().max_by_key(|one| one.severity());
         let worst = worst.unwrap_or_else(|| panic!("no finding: {context}"));
         *tally.refused.entry(worst.problem.name()).or_default() += 1;

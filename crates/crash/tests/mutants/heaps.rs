@@ -2,7 +2,7 @@
 //! of a heap that an earlier version has written.
 
 use faults::mutants::{Mutant, inject};
-use lastword::{Array, Decoupled, Medium, Options, Pool};
+use lastword::{Array, Decoupled, Medium, Objects, Options, Pool};
 use lw_alloc::{CHUNK_BYTES, Heap};
 
 use crate::parts::machine;
@@ -18,10 +18,7 @@ pub(crate) fn a_freed_array(bug: Option<Mutant>) -> Option<String> {
     let pool = Pool::<Decoupled>::create_as("/pool", options(&recorder)).unwrap();
     let array: Array<u64> = pool.run(|tx| Array::create(tx, 100)).unwrap().value;
     let _ = pool.run(|tx| array.free(tx)).unwrap();
-    let written = pool.run(|tx| {
-        use lastword::Objects;
-        tx.set(array.at(99)?, 7)
-    });
+    let written = pool.run(|tx| tx.set(array.at(99)?, 7));
     written.is_ok().then(|| "permitted: a write to a freed array".to_owned())
 }
 

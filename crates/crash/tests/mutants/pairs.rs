@@ -197,3 +197,27 @@ pub(crate) fn a_write_to_a_freed_string(bug: Option<Mutant>) -> Option<String> {
     let missed = pieces.filter(|piece| !freed.objects.contains(piece)).count();
     (missed > 0).then(|| format!("lost: writes to {missed} pieces of a freed string commit"))
 }
+
+/// Frees a run to a bin that has one, so that nothing else writes the page object. The write-back
+/// of `snapshot` removes the link of that object last: until then no transaction takes the run.
+pub(crate) fn a_run_freed_to_a_used_bin(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let heap = Heap::new(TAG, BYTES);
+    let words = vec![0; BYTES as usize / 8];
+    let mut machine = Machine { heap, words, undo: Vec::new(), objects: BTreeSet::new() };
+    heap.format(&mut machine).unwrap();
+    let bytes = 60_000;
+    // The first and third string are no neighbors.
+    let objects = [(); 4].map(|()| {
+        let made = machine.trace(&Operation::Allocate { arena: 0, bytes }).unwrap();
+        machine.commit(&made.changed);
+        made.allocated.unwrap().0
+    });
+    let mut free = |object| {
+        let freed = machine.trace(&Operation::Retire { arena: 0, object, bytes }).unwrap();
+        machine.commit(&freed.changed);
+        freed.objects.contains(&(u64::from(TAG) << words::ADDRESS_BITS | lw_alloc::PAGE_OBJECT))
+    };
+    assert!(free(objects[0]), "the first run of a bin sets its bit");
+    (!free(objects[2])).then(|| "torn: a transaction frees a run without the page object".into())
+}

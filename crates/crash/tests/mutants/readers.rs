@@ -1,8 +1,11 @@
 //! Tests of mutants in readers of a pool that is in use: the owner writes between the slices of the
 //! heap that the reader copies.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use faults::mutants::{Mutant, inject};
-use lastword::{Decoupled, Medium, Objects, Options, Pool, PoolReader};
+use lastword::{Decoupled, Error, Medium, Objects, Options, Pool, PoolReader};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -68,4 +71,49 @@ fn read(seed: u64, medium: Medium, parts: usize) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Reads a pool in use whose log has lost its last page.
+pub(crate) fn a_lost_end_beside_its_owner(bug: Option<Mutant>) -> Option<String> {
+    const PAGE: usize = 4096;
+    const LOG_AT: usize = 2 << 20;
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    let options = Options::new().bytes(256 << 10).log_bytes(256 << 10).medium(emulated);
+    let options = options.background(false);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::create(&path, options.clone()).unwrap();
+    let object = pool.run(|tx| tx.alloc([0_u64; 25])).unwrap().value;
+    for value in 0..20 {
+        pool.run(|tx| tx.set(object, [value; 25])).unwrap().ticket.wait().unwrap();
+    }
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let mut log = vec![0; 16 * PAGE];
+    file.read_exact_at(&mut log, LOG_AT as u64).unwrap();
+    let end = log.iter().rposition(|byte| *byte != 0).unwrap();
+    assert!(end > PAGE, "the first page is left");
+    file.write_all_at(&[0; PAGE], (LOG_AT + end / PAGE * PAGE) as u64).unwrap();
+    let (read, used, checked) = {
+        let _injected = inject(bug);
+        let read = PoolReader::open(&path, options).map(|reader| reader.id());
+        (read, lastword::heap_usage(&path).map(drop), lastword::check(&path).unwrap())
+    };
+    pool.abandon();
+    let closed = lastword::check(&path).unwrap();
+    let text = |error: Error| matches!(error, Error::DamagedLog { .. }).then(|| error.to_string());
+    let expected = closed.refusal.and_then(text);
+    assert!(expected.is_some(), "a check of the closed pool refuses it");
+    let problems = |findings: &[lastword::Finding]| -> Vec<String> {
+        findings.iter().map(|finding| finding.problem.to_string()).collect()
+    };
+    let refusals = [read.err(), used.err(), checked.refusal];
+    let found = refusals.map(|error| error.and_then(text));
+    match found.iter().all(|found| *found == expected) {
+        true => {
+            let found = problems(&checked.findings);
+            let named = found.iter().any(|one| problems(&closed.findings).contains(one));
+            (!named).then(|| format!("lost: a check beside the owner finds {found:?}"))
+        }
+        false => Some(format!("lost: {found:?} beside the owner, and {expected:?} without it")),
+    }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use faults::mutants::{Mutant, inject};
-use lastword::{Addr, AnyDesign, AnyPool, AnyWorker, Medium, Options};
+use lastword::{Addr, AnyDesign, AnyPool, AnyWorker, Error, LogDamage, Medium, Options};
 use medium::executed::{self, Call, Instruction};
 use medium::sync::Arc;
 use medium::{Combining, Domain, Emulation, HeapMedium, MappedHeap, PoolFile, Prewrite, writes};
@@ -104,14 +104,13 @@ fn lost(changed: &BTreeSet<usize>, durable: &BTreeSet<usize>, step: &str) -> Opt
 
 /// Whether the line holds a slot's witness, which no barrier waits for: the second or third line in
 /// the page of a head.
-fn is_witness(at: usize) -> bool {
+fn is_slot_witness(at: usize) -> bool {
     const SLOT_BYTES: usize = LOG_BYTES / 4;
     let in_slot = (at - LOG_AT) % SLOT_BYTES;
     in_slot < 2 * PAGE && [1, 2].contains(&(in_slot % PAGE / LINE))
 }
 
-/// A commit and a checkpoint of every design on mapped memory. The witness of a group is durable
-/// after the next commit.
+/// A commit and a checkpoint of every design on mapped memory.
 pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
     let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
     for design in designs() {
@@ -128,16 +127,10 @@ pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
         let committed = std::fs::read(&path).unwrap();
         let mut log = changed(&before, &committed, LOG_AT..LOG_AT + LOG_BYTES);
         if design.name != "decoupled" {
-            log.retain(|line| !is_witness(line * LINE));
+            log.retain(|line| !is_slot_witness(line * LINE));
         }
         assert!(!log.is_empty(), "{} has a log", design.name);
         let violation = lost(&log, &durable(&steps, &mappings), "commit");
-        let next = executed::instructions(|| commit(&*pool, &mut *worker, 4));
-        let steps = [steps, next.expect("as before").1].concat();
-        let witnesses = changed(&before, &committed, 0..2 * PAGE);
-        assert_eq!(witnesses.is_empty(), design.name != "decoupled", "{}", design.name);
-        let safe = durable(&steps, &mappings);
-        let violation = violation.or_else(|| lost(&witnesses, &safe, "later commit"));
         let (((), last), after) = (
             executed::instructions(|| pool.checkpoint().unwrap()).expect("as before"),
             std::fs::read(&path).unwrap(),
@@ -153,6 +146,73 @@ pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
         }
     }
     None
+}
+
+/// A power failure, after which each line has what a fence has made durable, and the loss of the
+/// last page of the log. Another thread has sent the first group on that page, and sends no more.
+pub(crate) fn a_lost_page_after_a_power_failure(bug: Option<Mutant>) -> Option<String> {
+    /// Bytes of each group: 8 words of its header, 9 of its transaction, and the rest of the line.
+    const GROUP: usize = 192;
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let design = designs().find(|design| design.name == "decoupled").unwrap();
+    let pool = design.create(&path, options(emulated)).unwrap();
+    let mut worker = pool.any_worker().unwrap();
+    (1..3).for_each(|value| commit(&*pool, &mut *worker, value));
+    pool.checkpoint().unwrap();
+    let (mappings, before) = (mappings(&path), std::fs::read(&path).unwrap());
+    let whole_log = LOG_AT..LOG_AT + LOG_BYTES;
+    let used = |bytes: &[u8]| 1 + bytes[whole_log.clone()].iter().rposition(|it| *it != 0).unwrap();
+    let _injected = inject(bug);
+    let (mut after, mut safe) = (before.clone(), BTreeSet::new());
+    let mut pages = 0;
+    for value in 3..40 {
+        let end = used(&after).next_multiple_of(LINE);
+        let enters = end / PAGE != (end + GROUP - 1) / PAGE;
+        if enters {
+            let send = || {
+                let _injected = inject(bug);
+                commit(&*pool, &mut *pool.any_worker().unwrap(), value);
+            };
+            std::thread::scope(|scope| scope.spawn(send).join().unwrap());
+            pages += 1;
+        } else {
+            let observed = executed::instructions(|| commit(&*pool, &mut *worker, value));
+            let Some(((), steps)) = observed else { return skipped(bug, "instructions") };
+            safe.extend(durable(&steps, &mappings));
+        }
+        let now = std::fs::read(&path).unwrap();
+        assert_eq!(used(&now).next_multiple_of(LINE), end + GROUP, "groups have one size");
+        if enters {
+            // Of that thread the fence was not seen, which its own group has.
+            safe.extend(changed(&after, &now, whole_log.clone()));
+        }
+        after = now;
+    }
+    let last = pool.durable_id();
+    drop(worker);
+    pool.abandon();
+    assert_eq!(pages, 1, "the last page has more groups than the first one");
+    let mut image = before;
+    let all = changed(&image, &after, 0..after.len());
+    for line in all.intersection(&safe).map(|line| line * LINE..(line + 1) * LINE) {
+        image[line.clone()].copy_from_slice(&after[line]);
+    }
+    std::fs::write(&path, &image).unwrap();
+    let checked = lastword::check(&path).unwrap().sound();
+    let found = checked.map(|checked| checked.durable_id).map_err(|error| error.to_string());
+    if found != Ok(last) {
+        return Some(format!("lost: after a power failure the pool has {found:?}, not {last}"));
+    }
+    let page = LOG_AT + (used(&image) - 1) / PAGE * PAGE;
+    image[page..page + PAGE].fill(0);
+    std::fs::write(&path, &image).unwrap();
+    let refusal = lastword::check(&path).unwrap().refusal;
+    match refusal {
+        Some(Error::DamagedLog { why: LogDamage::EndLost { .. }, .. }) => None,
+        other => Some(format!("lost: the last page of the log is gone, and a check has {other:?}")),
+    }
 }
 
 /// A heap image that combines lines and writes each back once.
@@ -290,6 +350,23 @@ pub(crate) fn calls_of_a_new_pool(bug: Option<Mutant>) -> Option<String> {
     }
     // The log and the pool.
     (syncs(before, None) < 2).then(|| "lost: the length of a new file is not durable".into())
+}
+
+/// The removal of a file: a sync of the directory follows.
+pub(crate) fn calls_of_a_removal(bug: Option<Mutant>) -> Option<String> {
+    let (_dir, path) = pool_on_a_disk();
+    let file = PoolFile::create(&path, 4096, Prewrite::No).unwrap();
+    file.publish().unwrap();
+    let remove = || {
+        let _injected = inject(bug);
+        file.remove().unwrap();
+    };
+    let Some(((), calls)) = executed::calls(remove) else { return skipped(bug, "calls") };
+    assert!(!path.exists());
+    let is_synced = calls
+        .iter()
+        .any(|call| call.number == libc::SYS_fsync && call.file.as_deref() == path.parent());
+    (!is_synced).then(|| "lost: the removal of a name is not durable".into())
 }
 
 /// An opening: after a failed sync of another process the page cache may have bytes that the disk

@@ -391,17 +391,18 @@ registry! {
     FreedPiecesNotProtected 396 "freed-pieces-not-protected"
         "A transaction that frees a byte string does not protect its pieces.",
     GroupWitnessLeftOut 390 "group-witness-left-out" "A durable group leaves no witness.",
-    GroupWitnessFirst 391 "group-witness-first"
-        "The witness of a group is stored before the group is durable.",
-    GroupWitnessIgnored 392 "group-witness-ignored"
-        "Recovery takes a log that ends before the group that was durable last.",
-    GroupWitnessIntoCache 393 "group-witness-into-cache"
-        "The witness of a group is not durable after the next group's barrier.",
+    GroupWitnessFirst 391 "group-witness-first" "A group has its witness before it is durable.",
+    GroupWitnessIgnored 392 "group-witness-ignored" "Recovery ignores the groups' witnesses.",
+    GroupWitnessIntoCache 393 "group-witness-into-cache" "A page's witness stays in the cache.",
+    PageWitnessLeftOut 430 "page-witness-left-out" "No witness of a page of the log is stored.",
+    AppliedBeforeChecked 431 "applied-before-checked" "Records are applied before all are read.",
+    ReaderIgnoresWitness 432 "reader-ignores-witness" "A reader in use ignores the witnesses.",
+    RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",
+    ColourNotProtected 438 "colour-not-protected" "A red-black tree protects no unwritten node.",
+    PagesNotProtected 433 "pages-not-protected" "No transaction protects the page object.",
     WitnessLeftOut 372 "witness-left-out" "A durable record or head leaves no witness.",
-    GapsIgnored 374 "gaps-ignored"
-        "Recovery takes records behind the gap that a lost record of another slot left.",
-    WitnessBeforeRecord 375 "witness-before-record"
-        "The witness of a record of a slot is stored before the record is durable.",
+    GapsIgnored 374 "gaps-ignored" "Recovery takes records behind the gap of another slot.",
+    WitnessBeforeRecord 375 "witness-before-record" "A record of a slot has its witness too early.",
     WitnessBeforeHead 376 "witness-before-head"
         "The witness of a slot's head is stored before the head is durable.",
     WitnessIgnored 373 "witness-ignored"
@@ -488,6 +489,9 @@ registry! {
     GroupsAcknowledgedAsTheyLand 33 "groups-acknowledged-as-they-land",
     GroupAcknowledgedWithoutLock 257 "group-acknowledged-without-lock",
     GroupAcknowledgedWhenSent 5 "group-acknowledged-when-sent",
+    AcknowledgedBeforeQueued 434 "acknowledged-before-queued",
+    SentAfterFailure 435 "sent-after-failure",
+    RoomForOneMore 436 "room-for-one-more",
     SlotCommittingNotStored 258 "slot-committing-not-stored",
     SlotIdCountsAsDurable 259 "slot-id-counts-as-durable",
     SlotsReadBeforeClock 260 "slots-read-before-clock",

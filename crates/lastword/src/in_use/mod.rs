@@ -26,6 +26,11 @@
 //!   not behind the reader's, the place was not reused, and the log ended there. Else the owner has
 //!   *overtaken* the reader, which starts again. A group has the pool, the generation and the
 //!   sequence under its checksum, so a mixture of two groups is no group.
+//! - *A lost end of the log.* On mapped media the reader takes the witnesses before it reads on.
+//!   The groups that they name were durable before, so the owner's fence made them visible before.
+//!   If the log ends earlier, and its end was not reused, they are damaged. A witness of another
+//!   generation says nothing, and a witness that is read while it is stored is invalid. On `file` a
+//!   lost end looks like a group that the owner is writing: a reader shows the state before it.
 //! - *Another owner.* A recovery stores only words of groups that the reader has, too, and then
 //!   writes a superblock of the next generation. Nothing else is changed before that. If the
 //!   generation or another field differs at the end, the reader starts again.
@@ -54,7 +59,7 @@ use std::path::Path;
 use medium::Memory;
 use medium::mutants::{Mutant, injected};
 
-use crate::error::{Error, InUse, LogDamage};
+use crate::error::{Error, InUse};
 use crate::recover::Replayed;
 use crate::superblock::Superblock;
 use crate::sync::thread;
@@ -92,8 +97,8 @@ pub(crate) fn read<R>(
                 error = InUse::Overtaken { path: path.into(), log_bytes, attempts: ATTEMPTS };
             }
             Err(Interrupted::Changed) => thread::yield_now(),
-            Err(Interrupted::Damaged { path, at }) => {
-                return Err(Error::DamagedLog { path, at, why: LogDamage::Unexpected });
+            Err(Interrupted::Damaged { path, at, why }) => {
+                return Err(Error::DamagedLog { path, at, why });
             }
             Err(Interrupted::Failed(error)) => return Err(error),
         }

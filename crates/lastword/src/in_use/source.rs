@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use medium::{LogReader, PoolFile};
 
-use crate::error::Error;
+use crate::error::{Error, LogDamage};
 use crate::superblock::{PairedBlock, Superblock};
 use crate::sync::{Arc, Ordering, fence, thread};
 
@@ -27,6 +27,8 @@ pub(crate) enum Interrupted {
         path: PathBuf,
         /// Byte offset in it.
         at: u64,
+        /// The proof.
+        why: LogDamage,
     },
     Failed(Error),
 }

@@ -1,11 +1,13 @@
 //! The end of a log that another process is writing.
 
 use lw_log::{Found, Scan};
+use medium::mutants::{Mutant, injected};
 use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
 use super::{Interrupted, Source};
-use crate::recover::{Replayed, identity};
+use crate::error::LogDamage;
+use crate::recover::{Replayed, identity, witnessed};
 use crate::superblock::Superblock;
 
 /// Reads the groups after a superblock as the owner writes them.
@@ -39,16 +41,28 @@ impl Tail<'_> {
         if self.source.superblock.clean {
             return self.source.check_unchanged(u64::MAX);
         }
+        // Before the log is read: these groups were durable, and so they are there.
+        let durable = witnessed(&self.source.superblock, &self.source.log)?;
         // The log has no room for more, so later groups were written after the call. Without this
         // bound a fast owner would keep the reader here.
         let tail = self.source.now()?.log_sequence.max(self.scan.sequence());
         let end = tail + self.source.log.bytes();
         while self.scan.sequence() < end {
             if !self.next(image)? {
-                return Ok(());
+                return self.check_end(durable);
             }
         }
         self.source.check_unchanged(u64::MAX)
+    }
+
+    /// Checks that the log does not end before this transaction. Its end was not reused.
+    fn check_end(&self, durable: TxId) -> Result<(), Interrupted> {
+        if durable <= self.replayed.last || injected(Mutant::ReaderIgnoresWitness) {
+            return Ok(());
+        }
+        let first = TxId(self.replayed.last.0 + 1);
+        let at = self.scan.sequence() % self.source.log.bytes();
+        Err(self.damaged(at, LogDamage::EndLost { first, last: durable }))
     }
 
     /// Applies the next group. Returns false at the end of the log.
@@ -61,7 +75,7 @@ impl Tail<'_> {
         let overtaken = match self.source.check_unchanged(sequence) {
             Ok(()) => {
                 return match found {
-                    Found::Damaged { at } => Err(self.damaged(at)),
+                    Found::Damaged { at } => Err(self.damaged(at, LogDamage::Unexpected)),
                     // A torn group is in flight, or the owner has died.
                     _ => Ok(false),
                 };
@@ -104,7 +118,7 @@ impl Tail<'_> {
         // missing one just now, so look there again before it counts as lost.
         if let Some(at) = self.scan.later_group()? {
             if !self.next(image)? {
-                return Err(self.damaged(at));
+                return Err(self.damaged(at, LogDamage::Unexpected));
             }
             self.read_on(image)?;
         }
@@ -114,8 +128,8 @@ impl Tail<'_> {
         }
     }
 
-    fn damaged(&self, at: u64) -> Interrupted {
+    fn damaged(&self, at: u64, why: LogDamage) -> Interrupted {
         let path = self.source.log_place.path().to_path_buf();
-        Interrupted::Damaged { path, at: self.source.superblock.log_offset + at }
+        Interrupted::Damaged { path, at: self.source.superblock.log_offset + at, why }
     }
 }

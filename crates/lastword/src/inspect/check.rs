@@ -130,10 +130,15 @@ impl Examined {
                 self.heap(&source.superblock, &image);
                 (self.image, self.replayed) = (Some(image), Some(replayed));
             }
-            Err(Interrupted::Damaged { path, at }) => {
+            Err(Interrupted::Damaged { path, at, why }) => {
                 let needed_after = TxId(source.superblock.reproduced);
-                let why = LogDamage::Unexpected;
-                self.push_log(at, Problem::LogGroup { needed_after, why });
+                let problem = match why {
+                    LogDamage::EndLost { first, last } => {
+                        Problem::LogGroups { lost: vec![(first, last)], unreached: Vec::new() }
+                    }
+                    why => Problem::LogGroup { needed_after, why },
+                };
+                self.push_log(at, problem);
                 self.survey.refusal.get_or_insert(Error::DamagedLog { path, at, why });
                 self.push(None, Problem::HeapUnchecked);
             }

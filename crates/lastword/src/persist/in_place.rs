@@ -49,7 +49,7 @@ impl Persist {
         }
         *closed = false;
         if injected(Mutant::GroupWitnessFirst) {
-            self.medium.leave_witness(&self.witness_key.line(last));
+            self.medium.leave_witness(log.head(), &self.witness_key.line(last));
         }
         let group = std::mem::take(pending);
         let (end, memory) = log.append_to_memory(group, self.queue.end())?;

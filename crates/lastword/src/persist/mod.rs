@@ -254,7 +254,9 @@ impl Persist {
         let (mut job, mut placed) = (None, Vec::new());
         let step = try_step(&self.sending, &self.progress, end, |sending, running| {
             // A step may have failed since the look above. Its group is lost, and none may follow.
-            self.progress.check()?;
+            if !injected(Mutant::SentAfterFailure) {
+                self.progress.check()?;
+            }
             self.metered(timer, running, || {
                 self.gather(sending, clock);
                 match self.appends_in_place() {
@@ -493,7 +495,7 @@ impl Persist {
         let (image, plain) = packed.into_image();
         if self.is_memory() {
             if injected(Mutant::GroupWitnessFirst) {
-                self.medium.leave_witness(&self.witness_key.line(group.last));
+                self.medium.leave_witness(group.end, &self.witness_key.line(group.last));
             }
             let memory = self.medium.append(at, image, words)?;
             let memory = memory.expect("memory is durable at once");
@@ -565,6 +567,9 @@ impl Persist {
         plain: Option<Buffer>,
         group: LogGroup,
     ) -> Option<Buffer> {
+        if injected(Mutant::AcknowledgedBeforeQueued) {
+            self.progress.advance(group.last);
+        }
         // Queued before it is acknowledged: the header of the next group says that all queued
         // groups were acknowledged, which proves their loss. And a thread that drains the queue
         // after a flush must find it there.
@@ -579,7 +584,7 @@ impl Persist {
         // After the group's barrier: a crash may keep the witness and lose the group. Before a
         // thread sees that the group is durable: if the process ends then, the witness is there.
         if !injected(Mutant::GroupWitnessLeftOut) {
-            self.medium.leave_witness(&self.witness_key.line(group.last));
+            self.medium.leave_witness(group.end, &self.witness_key.line(group.last));
         }
         if injected(Mutant::RecycledFirst) {
             self.queue.tail.store(group.end, Ordering::Release);

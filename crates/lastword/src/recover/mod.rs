@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   both files: made durable as they are             } a barrier each, before anything is read
+//!   mapped media: scan the log, and refuse damage
 //!   scan the log from the superblock's sequence
 //!     whole groups in ID order  ->  heap image       } one barrier in the end
 //!   log head: generation + 1                         } two barriers
@@ -66,23 +67,62 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
 /// when nothing was replayed.
 ///
 /// # Errors
-/// A medium that cannot be read or written; a log that no crash leaves.
+/// A medium that cannot be read or written; a log that no crash leaves. After the latter the heap
+/// image is as before.
 pub(crate) fn replay(
     superblock: &Superblock,
     log: &dyn ReadLog,
     heap_image: &mut dyn HeapMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
+    // A mapped heap image has each write at once, so the whole log is checked before the first one.
+    // The image of a pool with two files only gathers writes up to the barrier.
+    let checked = match superblock.log_inside && !injected(Mutant::AppliedBeforeChecked) {
+        true => Some(follow(superblock, log, log_path, None, |_| Ok(()))?),
+        false => None,
+    };
+    let last = checked.map(|checked| checked.last);
+    let mut replayed =
+        follow(superblock, log, log_path, last, |writes| Ok(heap_image.write_back(writes)?))?;
+    replayed.torn |= checked.is_some_and(|checked| checked.torn);
+    if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
+        heap_image.barrier()?;
+    }
+    Ok(replayed)
+}
+
+/// Applies the groups before the damage to a copy of the heap image.
+///
+/// # Errors
+/// As [`replay`], but it has applied these groups.
+pub(crate) fn salvage(
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    copy: &mut dyn HeapMedium,
+    log_path: &std::path::Path,
+) -> Result<Replayed, Error> {
+    follow(superblock, log, log_path, None, |writes| Ok(copy.write_back(writes)?))
+}
+
+/// Passes the writes of each group to `apply`, up to the end of the log, or to the group of the
+/// transaction `last`, behind which another call has found the end.
+fn follow(
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    log_path: &std::path::Path,
+    last: Option<TxId>,
+    mut apply: impl FnMut(&[u64]) -> Result<(), Error>,
+) -> Result<Replayed, Error> {
     let heap_words = superblock.heap_bytes / 8;
     let reproduced = TxId(superblock.reproduced);
     let mut replayed = Replayed { last: reproduced, transactions: 0, torn: false };
     let mut scan =
         Scan::new(log, identity(superblock), superblock.log_sequence, reproduced, heap_words);
-    loop {
+    while last != Some(replayed.last) {
         let found = scan.next_group()?;
         match (decide_next(&found), found) {
             (Next::Apply, Found::Group { first, last }) => {
-                heap_image.write_back(scan.payload())?;
+                apply(scan.payload())?;
                 replayed.transactions += last.0 - first.0 + 1;
                 replayed.last = last;
             }
@@ -97,14 +137,11 @@ pub(crate) fn replay(
             }
         }
     }
-    let durable = witnessed(superblock, log)?;
+    let durable = witnessed(superblock, log)?.max(last.unwrap_or_default());
     if durable > replayed.last {
         let at = superblock.log_offset + scan.sequence() % log.bytes();
         let why = LogDamage::EndLost { first: TxId(replayed.last.0 + 1), last: durable };
         return Err(Error::DamagedLog { path: log_path.into(), at, why });
-    }
-    if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
-        heap_image.barrier()?;
     }
     Ok(replayed)
 }

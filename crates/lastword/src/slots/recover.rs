@@ -83,6 +83,8 @@ fn take_back_with(
     let heap_words = superblock.heap_bytes / 8;
     let last = TxId(superblock.reproduced);
     let mut replayed = Replayed { last, transactions: 0, torn: false };
+    // Applied when all slots were read: damage of a later one refuses a pool that is unchanged.
+    let mut batches: Vec<Vec<u64>> = Vec::new();
     for slot in 0..Layout::of(superblock.log_bytes).slots {
         let (slot, mut damage) = Slot::read(superblock, log, slot)?;
         damaged.take(damage)?;
@@ -109,10 +111,12 @@ fn take_back_with(
             // Newest first: a granule's oldest record has the value from before the transaction.
             records.reverse();
         }
-        for record in records {
-            image.write_back(&newest_first(record.batch))?;
+        batches.extend(records.iter().map(|record| newest_first(record.batch)));
+        if injected(Mutant::AppliedBeforeChecked) {
+            batches.drain(..).try_for_each(|batch| image.write_back(&batch))?;
         }
     }
+    batches.iter().try_for_each(|batch| image.write_back(batch))?;
     if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
         image.barrier()?;
     }

@@ -67,7 +67,7 @@ pub(crate) fn salvage(
 ) -> Result<(), Error> {
     let salvaged = rules(superblock).map(|rules| (rules.salvage)(superblock, log, copy, log_path));
     match salvaged {
-        // Groups follow each other, so their replay has applied all before the damage.
+        // Groups follow each other, so all before the damage are applied.
         None | Some(Ok(_) | Err(Error::DamagedLog { .. })) => Ok(()),
         Some(Err(error)) => Err(error),
     }

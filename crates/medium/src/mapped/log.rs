@@ -9,8 +9,9 @@ use crate::cpu::{self, LINE_BYTES};
 use crate::error::Error;
 use crate::mapped::domain::Domain;
 use crate::mapped::stores::Mapped;
+use crate::mapped::witnesses::Witnesses;
 use crate::pool_file::PoolFile;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::traits::{Counts, LogMedium, ReadLog, Witness};
 
 /// The log in mapped memory. A group costs a fence, and the device's delay if it is emulated.
@@ -39,16 +40,6 @@ pub struct MappedLog {
     domain: Domain,
     account: Account,
     witnesses: Option<Witnesses>,
-}
-
-/// The lines that witnesses are stored to in turn.
-#[derive(Debug)]
-struct Witnesses {
-    mapped: Mapped,
-    /// Word indexes in `mapped`.
-    places: Vec<usize>,
-    /// Number of the next witness.
-    next: AtomicUsize,
 }
 
 /// Counts of the log. Threads that append beside each other add to them with locked instructions.
@@ -107,13 +98,13 @@ impl MappedLog {
         }
         let places = places.iter().map(|place| *place as usize / 8).collect();
         let mapped = self.domain.map(&area)?;
-        let witnesses = Some(Witnesses { mapped, places, next: AtomicUsize::new(0) });
+        let witnesses = Some(Witnesses::new(mapped, places));
         Ok(MappedLog { witnesses, ..self })
     }
 }
 
 impl Mapped {
-    fn read(&self, first: usize, out: &mut [u64]) {
+    pub(super) fn read(&self, first: usize, out: &mut [u64]) {
         match self {
             Mapped::Real(mapping) => {
                 let words = &mapping.words()[first..first + out.len()];
@@ -133,13 +124,14 @@ impl MappedLog {
         self.area.check_log(at, words, LINE_BYTES as u64)?;
         let first = at as usize / 8; // checked: inside the log, whose size is a usize
         let from = group_words(&group, words)?;
+        let witnesses = self.witnesses.as_ref();
+        let due = witnesses.map_or(0, |witnesses| witnesses.store_due(&self.domain));
         match &self.mapped {
             Mapped::Real(mapping) => self.domain.store_group(mapping.words(), first, from),
             Mapped::Simulated(memory) => self.domain.store_group(&**memory, first, from),
         }
         // Threads wait beside each other: the device takes its time for one while another stores.
-        // The witness of an earlier group goes with this one.
-        let lines = (words * 8 / LINE_BYTES) as u64 + u64::from(self.witnesses.is_some());
+        let lines = (words * 8 / LINE_BYTES) as u64 + due;
         self.account.add(lines, self.domain.wait(lines), alone);
         Ok(group)
     }
@@ -161,12 +153,7 @@ impl ReadLog for MappedLog {
     }
 
     fn witnesses(&self) -> Result<Vec<Witness>, Error> {
-        let Some(Witnesses { mapped, places, .. }) = &self.witnesses else { return Ok(Vec::new()) };
-        let mut witnesses = vec![Witness::default(); places.len()];
-        for (first, witness) in places.iter().zip(&mut witnesses) {
-            mapped.read(*first, witness);
-        }
-        Ok(witnesses)
+        Ok(self.witnesses.as_ref().map_or(Vec::new(), Witnesses::read))
     }
 }
 
@@ -188,16 +175,9 @@ impl LogMedium for MappedLog {
     }
 
     #[inline]
-    fn leave_witness(&self, witness: &Witness) {
-        let Some(Witnesses { mapped, places, next }) = &self.witnesses else { return };
-        // Relaxed: one thread at a time acknowledges groups.
-        let number = next.load(Ordering::Relaxed);
-        next.store((number + 1) % places.len(), Ordering::Relaxed);
-        match mapped {
-            Mapped::Real(mapping) => {
-                self.domain.store_line(mapping.words(), places[number], witness)
-            }
-            Mapped::Simulated(memory) => self.domain.store_line(&**memory, places[number], witness),
+    fn leave_witness(&self, end: u64, witness: &Witness) {
+        if let Some(witnesses) = &self.witnesses {
+            witnesses.leave(&self.domain, end, witness);
         }
     }
 
@@ -251,19 +231,44 @@ mod tests {
     }
 
     #[test]
-    fn witnesses_use_their_lines_in_turn() {
+    fn witness_of_a_page_goes_with_next_group() {
         for domain in suite::domains() {
             let (_dir, file) = suite::pool();
             let log = MappedLog::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
-            let log = log.with_witnesses(4096, &[64, 192]).unwrap();
-            (1..=3).for_each(|number| log.leave_witness(&[number; 8]));
-            assert_eq!(log.witnesses().unwrap(), [[3; 8], [2; 8]]);
+            // Two lines for pages, and two for all groups.
+            let log = log.with_witnesses(4096, &[64, 128, 192, 256]).unwrap();
+            let witness = |number: u64| [number, number, 0, 0, 0, 0, 0, 0];
+            let append = |end: u64, lines: u64| {
+                let before = log.counts().device_writes;
+                assert!(log.append(end - 64, Buffer::new(512), 8).unwrap().is_some());
+                let lines = if domain.write_back().is_some() { lines } else { 1 };
+                assert_eq!(log.counts().device_writes - before, lines);
+                log.leave_witness(end, &witness(end));
+            };
+            let has = |expected: [u64; 4]| {
+                let pages = if domain.write_back().is_some() { 2 } else { 0 };
+                for (number, found) in log.witnesses().unwrap().iter().enumerate() {
+                    let is_kept = number < pages || number >= 2;
+                    let expected = if is_kept { expected[number] } else { 0 };
+                    assert_eq!(*found, witness(expected), "{number}");
+                }
+            };
+            append(64, 1);
+            has([0, 0, 64, 0]);
+            append(128, 2);
+            has([64, 0, 64, 128]);
+            append(4096, 1);
+            has([64, 0, 4096, 128]);
+            append(4160, 1);
+            has([64, 0, 4096, 4160]);
+            append(4224, 2);
+            has([64, 4160, 4224, 4160]);
             let reader = LogReader::new(file.clone(), HEAP_OFFSET, HEAP_BYTES, 64).unwrap();
-            assert_eq!(reader.with_witnesses(&[192]).witnesses().unwrap(), [[2; 8]]);
+            assert_eq!(reader.with_witnesses(&[192]).witnesses().unwrap(), [witness(4224)]);
             let log = MappedLog::new(file, HEAP_OFFSET, HEAP_BYTES, &domain).unwrap();
             assert!(log.witnesses().unwrap().is_empty());
-            log.leave_witness(&[7; 8]);
-            assert!(log.with_witnesses(4096, &[4096]).is_err());
+            log.leave_witness(64, &witness(64));
+            assert!(log.with_witnesses(4096, &[64, 128, 4096]).is_err());
         }
     }
 

@@ -280,7 +280,10 @@ impl PoolFile {
             files.unlink(name).map_err(self.io("removing"))?;
         }
         *temporary = None;
-        self.sync_name()
+        match injected(Mutant::RemovalNotSynced) {
+            true => Ok(()),
+            false => self.sync_name(),
+        }
     }
 
     /// Gives the file another name in its directory, never that of another file, while its lock

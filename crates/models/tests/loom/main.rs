@@ -190,6 +190,11 @@ const MODELS: &[(&str, fn())] = &[
     ("recycling::concurrent_reproducers_keep_order", recycling::concurrent_reproducers_keep_order),
     ("recycling::superblock_waits_for_all_parts", recycling::superblock_waits_for_all_parts),
     ("recycling::failed_part_fails_the_leader", recycling::failed_part_fails_the_leader),
+    (
+        "recycling::acknowledged_group_is_in_the_queue",
+        recycling::acknowledged_group_is_in_the_queue,
+    ),
+    ("recycling::failed_group_is_the_last", recycling::failed_group_is_the_last),
     ("recycling::step_is_woken_after_visitor", recycling::step_is_woken_after_visitor),
     ("ordering::groups_are_acknowledged_in_order", ordering::groups_are_acknowledged_in_order),
     (

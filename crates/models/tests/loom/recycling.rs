@@ -24,6 +24,8 @@ struct Disk {
     heap_image: AtomicU64,
     /// The part whose barrier fails, if any.
     fails: Option<usize>,
+    /// Whether the first group that is sent fails.
+    loses_first: bool,
     /// The log sequence in the superblock: earlier groups may be overwritten.
     recycled: AtomicU64,
     /// Bytes sent to the log.
@@ -58,6 +60,9 @@ impl LogMedium for Log {
         _words: usize,
     ) -> Result<Option<Buffer>, real_medium::Error> {
         let end = self.0.sent.fetch_add(BLOCK_BYTES, Ordering::Relaxed) + BLOCK_BYTES;
+        if self.0.loses_first && end == BLOCK_BYTES {
+            return Err(real_medium::Error::TornBatch { words: 0 });
+        }
         let recycled = self.0.recycled.load(Ordering::Relaxed);
         assert!(end <= recycled + LOG_BYTES, "overwritten, and not recycled: {end}");
         Ok(Some(group))
@@ -107,9 +112,18 @@ impl Pool {
         Pool::in_parts(groups, 1, None)
     }
 
+    /// Returns a pool with a committed transaction whose group gets lost.
+    fn that_loses_a_group() -> Arc<Pool> {
+        Pool::on(Disk { loses_first: true, ..Disk::default() }, 0, 1)
+    }
+
     /// The same, with a heap image in parts, of which one may fail.
     fn in_parts(groups: u64, parts: usize, fails: Option<usize>) -> Arc<Pool> {
-        let disk = Arc::new(Disk { fails, ..Disk::default() });
+        Pool::on(Disk { fails, ..Disk::default() }, groups, parts)
+    }
+
+    fn on(disk: Disk, groups: u64, parts: usize) -> Arc<Pool> {
+        let disk = Arc::new(disk);
         let theirs = Arc::clone(&disk);
         let mut batches = 0;
         let superblocks = Superblocks::new(Superblock::default(), move |next| {
@@ -196,6 +210,49 @@ pub(crate) fn step_knows_worker_that_registers() {
         assert_eq!(pool.persist.durable(), TxId(2), "all are durable in the end");
     });
     met.are(1..3);
+}
+
+/// A thread that sees the durable ID finds the group when it drains the queue, as a checkpoint
+/// does.
+pub(crate) fn acknowledged_group_is_in_the_queue() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::with(0);
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || theirs.send());
+        let durable = pool.persist.durable().0;
+        if durable > 0 {
+            pool.reproduce_step();
+            let reproduced = pool.reproduce.reproduced();
+            assert_eq!(reproduced, TxId(1), "acknowledged, and not in the queue");
+        }
+        seen.saw(durable);
+        assert_eq!(other.join().expect("it ends"), Step::Done);
+    });
+    met.are(0..2);
+}
+
+/// A thread looks whether a step has failed, and then waits for the lock of the step that fails.
+pub(crate) fn failed_group_is_the_last() {
+    let met = Outcomes::default();
+    let seen = met.clone();
+    explore(Some(3), move || {
+        let pool = Pool::that_loses_a_group();
+        let theirs = Arc::clone(&pool);
+        let other = thread::spawn(move || {
+            let slot = theirs.persist.register(32).expect("there is memory");
+            theirs.commit(&slot, &mut crate::Writer::new(&slot.ring));
+            theirs.persist.send(&theirs.clock, TIMER).is_err()
+        });
+        let failed = pool.persist.send(&pool.clock, TIMER).is_err();
+        let theirs = other.join().expect("it ends");
+        assert!(failed || theirs, "the medium has failed");
+        let durable = pool.persist.durable();
+        assert_eq!(durable, TxId(0), "durable, and an earlier group is lost");
+        seen.saw(2 * u64::from(failed) + u64::from(theirs));
+    });
+    met.are(1..4);
 }
 
 /// A thread that sees the reproduced ID may read the heap image.

@@ -54,7 +54,7 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     notifying::dropped_future_leaves_nothing, "none is left": ForgottenListenerCounts;
     notifying::waiting_task_is_woken, "deadlock": NoFenceInRegister;
     recycling::log_is_overwritten_only_after_recycling, "not recycled":
-        TailStoredRelaxed, TailReadRelaxed;
+        TailStoredRelaxed, TailReadRelaxed, RoomForOneMore;
     recycling::step_knows_worker_that_registers, "in no ring": SlotsKnownBeforeClock;
     recycling::reproduced_id_publishes_heap_image, "not in the heap image":
         ReproducedStoredRelaxed, ReproducedReadRelaxed;
@@ -65,6 +65,9 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     recycling::step_is_woken_after_visitor, "deadlock": VisitNotNotified;
     recycling::failed_part_fails_the_leader, "": FailedPartCountsAsDone;
     recycling::failed_part_fails_the_leader, "a part that fails poisons": FailedPartPoisonsLast;
+    recycling::acknowledged_group_is_in_the_queue, "acknowledged, and not in the queue":
+        AcknowledgedBeforeQueued;
+    recycling::failed_group_is_the_last, "durable, and an earlier group is lost": SentAfterFailure;
     ordering::groups_are_acknowledged_in_order, "the durable ID went back":
         GroupsAcknowledgedAsTheyLand;
     ordering::groups_are_acknowledged_in_order, "all are acknowledged in the end":

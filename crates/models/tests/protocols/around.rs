@@ -116,6 +116,7 @@ pub mod superblock {
         pub heap_bytes: u64,
         pub log_offset: u64,
         pub log_bytes: u64,
+        pub log_inside: bool,
         pub reproduced: u64,
         pub log_sequence: u64,
         pub group: u64,

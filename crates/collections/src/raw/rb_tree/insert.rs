@@ -2,9 +2,7 @@
 
 use words::{Allocate, Stop, Words, work};
 
-use super::{
-    BLACK, COLOUR, DEPTH_MAX, PARENT, RED, RbTree, is_red, other, paint, protect, side_of, word,
-};
+use super::{BLACK, DEPTH_MAX, PARENT, RED, RbTree, is_red, other, paint, protect, side_of, word};
 
 impl RbTree {
     /// Adds a new node at this side of a node, or to the empty tree.
@@ -48,7 +46,7 @@ impl RbTree {
             let above = tx.read(word(top, PARENT))?;
             if above == 0 {
                 // Read, and left black.
-                return tx.protect(word(top, COLOUR));
+                return protect(tx, top);
             }
             paint(tx, top, RED)?;
             (node, parent) = (top, above);

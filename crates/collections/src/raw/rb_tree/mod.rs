@@ -25,6 +25,7 @@
 //!   snapshot isolation. A freed node is written (marked dead), inserting a key writes its parent,
 //!   and an unwritten node whose colour decided a step is protected.
 
+use system::mutants::{Mutant, injected};
 use words::{Addr, Allocate, Ptr, Stop, Words, work};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -293,7 +294,10 @@ fn paint<W: Words>(tx: &mut W, node: u64, colour: u64) -> Result<(), Stop> {
 /// Protects a node, unless it is 0, whose colour decided a step and which may stay unwritten.
 #[inline]
 fn protect<W: Words>(tx: &mut W, node: u64) -> Result<(), Stop> {
-    if node == 0 { Ok(()) } else { tx.protect(word(node, COLOUR)) }
+    if node == 0 || injected(Mutant::ColourNotProtected) {
+        return Ok(());
+    }
+    tx.protect(word(node, COLOUR))
 }
 
 /// Frees a node. It is written first, so that a concurrent transaction that changes it conflicts in

@@ -75,7 +75,7 @@ impl RbTree {
             if is_red(tx, parent)? {
                 return paint(tx, parent, BLACK);
             }
-            tx.protect(word(parent, COLOUR))?;
+            protect(tx, parent)?;
             let above = tx.read(word(parent, PARENT))?;
             side = if above == 0 { LEFT } else { side_of(tx, above, parent)? };
             parent = above;
