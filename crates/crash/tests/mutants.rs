@@ -57,7 +57,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 51] = [
+const PARTS: [(&str, Part); 52] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -103,6 +103,7 @@ const PARTS: [(&str, Part); 51] = [
     ("a lost end beside its owner", readers::a_lost_end_beside_its_owner),
     ("stores of commits", seam::stores_of_commits),
     ("a lost page after a power failure", seam::a_lost_page_after_a_power_failure),
+    ("a lost page after a checkpoint", seam::a_lost_page_after_a_checkpoint),
     ("stores of a heap image", seam::stores_of_a_heap_image),
     ("calls of a file pool", seam::calls_of_a_file_pool),
     ("calls of a new pool", seam::calls_of_a_new_pool),

@@ -8,8 +8,9 @@
 //!
 //! On mapped media the pages of both superblocks have eight witnesses each, each in a line of its
 //! own. A witness says that all transactions up to an ID were durable. Witnesses 0 to 13 are of
-//! groups that were the first to reach a page of 4 KiB of the log, 14 and 15 of all groups. Both
-//! kinds use their lines in turn, so the loss of one page leaves witnesses in the other one.
+//! groups that were the first to reach a page of 4 KiB of the log, or the first after a checkpoint.
+//! 14 and 15 are of all groups. Both kinds use their lines in turn, so the loss of one page leaves
+//! witnesses in the other one.
 //!
 //! ```text
 //!   bytes  2048 + 64 * n       | witness 2 * n     |   n is 0 to 7
@@ -24,13 +25,15 @@
 //! generation and stream, a word each, and m is 0x9e3779b97f4a7c15.
 //!
 //! A witness is stored after its group's barrier. So it never claims a group that was not durable.
-//! The next group's barrier makes the witness of a page durable. No barrier waits for the witness
-//! of a group, which a power failure may lose. An invalid witness says nothing. A program that
-//! knows no witnesses neither reads nor writes these bytes.
+//! The barrier of the next group makes the witness of a page durable, and a checkpoint those of all
+//! groups. Apart from that no barrier waits for the witness of a group, which a power failure may
+//! lose. An invalid witness says nothing. A program that knows no witnesses neither reads nor
+//! writes these bytes.
 //!
 //! After the end of a process the loss of any last groups is found. After a power failure the loss
-//! of a page is found if a group after the first one on it was durable. Groups of the last page
-//! that are lost alone are found if an intact one follows.
+//! of a page is found if a group was sent after the first one on it, or after a checkpoint, was
+//! acknowledged. Groups of the last page that are lost alone are found if an intact one follows
+//! that was sent after they were acknowledged.
 
 use zerocopy::IntoBytes;
 

@@ -246,11 +246,18 @@ pub trait LogMedium: ReadLog + Send + Sync {
     fn acknowledge(&self, wait: bool) -> Result<Option<Buffer>, Error>;
 
     /// Stores a witness where memory has a place for it. The groups that it names are durable; the
-    /// last one ends at this sequence of the log. It survives the end of the process, and the
-    /// power if a later group has been appended in its 4 KiB of the log. One thread at a time calls
-    /// it. No barrier.
+    /// last one ends at this sequence of the log. The witness survives the end of the process. That
+    /// of the first group in each 4 KiB, and of the first one after
+    /// [`keep_witness`](LogMedium::keep_witness), survives a power failure, once an append that
+    /// began later has returned. One thread at a time calls it. No barrier.
     fn leave_witness(&self, end: u64, witness: &Witness) {
         let _ = (end, witness);
+    }
+
+    /// Makes the last witness durable, before recovery stops to need the log up to this sequence.
+    /// Costs one persist barrier where witnesses are kept in the cache.
+    fn keep_witness(&self, recycled: u64) {
+        let _ = recycled;
     }
 
     /// Returns the operations since the medium was opened.

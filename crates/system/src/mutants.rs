@@ -187,6 +187,8 @@ pub enum Mutant {
     GroupWitnessIgnored,
     GroupWitnessIntoCache,
     PageWitnessLeftOut,
+    CheckpointVoidsWitness,
+    WitnessNotKept,
     AppliedBeforeChecked,
     ReaderIgnoresWitness,
     PagesNotProtected,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use faults::mutants::{Mutant, inject};
-use lastword::{Addr, AnyDesign, AnyPool, AnyWorker, Error, LogDamage, Medium, Options};
+use lastword::{Addr, AnyDesign, AnyPool, AnyWorker, Error, LogDamage, Medium, Options, TxId};
 use medium::executed::{self, Call, Instruction};
 use medium::sync::Arc;
 use medium::{Combining, Domain, Emulation, HeapMedium, MappedHeap, PoolFile, Prewrite, writes};
@@ -148,9 +148,23 @@ pub(crate) fn stores_of_commits(bug: Option<Mutant>) -> Option<String> {
     None
 }
 
+/// The lines of the witnesses of all groups.
+const LATEST: [usize; 2] = [2496 / LINE, 6592 / LINE];
+
+/// A power failure, and the loss of the last page of the log.
+pub(crate) fn a_lost_page_after_a_power_failure(bug: Option<Mutant>) -> Option<String> {
+    a_lost_page(bug, None)
+}
+
+/// The same after a checkpoint between the groups of that page.
+pub(crate) fn a_lost_page_after_a_checkpoint(bug: Option<Mutant>) -> Option<String> {
+    a_lost_page(bug, Some(30))
+}
+
 /// A power failure, after which each line has what a fence has made durable, and the loss of the
 /// last page of the log. Another thread has sent the first group on that page, and sends no more.
-pub(crate) fn a_lost_page_after_a_power_failure(bug: Option<Mutant>) -> Option<String> {
+/// A checkpoint precedes the commit of this value.
+fn a_lost_page(bug: Option<Mutant>, checkpoint: Option<u64>) -> Option<String> {
     /// Bytes of each group: 8 words of its header, 9 of its transaction, and the rest of the line.
     const GROUP: usize = 192;
     let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
@@ -163,11 +177,25 @@ pub(crate) fn a_lost_page_after_a_power_failure(bug: Option<Mutant>) -> Option<S
     pool.checkpoint().unwrap();
     let (mappings, before) = (mappings(&path), std::fs::read(&path).unwrap());
     let whole_log = LOG_AT..LOG_AT + LOG_BYTES;
-    let used = |bytes: &[u8]| 1 + bytes[whole_log.clone()].iter().rposition(|it| *it != 0).unwrap();
     let _injected = inject(bug);
     let (mut after, mut safe) = (before.clone(), BTreeSet::new());
-    let mut pages = 0;
+    let (mut pages, mut witnesses) = (0, None);
     for value in 3..40 {
+        if checkpoint == Some(value) {
+            let observed = executed::instructions(|| pool.checkpoint().unwrap());
+            let Some(((), steps)) = observed else { return skipped(bug, "instructions") };
+            let kept = durable(&steps, &mappings);
+            if let Some(lost) = lost(&LATEST.into(), &kept, "checkpoint") {
+                return Some(lost);
+            }
+            // Later stores to these lines are not durable.
+            safe.extend(kept.iter().filter(|line| !LATEST.contains(line)));
+            let now = std::fs::read(&path).unwrap();
+            // The superblock is written and synced by system calls.
+            [0, PAGE].into_iter().for_each(|at| safe.extend(changed(&after, &now, at..at + 512)));
+            after = now;
+            witnesses = Some(LATEST.map(|line| after[line * LINE..(line + 1) * LINE].to_vec()));
+        }
         let end = used(&after).next_multiple_of(LINE);
         let enters = end / PAGE != (end + GROUP - 1) / PAGE;
         if enters {
@@ -199,16 +227,31 @@ pub(crate) fn a_lost_page_after_a_power_failure(bug: Option<Mutant>) -> Option<S
     for line in all.intersection(&safe).map(|line| line * LINE..(line + 1) * LINE) {
         image[line.clone()].copy_from_slice(&after[line]);
     }
-    std::fs::write(&path, &image).unwrap();
-    let checked = lastword::check(&path).unwrap().sound();
+    for (line, witness) in LATEST.into_iter().zip(witnesses.into_iter().flatten()) {
+        image[line * LINE..(line + 1) * LINE].copy_from_slice(&witness);
+    }
+    last_page_is_missed(&path, image, last)
+}
+
+/// Returns the end of the log's bytes in use.
+fn used(bytes: &[u8]) -> usize {
+    let log = &bytes[LOG_AT..LOG_AT + LOG_BYTES];
+    1 + log.iter().rposition(|it| *it != 0).unwrap()
+}
+
+/// Checks that this pool is whole up to a transaction, and refused without the last page of its
+/// log.
+fn last_page_is_missed(path: &Path, mut image: Vec<u8>, last: TxId) -> Option<String> {
+    std::fs::write(path, &image).unwrap();
+    let checked = lastword::check(path).unwrap().sound();
     let found = checked.map(|checked| checked.durable_id).map_err(|error| error.to_string());
     if found != Ok(last) {
         return Some(format!("lost: after a power failure the pool has {found:?}, not {last}"));
     }
     let page = LOG_AT + (used(&image) - 1) / PAGE * PAGE;
     image[page..page + PAGE].fill(0);
-    std::fs::write(&path, &image).unwrap();
-    let refusal = lastword::check(&path).unwrap().refusal;
+    std::fs::write(path, &image).unwrap();
+    let refusal = lastword::check(path).unwrap().refusal;
     match refusal {
         Some(Error::DamagedLog { why: LogDamage::EndLost { .. }, .. }) => None,
         other => Some(format!("lost: the last page of the log is gone, and a check has {other:?}")),

@@ -434,6 +434,8 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::GroupWitnessIgnored, "a lost end of a log"),
     part(Mutant::GroupWitnessIntoCache, "a lost page after a power failure"),
     part(Mutant::PageWitnessLeftOut, "a lost page after a power failure"),
+    part(Mutant::CheckpointVoidsWitness, "a lost page after a checkpoint"),
+    part(Mutant::WitnessNotKept, "a lost page after a checkpoint"),
     part(Mutant::AppliedBeforeChecked, "a refused opening"),
     part(Mutant::ReaderIgnoresWitness, "a lost end beside its owner"),
     part(Mutant::RemovalNotSynced, "calls of a removal"),

@@ -11,9 +11,11 @@
 //! lastword-crash-tests --test mutants`, which runs every detection with the bug and without it.
 
 mod detections;
+mod injection;
 pub mod page;
 
 pub use detections::{By, DETECTIONS, Detection, Search};
+pub use injection::{Injected, by_name, inject};
 pub use system::mutants::Mutant;
 
 /// A row of the registry.
@@ -395,6 +397,9 @@ registry! {
     GroupWitnessIgnored 392 "group-witness-ignored" "Recovery ignores the groups' witnesses.",
     GroupWitnessIntoCache 393 "group-witness-into-cache" "A page's witness stays in the cache.",
     PageWitnessLeftOut 430 "page-witness-left-out" "No witness of a page of the log is stored.",
+    CheckpointVoidsWitness 445 "checkpoint-voids-witness"
+        "No group after a checkpoint leaves a witness before the next page of the log.",
+    WitnessNotKept 446 "witness-not-kept" "A checkpoint leaves the last witness in the cache.",
     AppliedBeforeChecked 431 "applied-before-checked" "Records are applied before all are read.",
     ReaderIgnoresWitness 432 "reader-ignores-witness" "A reader in use ignores the witnesses.",
     RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",
@@ -567,33 +572,6 @@ registry! {
     ShownOutsideQueue 331 "shown-outside-queue",
     NoFenceAfterRecord 332 "no-fence-after-record",
     NoFenceAfterPageRead 333 "no-fence-after-page-read",
-}
-
-/// Returns the bug of this name, where this build has hooks.
-pub fn by_name(name: &str) -> Option<Mutant> {
-    let all = if system::mutants::ENABLED { ALL } else { &[] };
-    all.iter().find(|entry| entry.name == name).map(|entry| entry.mutant)
-}
-
-/// Guard of an injected bug: dropping it removes the bug from this thread.
-#[derive(Debug)]
-#[must_use]
-pub struct Injected(());
-
-/// Injects a bug into this thread, or none.
-///
-/// # Panics
-/// If this build has no hooks; [`by_name`] finds no bug there.
-pub fn inject(mutant: Option<Mutant>) -> Injected {
-    assert!(mutant.is_none() || system::mutants::ENABLED, "a build without hooks has no bugs");
-    system::mutants::inject(mutant);
-    Injected(())
-}
-
-impl Drop for Injected {
-    fn drop(&mut self) {
-        system::mutants::inject(None);
-    }
 }
 
 #[cfg(test)]

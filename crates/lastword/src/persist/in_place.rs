@@ -23,6 +23,12 @@ impl Persist {
     pub(crate) fn is_combined(&self, id: TxId) -> bool {
         self.appends_in_place() && self.combiner.serves(id, || self.durable() >= id)
     }
+
+    /// Makes the last witness durable, before recovery stops to need the log up to this sequence.
+    pub(crate) fn keep_witness(&self, recycled: u64) {
+        self.medium.keep_witness(recycled);
+    }
+
     /// Whether groups are sent from the memory in which they were gathered.
     pub(super) fn appends_in_place(&self) -> bool {
         let plain = !self.grouping.combines() && !self.grouping.compress;
@@ -49,7 +55,8 @@ impl Persist {
         }
         *closed = false;
         if injected(Mutant::GroupWitnessFirst) {
-            self.medium.leave_witness(log.head(), &self.witness_key.line(last));
+            let end = log.head() + 8 * words as u64;
+            self.medium.leave_witness(end, &self.witness_key.line(last));
         }
         let group = std::mem::take(pending);
         let (end, memory) = log.append_to_memory(group, self.queue.end())?;

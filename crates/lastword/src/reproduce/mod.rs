@@ -367,7 +367,11 @@ impl Reproduce {
             false => self.shards.sync(),
         };
         let reached = state.reach(unwritten.oldest());
-        let done = synced.and_then(|()| reached.map_or(Ok(()), |reached| state.mark(reached)));
+        let mark = |reached: Taken| {
+            persist.keep_witness(reached.end);
+            state.mark(reached)
+        };
+        let done = synced.and_then(|()| reached.map_or(Ok(()), mark));
         persist.meter.reproduce.add(&started);
         done.map_err(|error| running.fail(error.into()))?;
         Ok((reached, written))

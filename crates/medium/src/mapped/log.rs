@@ -181,6 +181,12 @@ impl LogMedium for MappedLog {
         }
     }
 
+    fn keep_witness(&self, recycled: u64) {
+        if let Some(witnesses) = &self.witnesses {
+            witnesses.keep(&self.domain, recycled);
+        }
+    }
+
     fn counts(&self) -> Counts {
         let Account { lines, barriers, delay_cycles } = &self.account;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
