@@ -63,6 +63,7 @@ impl OpenOptions {
             "log_bytes" => options.log_bytes(value.extract()?),
             "max_bytes" => options.max_bytes(value.extract()?),
             "grow_step" => options.grow_step(value.extract()?),
+            "max_log_bytes" => options.max_log_bytes(value.extract()?),
             "view_bytes" => options.view_bytes(value.extract()?),
             "ring_entries" => options.ring_entries(value.extract()?),
             "medium" => options.medium(medium(&value.extract::<String>()?)?),
@@ -186,6 +187,12 @@ impl Pool {
     fn grow(&self, py: Python<'_>, bytes: u64) -> PyResult<u64> {
         current::settle(py);
         Ok(py.detach(|| Ok::<_, Failure>(self.0.engine("grow")?.grow(bytes)?))?)
+    }
+
+    /// Doubles the log, so that it has more than half of the bytes. Returns its size.
+    fn grow_log(&self, py: Python<'_>, bytes: u64) -> PyResult<u64> {
+        current::settle(py);
+        Ok(py.detach(|| Ok::<_, Failure>(self.0.engine("grow_log")?.grow_log(bytes)?))?)
     }
 
     /// Counts and costs since the pool was opened.

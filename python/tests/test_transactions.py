@@ -383,6 +383,21 @@ def test_waiting_thread_lets_others_run(pool, map):
     assert map["a"] == 5
 
 
+def test_log_grows_on_request_and_with_the_heap(path):
+    with lastword.open(path, medium="file", bytes=1 << 20, log_bytes=1 << 20) as pool:
+        assert pool.grow_log(4 << 20) == 4 << 20
+        assert pool.grow_log(1 << 20) == pool.info()["log_bytes"] == 4 << 20
+    options = {"max_bytes": 64 << 20, "max_log_bytes": 8 << 20, "relaxed": True}
+    with lastword.open(path, **options) as pool:
+        pool.grow(64 << 20)
+        map = pool.map("m", key=int, value=bytes)
+        for n in range(2_000):
+            map[n % 10] = bytes(100_000)
+            if pool.info()["log_bytes"] == 8 << 20:
+                break
+        assert pool.info()["log_bytes"] == 8 << 20
+
+
 def test_heap_grows_for_run_and_for_blocks(path):
     with lastword.open(path, relaxed=True, bytes=1 << 20, max_bytes=16 << 20) as pool:
         map = pool.map("m", key=int, value=bytes)

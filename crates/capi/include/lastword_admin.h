@@ -64,6 +64,10 @@ int lw_pool_open_read_only(const char *path, const lw_options *options, uint32_t
    options.max_bytes (LW_EINVAL beyond). `heap_bytes` or NULL: the size. Durable on return. */
 int lw_pool_grow(lw_pool *pool, uint64_t bytes, uint64_t *heap_bytes);
 int lw_grow(const char *path, uint64_t bytes, uint64_t *heap_bytes);
+/* Doubles the log of an open pool, once or several times, so that it has more than half of `bytes`.
+   Only the log of LW_DECOUPLED on LW_FILE grows, and none on a full disk. `log_bytes` or
+   NULL: the size, which may grow a moment later while other threads commit. */
+int lw_pool_grow_log(lw_pool *pool, uint64_t bytes, uint64_t *log_bytes);
 
 /* Verify every page of the heap image against its checksum. LW_EDAMAGED: pages are damaged, and the
    result is set. The open pool stays usable until a transaction changes such a page. */

@@ -270,6 +270,23 @@ pub unsafe extern "C" fn lw_grow(path: *const c_char, bytes: u64, heap_bytes: *m
     })
 }
 
+/// Grows the log of an open pool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_pool_grow_log(
+    pool: *mut lw_pool,
+    bytes: u64,
+    log_bytes: *mut u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the header requires a handle.
+        let open = unsafe { pool::of(pool) }?;
+        let grown = on!(&open.pool, pool => pool.grow_log(bytes); _reader => Err(Error::ReadOnly));
+        // SAFETY: the header requires NULL or a valid pointer.
+        unsafe { output(log_bytes, grown.map_err(failed)?) };
+        Ok(())
+    })
+}
+
 /// Verifies the pages of an open pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_pool_scrub(pool: *mut lw_pool, result: *mut lw_scrub_result) -> c_int {

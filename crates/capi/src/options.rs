@@ -54,10 +54,11 @@ pub struct lw_options {
     pub ownership_records: u64,
     pub max_bytes: u64,
     pub grow_step: u64,
+    pub max_log_bytes: u64,
 }
 
 /// The offset of each field, which the header must have, too.
-pub const FIELDS: [(&str, usize); 17] = [
+pub const FIELDS: [(&str, usize); 18] = [
     ("size", offset_of!(lw_options, size)),
     ("design", offset_of!(lw_options, design)),
     ("medium", offset_of!(lw_options, medium)),
@@ -75,6 +76,7 @@ pub const FIELDS: [(&str, usize); 17] = [
     ("ownership_records", offset_of!(lw_options, ownership_records)),
     ("max_bytes", offset_of!(lw_options, max_bytes)),
     ("grow_step", offset_of!(lw_options, grow_step)),
+    ("max_log_bytes", offset_of!(lw_options, max_log_bytes)),
 ];
 
 impl lw_options {
@@ -96,6 +98,7 @@ impl lw_options {
         ownership_records: 0,
         max_bytes: 0,
         grow_step: 0,
+        max_log_bytes: 0,
     };
 
     /// Returns the options of a program, with defaults for fields that it does not have.
@@ -137,6 +140,10 @@ impl lw_options {
         let options = match self.log_bytes {
             0 => options,
             bytes => options.log_bytes(bytes),
+        };
+        let options = match self.max_log_bytes {
+            0 => options,
+            bytes => options.max_log_bytes(bytes),
         };
         let options = match self.durability {
             0 => options,

@@ -120,6 +120,7 @@ static void only_reads(void) {
     MUST(lw_begin(worker, 0) == LW_OK && lw_commit(worker, &word) == LW_OK && word == id);
     MUST(lw_pool_backup(pool, with("never"), NULL) == LW_EREADONLY);
     MUST(lw_pool_grow(pool, 4 * MIB, NULL) == LW_EREADONLY);
+    MUST(lw_pool_grow_log(pool, 4 * MIB, NULL) == LW_EREADONLY);
     MUST(lw_pool_scrub(pool, NULL) == LW_EREADONLY);
     MUST(lw_pool_export(pool, 1, &moved) == LW_EREADONLY);
     MUST(lw_pool_close(pool) == LW_OK);
@@ -160,6 +161,8 @@ static void open_pool(lw_pool *pool) {
     uint64_t bytes, id;
     MUST(lw_pool_grow(pool, 2 * MIB - 1, &bytes) == LW_OK && bytes == 2 * MIB);
     MUST(lw_pool_grow(pool, 5 * MIB, NULL) == LW_EINVAL);
+    MUST(lw_pool_grow_log(pool, 2 * MIB, &bytes) == LW_OK && bytes == 2 * MIB);
+    MUST(lw_pool_grow_log(pool, MIB, &bytes) == LW_OK && bytes == 2 * MIB);
     MUST(strstr(lw_message(LW_EINVAL), "max_bytes") && lw_message(LW_EIO) == lw_strerror(LW_EIO));
     MUST(lw_pool_scrub(pool, &found) == LW_OK && found.pages == 512 && found.damaged == 0);
     MUST(lw_pool_scrub(pool, NULL) == LW_OK);
