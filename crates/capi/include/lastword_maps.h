@@ -67,6 +67,13 @@ typedef struct lw_type {
     uint64_t bytes;
 } lw_type;
 
+/* A collection with a name. `name` may have zeros before its end, `types` is as in messages. */
+typedef struct lw_named {
+    const char *name;
+    uint64_t name_bytes;
+    const char *types;
+} lw_named;
+
 typedef struct lw_cursor lw_cursor;
 
 /* A pair at a cursor, valid until the cursor moves or is closed. `key` is NULL if there is none. */
@@ -109,6 +116,16 @@ int lw_map_length(lw_worker *worker, const lw_map *map, uint64_t *length);
    the further ones free its memory, also after a crash. `is_done`: the map is empty, and all is
    freed. Give each call a transaction of its own. */
 int lw_map_clear(lw_worker *worker, const lw_map *map, uint64_t most, int *is_done);
+/* As lw_map_clear. The last call also frees the map and its name, which is free for another map
+   then. Once the transaction in which `is_done` is 1 has committed, no thread may use a copy of
+   `map`, or a cursor of it. LW_EINVAL: the name is not that of `map`, or belongs to a map of
+   another kind or of other lengths; the transaction goes on. A name with a zero before its end,
+   which only Rust can give, cannot be dropped from C. */
+int lw_map_drop(lw_worker *worker, const char *name, const lw_map *map, uint64_t most,
+                int *is_done);
+/* Lists the collections with names in the order of the names, those of other kinds, too. `names`:
+   valid until the worker is closed or lists again. */
+int lw_map_list(lw_worker *worker, const lw_named **names, uint64_t *count);
 
 /* Opens a cursor before the first pair, with or without a transaction. */
 int lw_cursor_open(lw_worker *worker, const lw_map *map, lw_cursor **cursor);

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::slice;
 
+use lastword::collections::catalog::{self, Types};
 use lastword::collections::encoded::{EncodedMap, EncodedTypes, Encoding, MapKind};
 
 use crate::cursor::{self, lw_cursor};
@@ -44,11 +45,46 @@ pub struct lw_type {
     pub bytes: u64,
 }
 
+/// `lw_named`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header has the documentation")]
+pub struct lw_named {
+    pub name: *const c_char,
+    pub name_bytes: u64,
+    pub types: *const c_char,
+}
+
+/// A list of names, with the strings that it points to.
+#[derive(Default)]
+struct NameList {
+    _strings: Vec<[Box<[u8]>; 2]>,
+    named: Vec<lw_named>,
+}
+
+impl NameList {
+    fn of(listed: Vec<(String, Types)>) -> NameList {
+        // Each with a zero behind it. A name may have others.
+        let ended = |text: String| (text + "\0").into_bytes().into_boxed_slice();
+        let strings =
+            listed.into_iter().map(|(name, types)| [ended(name), ended(types.to_string())]);
+        let strings: Vec<_> = strings.collect();
+        let named = |[name, types]: &[Box<[u8]>; 2]| lw_named {
+            name: name.as_ptr().cast(),
+            name_bytes: name.len() as u64 - 1,
+            types: types.as_ptr().cast(),
+        };
+        NameList { named: strings.iter().map(named).collect(), _strings: strings }
+    }
+}
+
 /// The state of a worker's maps. Only the worker's thread uses it.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// The value of the last view.
     view: RefCell<Vec<u8>>,
+    /// The names of the last list.
+    names: RefCell<NameList>,
     cursors: RefCell<Vec<&'static lw_cursor>>,
     /// The number of transactions begun and of changes of maps. Cursors forget the pairs that they
     /// have read ahead when it differs.
@@ -407,4 +443,55 @@ pub unsafe extern "C" fn lw_map_clear(
         // SAFETY: the pointer is not NULL, and the header requires a valid one.
         unsafe { output(is_done, outcome) }
     }))
+}
+
+/// Lists the collections of the catalog.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_map_list(
+    worker: *mut lw_worker,
+    names: *mut *const lw_named,
+    count: *mut u64,
+) -> c_int {
+    if names.is_null() || count.is_null() {
+        return status::INVALID;
+    }
+    // SAFETY: the header requires a handle.
+    let state = checked!(unsafe { worker::state(worker) });
+    inside!(state, tx => catalog::list(tx).map(|listed| {
+        let mut kept = state.maps.names.borrow_mut();
+        *kept = NameList::of(listed);
+        // SAFETY: neither is NULL, and the header requires valid pointers.
+        unsafe {
+            names.write(kept.named.as_ptr());
+            count.write(kept.named.len() as u64);
+        }
+    }))
+}
+
+/// Frees a map and removes its name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lw_map_drop(
+    worker: *mut lw_worker,
+    name: *const c_char,
+    map: *const lw_map,
+    most: u64,
+    is_done: *mut c_int,
+) -> c_int {
+    if name.is_null() || is_done.is_null() {
+        return status::INVALID;
+    }
+    // SAFETY: the header requires the map.
+    let map = checked!(unsafe { map_of(map) });
+    // SAFETY: the header requires a string.
+    let Ok(name) = unsafe { CStr::from_ptr(name) }.to_str() else { return status::INVALID };
+    // SAFETY: the header requires a handle.
+    let state = checked!(unsafe { worker::state(worker) });
+    state.maps.change();
+    let mut is_its_name = true;
+    let status = inside!(state, tx => catalog::drop_encoded(tx, name, map, most).map(|dropped| {
+        is_its_name = dropped.is_some();
+        // SAFETY: the pointer is not NULL, and the header requires a valid one.
+        unsafe { output(is_done, dropped == Some(true)) }
+    }));
+    if status == status::OK && !is_its_name { status::INVALID } else { status }
 }

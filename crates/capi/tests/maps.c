@@ -238,6 +238,66 @@ static void clear(lw_worker *worker) {
     MUST(steps >= KEYS / 100);
 }
 
+static int is_named(const lw_named *named, const char *name, const char *types) {
+    return is(named->name, named->name_bytes, name) && strcmp(named->types, types) == 0;
+}
+
+static void names(lw_worker *worker) {
+    const lw_named *list;
+    uint64_t count, length;
+    lw_map map;
+    int is_done = 1, steps = 0;
+    MUST(lw_map_list(worker, &list, &count) == LW_EIDLE);
+    begin(worker);
+    MUST(lw_map_list(worker, NULL, &count) == LW_EINVAL);
+    MUST(lw_map_list(worker, &list, &count) == LW_OK && count == 3);
+    MUST(is_named(&list[0], "bytes", "BTreeMap<[u8], [u8]>"));
+    MUST(is_named(&list[1], "hash", "HashMap<u64, [u8]> (keys of 8 bytes)"));
+    MUST(is_named(&list[2], "numbers", "BTreeMap<str, u64> (values of 8 bytes)"));
+    commit(worker);
+    for (int kind = LW_HASH_MAP; kind <= LW_ORDERED_MAP; kind++) {
+        MUST(lw_map_open(pool, "old", (uint32_t)kind, &U64, NULL, &map) == LW_OK);
+        begin(worker);
+        for (uint64_t i = 0; i < 200; i++) {
+            unsigned char key[8];
+            lw_key_u64(i, key);
+            MUST(lw_map_put(worker, &map, key, 8, "value", 5, NULL) == LW_OK);
+        }
+        /* A name of another map, and of none. */
+        MUST(lw_map_drop(worker, "bytes", &map, 10, &is_done) == LW_EINVAL && is_done == 0);
+        MUST(lw_map_drop(worker, "none", &map, 10, &is_done) == LW_EINVAL);
+        /* A map of another kind, or of other lengths, at the same address. */
+        lw_map other = map;
+        other.words[1] ^= 1;
+        MUST(lw_map_drop(worker, "old", &other, 10, &is_done) == LW_EINVAL && is_done == 0);
+        other = map;
+        other.words[2] = other.words[1];
+        MUST(lw_map_drop(worker, "old", &other, 10, &is_done) == LW_EINVAL && is_done == 0);
+        MUST(lw_map_drop(worker, "old", &map, 10, NULL) == LW_EINVAL);
+        MUST(lw_map_length(worker, &map, &length) == LW_OK && length == 200);
+        commit(worker);
+        begin(worker);
+        MUST(lw_map_drop(worker, "old", &map, 1000, &is_done) == LW_OK && is_done == 1);
+        MUST(lw_map_list(worker, &list, &count) == LW_OK && count == 3);
+        MUST(lw_abort(worker) == LW_OK);
+        for (is_done = 0, steps = 0; !is_done; steps++) {
+            begin(worker);
+            MUST(lw_map_length(worker, &map, &length) == LW_OK && length == (steps ? 0 : 200));
+            MUST(lw_map_list(worker, &list, &count) == LW_OK && count == 4);
+            MUST(lw_map_drop(worker, "old", &map, 20, &is_done) == LW_OK);
+            commit(worker);
+        }
+        MUST(steps > 4);
+    }
+    /* The name is free for a map of other types. */
+    MUST(lw_map_open(pool, "old", LW_ORDERED_MAP, &STR, &U64, &map) == LW_OK);
+    for (is_done = 0; !is_done;) {
+        begin(worker);
+        MUST(lw_map_drop(worker, "old", &map, 20, &is_done) == LW_OK);
+        commit(worker);
+    }
+}
+
 static int count_one(lw_worker *worker, void *thread) {
     uint64_t count, bytes;
     int status = lw_map_get(worker, &numbers, thread, 1, &count, 8, &bytes);
@@ -292,6 +352,9 @@ static void only_reads(const char *path) {
     begin(worker);
     MUST(lw_map_get(worker, &map, "x", 1, &count, 8, &bytes) == LW_OK && count == 2 * EACH);
     MUST(lw_cursor_last(cursor, &pair) == LW_OK && is(pair.key, pair.key_bytes, "x"));
+    const lw_named *list;
+    MUST(lw_map_list(worker, &list, &count) == LW_OK && count == 3);
+    MUST(is_named(&list[2], "numbers", "BTreeMap<str, u64> (values of 8 bytes)"));
     MUST(lw_map_delete(worker, &map, "x", 1, NULL) == LW_EREADONLY);
     MUST(lw_cursor_prev(cursor, &pair) == LW_EREADONLY); /* as every call until the abort */
     MUST(lw_abort(worker) == LW_OK);
@@ -317,6 +380,7 @@ int main(int count, char **words) {
     ordered_cursor(worker);
     hash_cursor();
     clear(worker);
+    names(worker);
     threads(worker);
     keys_keep_order();
     MUST(lw_pool_close(pool) == LW_OK);

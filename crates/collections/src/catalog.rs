@@ -469,6 +469,36 @@ pub fn remove<C: Named, W: Allocate>(tx: &mut W, name: &str) -> Result<Option<C>
     Ok(Some(collection))
 }
 
+/// Frees up to about `most` pairs of the map of this name, as [`EncodedMap::clear_step`] does. When
+/// it is empty, frees the map itself, and removes the name. Returns whether it did; every copy of
+/// the map dangles then. Returns `None` if the name is unknown, or belongs to another collection or
+/// to one whose kind or lengths of keys and values are not those of `map`.
+///
+/// # Errors
+/// As [`open`].
+pub fn drop_encoded<W: Allocate>(
+    tx: &mut W,
+    name: &str,
+    map: EncodedMap,
+    most: u64,
+) -> Result<Option<bool>, Stop> {
+    let Place::Catalog(names) = names(tx)? else { return Ok(None) };
+    let Some(record) = names.get(tx, name)? else { return Ok(None) };
+    // A map of other types at this address would free another structure.
+    let stored = record.types(tx)?;
+    let lengths = Lengths::of(map.key_rule().fixed(), map.value_rule().fixed());
+    let is_kind = stored.name.starts_with(&format!("{}<", map.kind().name()));
+    if record.collection != map.header() || !is_kind || stored.lengths != lengths {
+        return Ok(None);
+    }
+    let is_dropped = map.drop_step(tx, most)?;
+    if is_dropped {
+        names.delete(tx, name)?;
+        record.types.free(tx)?;
+    }
+    Ok(Some(is_dropped))
+}
+
 /// Returns all names and their types, in order of the names.
 ///
 /// # Errors

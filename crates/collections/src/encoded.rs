@@ -290,6 +290,15 @@ impl EncodedMap {
         }
     }
 
+    /// Does a step as [`clear_step`](EncodedMap::clear_step), and frees the map itself when it is
+    /// empty. Returns whether it did; every copy of this value dangles then.
+    pub(crate) fn drop_step<W: Words>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
+        match self.of_kind() {
+            Inner::Hash(trie) => trie.free(tx, most),
+            Inner::Ordered(tree) => tree.free(tx, most),
+        }
+    }
+
     /// Returns the map for an operation on a key, once the key is one of its type.
     fn inner(self, key: &[u8]) -> Result<Inner, Stop> {
         if self.key.accepts(key) { Ok(self.of_kind()) } else { Err(Stop::BadValue) }

@@ -93,6 +93,11 @@ impl EncodedTrie {
         self.0.clear(tx, most)
     }
 
+    /// Does the same, and frees the header if there were no more. Returns whether it did.
+    pub(crate) fn free<W: Words>(self, tx: &mut W, most: u64) -> Result<bool, Stop> {
+        self.0.free(tx, most)
+    }
+
     /// Checks the whole map; see [`HashMap::check`](super::HashMap::check). `is_pair` returns
     /// whether bytes are a key and a value of the map's types.
     pub(crate) fn check<W: Words>(
