@@ -62,6 +62,7 @@ metrics! {
     log_used_bytes
     log_capacity_bytes
     view_bytes
+    failed_growths
     undurable_ns
     grace_periods
     grace_cycles

@@ -292,6 +292,7 @@ impl Heap {
         if !injected(Mutant::BeforeNotSet) {
             self.set_before(tx, unit + head.units, rest)?;
         }
+        tx.took_run(units * self.layout.unit_bytes());
         Ok((unit, false))
     }
 
@@ -306,6 +307,7 @@ impl Heap {
         if end > never_used {
             tx.write(self.pages_at(NEVER_USED), end)?;
         }
+        tx.took_run(units * self.layout.unit_bytes());
         Ok((frontier, frontier >= never_used))
     }
 

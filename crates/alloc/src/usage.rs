@@ -12,15 +12,90 @@
 //! head, and the part between is *unknown*. At rest the estimate equals the result of a check.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::classes::CLASSES_MAX;
 use crate::head::Run;
-use crate::layout::{FRONTIER, HEAD_LINE, Layout};
+use crate::layout::{BINS, FRONTIER, HEAD_LINE, Layout};
 use crate::state::{Cache, OwnSlab, Status};
 use crate::survey::Usage;
 use crate::{ARENAS, Heap};
 
+/// Free runs that [`Heap::free_run_bytes`] counts.
+const LISTED_MAX: u32 = 4096;
+
 impl Heap {
+    /// Returns the bytes behind the frontier. `word` is as in [`usage_now`](Heap::usage_now).
+    pub fn bytes_behind_frontier(&self, mut word: impl FnMut(u64) -> u64) -> u64 {
+        if !self.has_room() {
+            return 0;
+        }
+        let frontier = word(self.layout.pages() + FRONTIER).min(self.units());
+        (self.units() - frontier) * self.layout.unit_bytes()
+    }
+
+    /// Returns the bytes of free runs, the longest first, or as soon as it has counted `enough`.
+    /// It counts too few bytes if it meets 4096 runs before that, and if another thread changes a
+    /// list meanwhile. An estimate, as in [`usage_now`](Heap::usage_now), which also says how
+    /// `word` is called; in another order here.
+    pub fn free_run_bytes(&self, mut word: impl FnMut(u64) -> u64, enough: u64) -> u64 {
+        if !self.has_room() {
+            return 0;
+        }
+        let layout = self.layout;
+        let frontier = word(layout.pages() + FRONTIER).min(self.units());
+        let mut heads = LISTED_MAX;
+        let mut units = 0;
+        for bin in (0..BINS).rev() {
+            let (object, offset) = layout.bin(bin);
+            let mut unit = word(object + offset);
+            // A list that changes meanwhile may lead anywhere, or round.
+            while heads > 0 && unit >= layout.own_units() && unit < frontier {
+                if units * layout.unit_bytes() >= enough {
+                    return units * layout.unit_bytes();
+                }
+                heads -= 1;
+                let Some(head) = self.head_below(unit, frontier, &mut word) else { break };
+                let Run::Free { next, .. } = head.kind else { break };
+                units += head.units;
+                unit = next;
+            }
+        }
+        units * layout.unit_bytes()
+    }
+
+    /// Returns the memory of a heap at rest that holds neither an object nor a word of the
+    /// allocator, in ascending order. `None` if a head is damaged. `word` is as in
+    /// [`usage_now`](Heap::usage_now).
+    pub fn unused_extents(&self, mut word: impl FnMut(u64) -> u64) -> Option<Vec<Range<u64>>> {
+        if !self.has_room() {
+            return None;
+        }
+        let layout = self.layout;
+        let frontier = word(layout.pages() + FRONTIER).min(self.units());
+        let (mut unit, mut extents) = (layout.own_units(), Vec::new());
+        while unit < frontier {
+            let head = self.head_below(unit, frontier, &mut word)?;
+            let end = unit + head.units;
+            if let Run::Free { .. } = head.kind {
+                extents.push(layout.offset(unit) + HEAD_LINE..layout.offset(end));
+            }
+            unit = end;
+        }
+        extents.push(layout.offset(frontier)..self.bytes);
+        Some(extents)
+    }
+
+    /// Returns the bytes of free slots that workers keep in their caches.
+    pub fn cached_bytes(&self, mut word: impl FnMut(u64) -> u64) -> u64 {
+        if !self.has_room() {
+            return 0;
+        }
+        let cached = self.read_arenas(&mut word).cached;
+        let classes = cached.iter().enumerate().take(self.layout.classes());
+        classes.map(|(class, slots)| slots * self.layout.slot_bytes(class)).sum()
+    }
+
     /// Returns the live and free memory and the slots of each class, without the sizes of objects:
     /// [`Usage::object_bytes`] is 0. Exact in a heap in which no transaction runs. `word` is called
     /// only for words inside the heap, in ascending order of their runs, by their offset in bytes.
@@ -104,6 +179,34 @@ mod tests {
 
     use super::*;
     use crate::test_heap::{LAYOUTS, TestHeap};
+
+    #[test]
+    fn free_runs_are_counted_without_a_walk() {
+        for layout in LAYOUTS {
+            let mut heap = TestHeap::laid_out(layout, 64);
+            let blocks = |units: u64| (units * layout.unit_bytes() - HEAD_LINE) / 272;
+            let arrays: Vec<(u64, u64)> = (0..12)
+                .map(|n| (heap.run(|tx| tx.reserve_blocks(blocks(1 + n % 4))).unwrap(), n))
+                .collect();
+            for (array, n) in arrays.into_iter().step_by(3) {
+                let bytes = blocks(1 + n % 4) * words::BLOCK_BYTES;
+                heap.run(|tx| tx.retire(Addr::new(array, 0), bytes)).unwrap();
+                let word = |offset| heap.word(offset);
+                let usage = heap.heap.usage_now(word);
+                let runs = heap.heap.free_run_bytes(word, u64::MAX);
+                assert_eq!(runs + heap.heap.bytes_behind_frontier(word), usage.free_bytes);
+                assert!(runs > 0);
+                // The longest run is enough for its first byte.
+                let mut words = 0;
+                let count = |offset| {
+                    words += 1;
+                    heap.word(offset)
+                };
+                let some = heap.heap.free_run_bytes(count, 1);
+                assert!(some > 0 && some <= runs && words < 2 * BINS, "{words} words");
+            }
+        }
+    }
 
     /// A head that another worker is writing looks like a damaged one.
     #[test]

@@ -57,7 +57,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 52] = [
+const PARTS: [(&str, Part); 55] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -72,10 +72,13 @@ const PARTS: [(&str, Part); 52] = [
     ("a page with hot words", paced::a_page_with_hot_words),
     ("pages that wait", paced::pages_that_wait),
     ("a view of changing pages", views::a_view_of_changing_pages),
+    ("a store beside a new view", views::a_store_beside_a_new_view),
     ("a view beside a transaction", views::a_view_beside_a_transaction),
     ("damaged pages", hostile::damaged_pages),
     ("a compacted pool", transfers::a_compacted_pool),
     ("a heap that grows meanwhile", heaps::a_heap_that_grows_meanwhile),
+    ("a heap that is nearly full", heaps::a_heap_that_is_nearly_full),
+    ("a heap on a full disk", heaps::a_heap_on_a_full_disk),
     ("a reader beside its owner", readers::a_reader_beside_its_owner),
     ("an interrupted migration", migrations::an_interrupted_migration),
     ("a reader that stays", snapshots::a_reader_that_stays),

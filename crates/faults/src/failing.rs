@@ -21,10 +21,12 @@ use std::fmt;
 use std::fs::File;
 use std::io::IoSlice;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, Result};
 
+use crate::latch::Latch;
 use system::{
     Directory, Fate, FileSystem, Files, Handle, MapSource, Seek, SimulatedMemory, Stat, System,
 };
@@ -90,14 +92,14 @@ pub enum Fault {
     Nothing,
     /// A signal interrupts the call before it has done anything.
     Interrupted,
-    /// The file system takes direct reads and no direct writes. Other calls are not harmed, and not
-    /// counted.
+    /// The file system takes no direct writes. Other calls are not harmed, and not counted.
     NoDirectWrites,
-    /// No write can be durable when it returns (`RWF_DSYNC`). Other calls are not harmed, and not
-    /// counted.
+    /// No write has `RWF_DSYNC`. Other calls are not harmed, and not counted.
     NoDurableWrites,
     /// The file system cannot reserve blocks. Other calls are not harmed, and not counted.
     NoAllocation,
+    /// The disk has no block left to reserve. Other calls are not harmed, and not counted.
+    NoBlocks,
 }
 
 /// Which calls fail, and which were made.
@@ -110,6 +112,10 @@ pub struct Faults {
     sticky: bool,
     /// Calls that the file system does not have.
     missing: Vec<Call>,
+    /// No further call fails.
+    lifted: AtomicBool,
+    /// Holds calls that allocate.
+    latch: Option<Latch>,
     calls: AtomicU64,
     failed: Mutex<Vec<Call>>,
     passed: Mutex<BTreeMap<Call, u64>>,
@@ -126,16 +132,38 @@ enum Left {
 impl Faults {
     /// The `nth` call from here on fails (0: the next), and all after it if `sticky`.
     pub fn nth(nth: u64, fault: Fault, sticky: bool) -> Arc<Faults> {
-        let (calls, failed, passed) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Arc::new(Faults { fault, nth, sticky, missing: Vec::new(), calls, failed, passed })
+        Faults::without(&[], nth, fault, sticky)
     }
 
     /// As [`nth`](Faults::nth), on a file system that does not have these calls: each of them fails
     /// as the kernel says so, and does not count.
     pub fn without(missing: &[Call], nth: u64, fault: Fault, sticky: bool) -> Arc<Faults> {
+        Arc::new(Faults::new(missing, nth, fault, sticky))
+    }
+
+    fn new(missing: &[Call], nth: u64, fault: Fault, sticky: bool) -> Faults {
         let (calls, failed, passed) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        let missing = missing.to_vec();
-        Arc::new(Faults { fault, nth, sticky, missing, calls, failed, passed })
+        let (missing, lifted, latch) = (missing.to_vec(), AtomicBool::new(false), None);
+        Faults { fault, nth, sticky, missing, lifted, latch, calls, failed, passed }
+    }
+
+    /// No call fails, and those that allocate wait at the [latch](Faults::latch).
+    pub fn latched() -> Arc<Faults> {
+        let faults = Faults::new(&[], u64::MAX, Fault::Io, false);
+        Arc::new(Faults { latch: Some(Latch::default()), ..faults })
+    }
+
+    /// Returns the latch of [`latched`](Faults::latched).
+    ///
+    /// # Panics
+    /// Without a latch.
+    pub fn latch(&self) -> &Latch {
+        self.latch.as_ref().expect("there is a latch")
+    }
+
+    /// Lets all further calls succeed.
+    pub fn lift(&self) {
+        self.lifted.store(true, Ordering::Relaxed);
     }
 
     /// No call fails.
@@ -164,7 +192,7 @@ impl Faults {
             Fault::Io | Fault::NoSpace | Fault::Quota => true,
             Fault::Short | Fault::Nothing | Fault::Cut(_) => call == Call::Write,
             Fault::Interrupted => CAN_BE_INTERRUPTED.contains(&call),
-            Fault::NoAllocation => call == Call::Allocate,
+            Fault::NoAllocation | Fault::NoBlocks => call == Call::Allocate,
             // `write` decides, because it knows the kind of the write.
             Fault::NoDirectWrites | Fault::NoDurableWrites => false,
         };
@@ -175,7 +203,8 @@ impl Faults {
         if concerned {
             // Relaxed: a counter; any order of the threads is valid.
             let number = self.calls.fetch_add(1, Ordering::Relaxed);
-            if number == self.nth || self.sticky && number > self.nth {
+            let fails = number == self.nth || self.sticky && number > self.nth;
+            if fails && !self.lifted.load(Ordering::Relaxed) {
                 lock(&self.failed).push(call);
                 // Another for each way to fail, so that all of them leave each of a write.
                 let way = 2 * u64::from(self.fault == Fault::NoSpace) + u64::from(self.sticky);
@@ -201,7 +230,7 @@ const CAN_BE_INTERRUPTED: [Call; 5] =
 
 fn errno(fault: Fault) -> Errno {
     match fault {
-        Fault::NoSpace => Errno::NOSPC,
+        Fault::NoSpace | Fault::NoBlocks => Errno::NOSPC,
         Fault::Quota => Errno::DQUOT,
         Fault::Io | Fault::Short | Fault::Nothing | Fault::Cut(_) => Errno::IO,
         Fault::Interrupted => Errno::INTR,
@@ -438,6 +467,9 @@ impl Handle for FailingFile {
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        if let Some(latch) = &self.faults.latch {
+            latch.pass();
+        }
         self.call(Call::Allocate)?.allocate(offset, bytes)
     }
 
@@ -521,80 +553,4 @@ fn half(bytes: usize, block: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PLAIN: ReadWriteFlags = ReadWriteFlags::empty();
-
-    /// A file of zeros. Opening it is the first call that `faults` counts.
-    fn file(faults: &Arc<Faults>) -> (tempfile::TempDir, Box<dyn Handle>) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        std::fs::write(&path, [0; 8192]).unwrap();
-        let system = System::kernel().failing(Arc::clone(faults));
-        let file = system.files().open(&path, OFlags::RDWR, Mode::empty()).unwrap();
-        (dir, file)
-    }
-
-    fn write(
-        file: &dyn Handle,
-        offset: u64,
-        words: &[u64],
-        flags: ReadWriteFlags,
-    ) -> Result<usize> {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        file.write(&[IoSlice::new(&bytes)], offset, flags)
-    }
-
-    fn words<const N: usize>(file: &dyn Handle, offset: u64) -> [u64; N] {
-        let mut bytes = vec![9; 8 * N];
-        assert_eq!(file.read(&mut bytes, offset), Ok(8 * N));
-        let (words, _) = bytes.as_chunks::<8>();
-        std::array::from_fn(|word| u64::from_le_bytes(words[word]))
-    }
-
-    #[test]
-    fn failed_sync_loses_writes_since_last_sync() {
-        // open; write, sync, write, write, sync.
-        let faults = Faults::nth(5, Fault::Io, false);
-        let (_dir, file) = file(&faults);
-        write(&*file, 4096, &[1], PLAIN).unwrap();
-        file.sync_data().unwrap();
-        write(&*file, 4096, &[2], PLAIN).unwrap();
-        write(&*file, 4096, &[3], PLAIN).unwrap();
-        assert_eq!(file.sync_data(), Err(Errno::IO));
-        assert_eq!(words(&*file, 4096), [1]);
-        assert!(file.sync_data().is_ok() && words(&*file, 4096) == [1]);
-        assert_eq!(faults.failed(), [Call::SyncData]);
-        assert_eq!(faults.passed(Call::Write), 3);
-    }
-
-    #[test]
-    fn failed_write_leaves_nothing_half_or_all() {
-        let mut left = Vec::new();
-        for already in 0..3 {
-            let faults = Faults::nth(1 + already, Fault::NoSpace, false);
-            let (_dir, file) = file(&faults);
-            for _ in 0..already {
-                words::<1>(&*file, 4096);
-            }
-            let failed = write(&*file, 4088, &[1, 2], ReadWriteFlags::DSYNC);
-            assert_eq!(failed, Err(Errno::NOSPC));
-            left.push(words::<2>(&*file, 4088));
-        }
-        left.sort_unstable();
-        assert_eq!(left, [[0, 0], [1, 0], [1, 2]]);
-    }
-
-    #[test]
-    fn short_write_ends_early() {
-        for sticky in [false, true] {
-            let faults = Faults::nth(0, Fault::Short, sticky);
-            let (_dir, file) = file(&faults);
-            assert_eq!(write(&*file, 4064, &[1, 2, 3, 4, 5, 6], PLAIN), Ok(24));
-            assert_eq!(words(&*file, 4064), [1, 2, 3, 0, 0, 0]);
-            assert_eq!(write(&*file, 4088, &[4, 5], PLAIN), Ok(if sticky { 8 } else { 16 }));
-            assert_eq!(faults.failed().len(), if sticky { 2 } else { 1 });
-        }
-    }
-}
+mod tests;

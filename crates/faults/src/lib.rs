@@ -10,9 +10,11 @@
 //! | [`mutants`] | code that keeps a guarantee: the registry of injected bugs | mutation tests |
 
 pub mod failing;
+mod latch;
 pub mod mutants;
 pub mod recording;
 
 mod sync;
 
 pub use failing::{Call, Failing, Fault, Faults};
+pub use latch::Latch;

@@ -61,6 +61,9 @@ pub struct Metrics {
     pub log_capacity_bytes: u64,
     /// Disk space of open views in bytes; see [`Options::view_bytes`](crate::Options::view_bytes).
     pub view_bytes: u64,
+    /// Growths of the heap that failed: of the pool's thread, of a transaction that found the heap
+    /// full, or on request. The thread reports its failures nowhere else.
+    pub failed_growths: u64,
     /// `decoupled`: time since a step saw the oldest commit that is not durable, in nanoseconds. It
     /// is exact to a millisecond and a few percent. 0 if every commit is durable.
     pub undurable_ns: u64,

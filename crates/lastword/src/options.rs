@@ -301,9 +301,10 @@ impl Options {
         self
     }
 
-    /// Sets whether the pool starts threads that persist and reproduce. Default true. Without them
-    /// nothing becomes durable until a thread waits, flushes or closes. For tests that run the
-    /// steps themselves, and for programs whose workers all wait.
+    /// Sets whether the pool starts threads that persist and reproduce, and a thread that grows
+    /// the heap if it [may grow](Options::max_bytes). Default true. Without them nothing becomes
+    /// durable until a thread waits, flushes or closes, and a heap grows when it is full. For tests
+    /// that run the steps themselves, and for programs whose workers all wait.
     pub fn background(mut self, background: bool) -> Options {
         self.background = background;
         self

@@ -8,6 +8,8 @@ mod backup;
 mod closing;
 mod conversion;
 mod growth;
+mod growth_budget;
+mod growth_failures;
 mod kept;
 mod named;
 mod opening;
@@ -34,6 +36,7 @@ use crate::tx::Ended;
 use crate::worker::{Phase, WorkerState};
 use crate::{Committed, Error, Info, Options, Ticket, Tx, Worker};
 use admission::Admission;
+use growth::GrowthThread;
 pub use growth::grow;
 use kept::{Kept, Lent};
 pub use shape::Shape;
@@ -46,8 +49,9 @@ use view_space::ViewSpace;
 /// does the same and returns the error, if any.
 pub struct Pool<D: Design = Decoupled> {
     /// `None` only inside `drop` and the calls that consume the pool.
-    design: Option<D>,
-    pub(crate) shape: Shape,
+    design: Option<Arc<D>>,
+    pub(crate) shape: Arc<Shape>,
+    growth_thread: GrowthThread,
     pub(crate) durability: Durability,
     pub(crate) patience: Duration,
     /// Creates the files of views and backups.
@@ -108,7 +112,9 @@ impl<D: Design> Pool<D> {
     }
 
     fn new((design, shape): (D, Shape), options: &Options) -> Pool<D> {
+        let (design, shape) = (Arc::new(design), Arc::new(shape));
         Pool {
+            growth_thread: GrowthThread::start(&design, &shape, options),
             design: Some(design),
             home: std::path::absolute(&shape.info().path).unwrap_or_default(),
             shape,
@@ -367,8 +373,8 @@ impl<D: Design> Pool<D> {
     /// for no step.
     pub fn metrics(&self) -> Metrics {
         let log_capacity_bytes = self.shape.log_bytes();
-        let view_bytes = self.view_space.used();
-        Metrics { log_capacity_bytes, view_bytes, ..self.design().metrics() }
+        let (view_bytes, failed_growths) = (self.view_space.used(), self.shape.growth().failed());
+        Metrics { log_capacity_bytes, view_bytes, failed_growths, ..self.design().metrics() }
     }
 
     /// Returns whether this process is a forked child of the process that opened the pool. A child
@@ -413,8 +419,11 @@ impl<D: Design> Pool<D> {
         if self.shape.is_forked() {
             return; // `drop` leaves the parent's files alone
         }
+        // First: a growth that is in progress gives up meanwhile.
+        self.shape.growth().close();
         // Drop the idle workers without unregistering them, which could make a group durable.
         drop(self.kept.take_all());
+        self.growth_thread.stop(self.shape.growth());
         self.design.take().expect("a pool has its design until it is dropped").abandon();
     }
 
@@ -457,9 +466,11 @@ impl<D: Design> Drop for Pool<D> {
             // A forked child has no threads to join, and the files belong to its parent. Leak the
             // design: dropping it would wait for locks that no thread of the child holds.
             std::mem::forget(self.design.take());
+            self.growth_thread.forget();
             return;
         }
         if self.design.is_some() {
+            self.shape.growth().close();
             self.leave_kept();
         }
         if let Some(design) = self.design.take().filter(|_| !self.admission.is_closed()) {

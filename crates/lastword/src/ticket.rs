@@ -89,6 +89,10 @@ impl<'p, D: Design> Ticket<'p, D> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// The callback may close the pool, also on a thread of the pool: that thread then ends after
+    /// the callback. After a clean shutdown the files are unlocked when the close returns, else when
+    /// the callback and the thread have ended.
+    ///
     /// # Errors
     /// [`Error::NotDurable`] for designs without durability.
     pub fn on_durable(

@@ -558,6 +558,10 @@ impl<D: Design> Words for Metadata<'_, '_, D> {
         self.0.protect_object(at)
     }
 
+    fn took_run(&mut self, bytes: u64) {
+        self.0.shape.took_run(bytes);
+    }
+
     fn retire(&mut self, at: Addr, _bytes: u64) -> Result<(), Stop> {
         Err(self.0.refuse(at)) // the allocator frees nothing of its own
     }

@@ -272,7 +272,8 @@ pub enum Error {
     /// Pages of the heap image differ from their checksums.
     #[error("{}: the disk or another program has changed {}. List the objects there with \
         `lastword pool check -- {}`, the intact ones with `lastword pool dump --salvage -- {}`; \
-        restore the pool from a backup",
+        if there are none, `lastword pool copy --leave-damaged` may save the pool, else restore it \
+        from a backup",
         damaged(path, *at, *pages), if *.pages == 1 { "it" } else { "them" },
         quoted(path), quoted(path))]
     DamagedPages {

@@ -37,6 +37,8 @@ mod error;
 mod file;
 mod frozen;
 mod frozen_memory;
+#[cfg(test)]
+mod frozen_memory_tests;
 mod log_reader;
 mod mapped;
 mod mapping;

@@ -174,6 +174,13 @@ pub trait Words {
         let _ = instructions;
     }
 
+    /// Notes that the allocator has taken a run of `bytes` bytes for this transaction. A pool that
+    /// grows before it is full counts them.
+    #[inline]
+    fn took_run(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Notes that the next address depends on the value just read; only a simulated machine waits.
     #[inline]
     fn after_last_read(&mut self) {}

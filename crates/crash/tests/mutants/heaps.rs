@@ -1,8 +1,11 @@
 //! Tests of the allocator's mutants that no case exposes: of a use that programs must not make, and
 //! of a heap that an earlier version has written.
 
+use std::time::{Duration, Instant};
+
 use faults::mutants::{Mutant, inject};
-use lastword::{Array, Decoupled, Medium, Objects, Options, Pool};
+use faults::{Failing, Fault, Faults};
+use lastword::{Array, Decoupled, Medium, Objects, Options, Pool, Stop, System};
 use lw_alloc::{CHUNK_BYTES, Heap};
 
 use crate::parts::machine;
@@ -58,7 +61,65 @@ pub(crate) fn a_heap_that_grows_meanwhile(bug: Option<Mutant>) -> Option<String>
                 *made.insert(arrays[1])
             }),
         };
-        lastword::Objects::get(tx, array.at(89_999)?)
+        tx.get(array.at(89_999)?)
     });
     found.err().map(|error| error.to_string())
+}
+
+/// Fills a heap that may grow before it is full.
+pub(crate) fn a_heap_that_is_nearly_full(bug: Option<Mutant>) -> Option<String> {
+    let _injected = inject(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).max_bytes(64 << 20);
+    let options = options.background(false);
+    let pool = Pool::<Decoupled>::create_as(dir.path().join("pool"), options).unwrap();
+    for commit in 1..4000 {
+        let mut is_full = false;
+        let made = pool.run(|tx| {
+            let made = tx.alloc([0_u64; 100]);
+            is_full |= made == Err(Stop::Full);
+            made
+        });
+        let _ = made.unwrap();
+        if is_full {
+            return Some(format!("full: the heap at commit {commit}"));
+        }
+        pool.growth_step(Instant::now()).unwrap();
+    }
+    assert!(pool.info().heap_bytes > 3 << 20, "{}", pool.info().heap_bytes);
+    None
+}
+
+/// Takes and frees runs of a nearly full heap on a full disk, and counts the attempts to grow.
+pub(crate) fn a_heap_on_a_full_disk(bug: Option<Mutant>) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).max_bytes(64 << 20);
+    let options = options.background(false);
+    Pool::<Decoupled>::create_as(&path, options.clone()).unwrap().close().unwrap();
+    let _injected = inject(bug);
+    let faults = Faults::nth(0, Fault::NoBlocks, true);
+    let options = options.system(System::kernel().failing(faults.clone()));
+    let pool = Pool::<Decoupled>::open_as(&path, options).unwrap();
+    assert!(pool.grow(2 << 20).is_err());
+    let calls = faults.failed().len();
+    let _rest = pool.run(|tx| Array::<u64>::create(tx, 75_000)).unwrap();
+    let (begin, second) = (Instant::now(), Duration::from_secs(1));
+    for _ in 0..500 {
+        let array = pool.run(|tx| Array::<u64>::create(tx, 4000)).unwrap().value;
+        let _ = pool.run(|tx| array.free(tx)).unwrap();
+        // No time passes.
+        pool.growth_step(begin).unwrap();
+    }
+    let attempts = faults.failed().len() - calls;
+    if attempts > 1 {
+        return Some(format!("repeated: {attempts} attempts to grow"));
+    }
+    // The pauses are 100 ms, 200 ms, 400 ms and so on: the fourth attempt is after 700 ms.
+    for millis in 0..1000 {
+        pool.growth_step(begin + millis * second / 1000).unwrap();
+    }
+    let attempts = faults.failed().len() - calls;
+    assert_eq!(attempts, 4);
+    None
 }

@@ -1,12 +1,15 @@
 //! Tests of mutants in views: a pool as of one transaction, while steps write pages of the heap
 //! image.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use faults::mutants::{Mutant, inject};
 use lastword::{
     Decoupled, Design, Medium, Objects, Options, Pool, PoolView, Ptr, Redo, Snapshot, Stop, Undo,
 };
+use medium::{FrozenImage, FrozenMemory, PAGE_WORDS, PoolFile, Prewrite};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -163,4 +166,40 @@ fn beside<D: Design>(bug: Option<Mutant>, medium: Medium) -> Result<(), String> 
     open.commit().map_err(|error| error.to_string())?;
     set(62, 5)?;
     shows(&later)
+}
+
+/// Stores to a page as soon as it is watched, while an image of the memory begins. The image must
+/// have the page.
+pub(crate) fn a_store_beside_a_new_view(bug: Option<Mutant>) -> Option<String> {
+    /// So many that the watch over them takes a while.
+    const PAGES: usize = 1 << 16;
+    let _injected = inject(bug);
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = (PAGES * PAGE_WORDS * 8) as u64;
+    let file = PoolFile::create(dir.path().join("image"), bytes, Prewrite::No).unwrap();
+    let file = Arc::new(file);
+    for round in 0..100 {
+        let image = Arc::new(FrozenImage::new(Arc::clone(&file), 0, bytes).unwrap());
+        let (memory, begins) = (FrozenMemory::new(PAGES * PAGE_WORDS), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                begins.store(true, Ordering::Relaxed);
+                while !memory.is_watched(0) {
+                    std::hint::spin_loop();
+                }
+                memory.first_store(0, &|_, out| {
+                    out.fill(0);
+                    Ok(())
+                });
+            });
+            while !begins.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            memory.freeze(&image);
+        });
+        if !image.is_copied(0) {
+            return Some(format!("missing: the page in the image of round {round}"));
+        }
+    }
+    None
 }

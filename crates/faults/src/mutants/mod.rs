@@ -23,8 +23,7 @@ pub use system::mutants::Mutant;
 pub struct Entry {
     /// The bug.
     pub mutant: Mutant,
-    /// Its number in docs/internals/mutants.md. Up to 42 these are the numbers of the list there.
-    /// Two bugs occur in two places each and have one number and two variants.
+    /// Its number in docs/internals/mutants.md. Two bugs with two places each have two variants.
     pub number: u32,
     /// Its name in cases, traces and on the command line.
     pub name: &'static str,
@@ -32,8 +31,7 @@ pub struct Entry {
     pub breaks: &'static str,
 }
 
-/// Builds the registry from its rows. The exhaustive `match` needs a row for each variant. The name
-/// of a bug between threads says enough.
+/// Builds the registry from its rows. The `match` needs a row for each variant.
 macro_rules! registry {
     ($($variant:ident $number:literal $name:literal $breaks:literal,)*
      ; $($between:ident $between_number:literal $between_name:literal,)*) => {
@@ -287,6 +285,12 @@ registry! {
         "The file becomes longer before the superblock allows it.",
     GrowthNotRecorded 139 "growth-not-recorded"
         "Transactions use new memory of the heap before the superblock has its size.",
+    WatchedBeforeImage 420 "watched-before-image"
+        "Pages are watched for a view before a store to them finds the view.",
+    HeapNearlyFullUnnoticed 421 "heap-nearly-full-unnoticed"
+        "The thread that grows a heap is not woken when the heap is nearly full.",
+    FailedGrowthRepeated 422 "failed-growth-repeated"
+        "A growth that failed is tried again at once.",
     LogGrowthNotAnnounced 377 "log-growth-not-announced"
         "The log's file becomes longer before the superblock allows it.",
     LogGrowthNotRecorded 378 "log-growth-not-recorded"
@@ -563,8 +567,8 @@ registry! {
     RegionEnteredEarly 322 "region-entered-early",
     ClaimReleased 323 "claim-released",
     ClaimUnlockedEarly 324 "claim-unlocked-early",
-    VisitNotNotified 325 "visit-not-notified",
-    WatchEndsBeforeStep 326 "watch-ends-before-step",
+    VisitNotNotified 325 "visit-not-notified", WatchEndsBeforeStep 326 "watch-ends-before-step",
+    BudgetStored 423 "budget-stored", GrowthThreadWokenEarly 424 "growth-thread-woken-early",
     CommitIgnoresLimit 327 "commit-ignores-limit",
     BoundaryReadBeforeLimit 328 "boundary-read-before-limit",
     BoundaryNotAwaited 329 "boundary-not-awaited",

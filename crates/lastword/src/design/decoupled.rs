@@ -304,6 +304,10 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
         self.inner.shadow.peek(index, self.inner.pipeline_view())
     }
 
+    fn glance(&self, index: usize) -> u64 {
+        self.inner.shadow.glance(index, self.inner.pipeline_view())
+    }
+
     fn observe(&self, first: usize, out: &mut [u64]) {
         self.inner.shadow.observe(first, out, self.inner.pipeline_view());
     }

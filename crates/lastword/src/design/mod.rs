@@ -140,6 +140,12 @@ pub trait Design: Sized + Send + Sync + 'static {
         out.iter_mut().zip(first..).for_each(|(out, index)| *out = self.peek(index));
     }
 
+    /// Returns a word for an estimate. It may be an old value, or 0 if it cannot be read. Takes no
+    /// memory of a bounded shadow, waits for no step, and poisons nothing.
+    fn glance(&self, index: usize) -> u64 {
+        self.peek(index)
+    }
+
     /// Writes a word without isolation or log: a bug that crash tests inject.
     fn poke(&self, index: usize, value: u64);
 

@@ -11,8 +11,10 @@ impl Options {
     /// Lets the heap grow while the pool is open, up to this size. Rounded down to 64 KiB, at most
     /// 15 TiB. Default 0: the heap keeps its size.
     ///
-    /// A transaction that finds the heap full, after it has reclaimed memory of other workers,
-    /// makes it larger by a [step](Options::grow_step) and runs again.
+    /// A thread of the pool makes the heap larger by a [step](Options::grow_step) when less than
+    /// half a step is free. Some transactions still find the heap full, and in a pool without
+    /// [threads](Options::background) every growth begins so. Such a transaction reclaims memory of
+    /// other workers. If that is not enough, it makes the heap larger and runs again.
     /// [`Pool::grow`](crate::Pool::grow) grows it on request. The pool keeps the size that it has
     /// reached. The limit does not persist: each opening sets its own.
     ///
@@ -41,7 +43,7 @@ impl Options {
         self
     }
 
-    /// Sets the bytes by which a full heap grows at a time, up to
+    /// Sets the bytes by which the heap grows at a time, up to
     /// [`max_bytes`](Options::max_bytes). Rounded up to 64 KiB. A request that needs more gets
     /// more. If a transaction makes the heap grow several times, each step is twice the one before.
     /// Default 0: an eighth of the heap, at least 1 MiB.

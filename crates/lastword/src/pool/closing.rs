@@ -22,6 +22,7 @@ impl<D: Design> Pool<D> {
         if self.admission.is_closed() {
             return Err(Error::Closed { call: "close" });
         }
+        self.shape.growth().close();
         self.leave_kept();
         let design = self.design.take().expect("a pool has its design until it is dropped");
         let is_clean = self.shut_down(&design)?;
@@ -35,7 +36,9 @@ impl<D: Design> Pool<D> {
     /// From this call on, [`worker`](Pool::worker) and [`run`](Pool::run) return
     /// [`Error::Closed`]. The call waits until all workers are dropped and all other calls have
     /// returned, for at most [`Options::patience`](crate::Options::patience). Workers finish their
-    /// transactions meanwhile. After it has returned `Ok`,
+    /// transactions meanwhile. A growth of the heap that the pool's thread has begun is given up:
+    /// the call waits at most until the file system has allocated or written 16 MiB for it, or has
+    /// synced the file. After it has returned `Ok`,
     /// - calls on the remaining handles return [`Error::Closed`]. IDs, metrics and descriptions
     ///   stay readable.
     /// - tickets return their outcome: the transactions are durable.
@@ -60,13 +63,16 @@ impl<D: Design> Pool<D> {
     ///
     /// # Errors
     /// - [`Error::StillUsed`]: workers or calls were left after that time. It says how many. The
-    ///   pool still works for them, and begins no others. Close it again, or drop it. A worker
+    ///   pool still works for them, and begins no others. Its heap no longer grows before it is
+    ///   full. Close it again, or drop it. A worker
     ///   forgotten with [`std::mem::forget`] is never dropped.
     /// - [`Error::Closed`]: an earlier call has closed the pool.
     /// - As [`close`](Pool::close). The pool is closed then, too. It stays locked until its last
     ///   handle is dropped if the shutdown failed.
     pub fn close_shared(&self) -> Result<(), Error> {
         self.may_call("close_shared")?;
+        // Before the drain: a growth that the pool's thread has begun gives up meanwhile.
+        self.shape.growth().close();
         let drained = self.admission.drain(self.patience, || self.leave_kept());
         let closing = drained.inspect_err(|_| {
             // A future that was polled meanwhile could not request its group.
@@ -82,6 +88,8 @@ impl<D: Design> Pool<D> {
     /// Shuts the design down. Returns whether the pool was marked as closed cleanly.
     pub(super) fn shut_down(&self, design: &D) -> Result<bool, Error> {
         let mut is_clean = false;
+        // First: nothing may write to the files, or lock them, behind the design's back.
+        self.growth_thread.stop(self.shape.growth());
         // Before the design reads a log that was cut.
         if self.file_check().must_abandon() {
             design.abandon();

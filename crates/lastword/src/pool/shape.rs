@@ -20,7 +20,7 @@ pub struct Shape {
     heap: lw_alloc::Heap,
     /// The heap's present size: see `growth`.
     heap_bytes: AtomicU64,
-    pub(super) growth: Growth,
+    growth: Growth,
     runs: lw_alloc::Runs,
     base: u64,
     /// The generation of this opening; 0 in memory.
@@ -52,6 +52,7 @@ impl Shape {
         let log = in_groups.then(|| Arc::downgrade(&storage.log));
         let growth = Growth::of(options, info.heap_bytes);
         let growth = growth.in_file(&storage.file, superblock.heap_offset);
+        let growth = growth.ahead(info.heap_bytes);
         let heap = heap(superblock).with_bytes(growth.max);
         let shape = Shape::new(heap, base, info, growth, FileCheck::of::<D>(storage));
         let (generation, sums) = (superblock.generation, superblock.checksum_area());
@@ -110,6 +111,19 @@ impl Shape {
     /// Lets transactions use a heap of this size.
     pub(super) fn set_heap_bytes(&self, bytes: u64) {
         self.heap_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// Notes that a transaction has taken a run of the heap.
+    #[inline]
+    pub(crate) fn took_run(&self, bytes: u64) {
+        if let Some(ahead) = &self.growth.ahead {
+            ahead.took_run(bytes);
+        }
+    }
+
+    /// Returns how the heap may grow.
+    pub(super) fn growth(&self) -> &Growth {
+        &self.growth
     }
 
     /// Returns the greatest size of the heap.

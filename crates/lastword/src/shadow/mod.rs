@@ -112,6 +112,12 @@ pub trait ShadowMemory: Send + Sync + Sized + 'static {
     /// Returns a word without isolation. An unreadable word is 0, and the pool is poisoned.
     fn peek(&self, index: usize, pipeline: PipelineView<'_>) -> u64;
 
+    /// Returns a word for an estimate: an old value, or 0, where `peek` would page in, wait or
+    /// poison the pool.
+    fn glance(&self, index: usize, pipeline: PipelineView<'_>) -> u64 {
+        self.peek(index, pipeline)
+    }
+
     /// Reads words from `first` on without paging, for tests that observe the pool.
     fn observe(&self, first: usize, out: &mut [u64], pipeline: PipelineView<'_>) {
         out.iter_mut().zip(first..).for_each(|(out, index)| *out = self.peek(index, pipeline));

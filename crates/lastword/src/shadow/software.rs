@@ -165,6 +165,15 @@ impl ShadowMemory for Software {
         })
     }
 
+    fn glance(&self, index: usize, _pipeline: PipelineView<'_>) -> u64 {
+        // The heap image may lack the last writes to a page that is not in memory.
+        self.load_there(index).unwrap_or_else(|| {
+            let mut word = [0];
+            let at = self.offset + 8 * index as u64;
+            self.file.read_at(at, &mut word).map_or(0, |()| word[0])
+        })
+    }
+
     fn observe(&self, first: usize, out: &mut [u64], pipeline: PipelineView<'_>) {
         let Some(image) = &self.image else {
             return out

@@ -75,24 +75,32 @@ pub(crate) fn is_harmless(error: &Error) -> bool {
 
 /// Makes room for a heap of `to` bytes at `heap_offset` in the file, where the heap has `from`
 /// bytes now. `record` writes a step to the superblock, durably. In every layout of the files the
-/// heap is the last area of its file.
+/// heap is the last area of its file. Returns whether the heap has the bytes: before they are
+/// durable in the file, `gives_up` may end the growth, which leaves the files as an error would.
 pub(crate) fn extend(
     file: &PoolFile,
     heap_offset: u64,
     (from, to): (u64, u64),
     mut record: impl FnMut(GrowthStep) -> Result<(), Error>,
-) -> Result<(), Error> {
+    gives_up: &dyn Fn() -> bool,
+) -> Result<bool, Error> {
     // Before the superblock is written: no later opening would accept such a size.
     if heap_offset.saturating_add(to) > HEAP_END_MAX {
         let max_bytes = HEAP_END_MAX - heap_offset;
         return Err(Error::NoGrowth { wanted: to, max_bytes });
     }
+    if gives_up() {
+        return Ok(false);
+    }
     if !injected(Mutant::GrowthNotAnnounced) {
         record(GrowthStep::Begun { heap_bytes: to })?;
     }
-    file.grow(heap_offset + from, heap_offset + to)?;
+    if !file.grow_unless(heap_offset + from, heap_offset + to, gives_up)? {
+        return Ok(false);
+    }
+    // From here on it takes one barrier to the end, and giving up would waste the blocks.
     if !injected(Mutant::GrowthNotRecorded) {
         record(GrowthStep::Done { heap_bytes: to })?;
     }
-    Ok(())
+    Ok(true)
 }

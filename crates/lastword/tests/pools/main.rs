@@ -27,6 +27,7 @@ mod fields;
 mod full;
 mod grouping;
 mod growth;
+mod growth_ahead;
 mod heap_reuse;
 mod ideal;
 mod indexes;

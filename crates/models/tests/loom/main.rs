@@ -38,9 +38,15 @@ mod explore;
 mod finding;
 #[path = "../../../lastword/src/file_check/findings.rs"]
 mod findings;
+mod frozen;
+#[path = "../../../medium/src/frozen_memory.rs"]
+mod frozen_memory;
 #[path = "../../../lastword/src/slots/gather.rs"]
 mod gather;
 mod gathering;
+mod growing;
+#[path = "../../../lastword/src/pool/growth_budget.rs"]
+mod growth_budget;
 mod helping;
 #[path = "../../../lastword/src/inside.rs"]
 mod inside;
@@ -166,6 +172,7 @@ const MODELS: &[(&str, fn())] = &[
         "publication::commit_is_claimed_with_its_record",
         publication::commit_is_claimed_with_its_record,
     ),
+    ("growing::full_heap_is_noticed", growing::full_heap_is_noticed),
     ("finding::cut_stays_found", finding::cut_stays_found),
     ("admitting::closed_pool_has_no_users", admitting::closed_pool_has_no_users),
     ("notifying::listener_is_notified_once", notifying::listener_is_notified_once),

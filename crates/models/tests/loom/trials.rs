@@ -1,8 +1,8 @@
 //! The mutants that loom must detect.
 
 use crate::{
-    acknowledging, admitting, claims, finding, gathering, helping, isolation, notifying, ordering,
-    paging, publication, recycling, sleeping, snapshots, viewing, waiting, wraps,
+    acknowledging, admitting, claims, finding, gathering, growing, helping, isolation, notifying,
+    ordering, paging, publication, recycling, sleeping, snapshots, viewing, waiting, wraps,
 };
 use models::trials::Trial;
 
@@ -45,6 +45,8 @@ pub(crate) const ALL: &[Trial] = models::trials! {
     notifying::failure_notifies_all_listeners, "notified once":
         FailureServesDurableAlone, FailureNotNotified;
     notifying::failure_notifies_all_listeners, "the cause is kept before": PoisonFlagBeforeCause;
+    growing::full_heap_is_noticed, "deadlock":
+        HeapNearlyFullUnnoticed, BudgetStored, GrowthThreadWokenEarly;
     finding::cut_stays_found, "a cut that was found is hidden": FindingStoredAfterUnlock;
     admitting::closed_pool_has_no_users, "in use":
         WorkerAdmittedBeforeLock, CallAdmittedBeforeCounted, CallEndsRelaxed;

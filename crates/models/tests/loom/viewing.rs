@@ -1,5 +1,8 @@
 //! A view that begins beside commits: the boundary in their order, and the watch over their pages.
 
+use super::around::Error;
+use super::frozen::FrozenImage;
+use super::frozen_memory::FrozenMemory;
 use super::page_watch::PageWatch;
 use super::workers::Workers;
 use crate::explore::explore;
@@ -83,45 +86,60 @@ pub(crate) fn view_has_all_up_to_its_boundary() {
 
 /// A transaction that stores in place, as `undo` does it.
 struct InPlace {
-    shared: Shared,
-    /// Its record: the old value of the only word that it stores.
+    clock: AtomicU64,
+    workers: Workers,
+    memory: FrozenMemory,
+    /// The only page, of one word.
+    page: AtomicU64,
+    /// The transaction's record: the old value of the word.
     record: AtomicU64,
 }
 
 impl InPlace {
+    fn new() -> InPlace {
+        let workers = Workers::new(1, 0);
+        workers.enter("a design", 0).expect("there is a slot");
+        InPlace {
+            clock: AtomicU64::new(0),
+            workers,
+            memory: FrozenMemory::new(1),
+            page: AtomicU64::new(0),
+            record: AtomicU64::new(0),
+        }
+    }
+
     /// Stores 1 and commits.
     fn run(&self) {
-        let InPlace { shared, record } = self;
-        let Shared { clock, workers, watch, page, .. } = shared;
+        let InPlace { clock, workers, page, record, .. } = self;
         let slot = workers.slot(0);
-        let old = page[0].load(Ordering::Relaxed);
+        let old = page.load(Ordering::Relaxed);
         record.store(100 + old, Ordering::Relaxed);
         slot.publish_record(1);
-        if watch.is_watched(0) {
-            watch.leave(0, || self.copy_page());
-        }
-        page[0].store(1, Ordering::Relaxed);
+        self.before_store();
+        page.store(1, Ordering::Relaxed);
         slot.assigning(clock.load(Ordering::Relaxed));
         let id = clock.fetch_add(1, Ordering::AcqRel) + 1;
         slot.assigned(id);
         workers.boundary.pass(id, &workers.poison);
         // Before the record is voided.
-        if watch.is_watched(0) {
-            watch.leave(0, || self.copy_page());
-        }
+        self.before_store();
         record.store(0, Ordering::Relaxed);
         slot.filled.store(0, Ordering::Release);
         slot.idle();
     }
 
-    /// Copies the page with the live record laid over, unless it is copied.
-    fn copy_page(&self) {
-        let InPlace { shared, record } = self;
-        lock(&shared.copy).get_or_insert_with(|| {
-            let now = shared.page[0].load(Ordering::Relaxed);
-            let is_live = shared.workers.live().any(|(_, filled)| filled > 0);
-            [if is_live { record.load(Ordering::Relaxed) - 100 } else { now }, 0]
-        });
+    fn before_store(&self) {
+        if self.memory.is_watched(0) {
+            self.memory.first_store(0, &|_, out| self.read_page(out));
+        }
+    }
+
+    /// Reads the page with the live record laid over.
+    fn read_page(&self, out: &mut [u64]) -> Result<(), Error> {
+        let now = self.page.load(Ordering::Relaxed);
+        let is_live = self.workers.live().any(|(_, filled)| filled > 0);
+        out[0] = if is_live { self.record.load(Ordering::Relaxed) - 100 } else { now };
+        Ok(())
     }
 }
 
@@ -130,14 +148,15 @@ pub(crate) fn view_has_old_words_of_running_transaction() {
     let met = Outcomes::default();
     let seen = met.clone();
     explore(Some(3), move || {
-        let shared = Arc::new(InPlace { shared: Shared::new(), record: AtomicU64::new(0) });
+        let shared = Arc::new(InPlace::new());
         let theirs = Arc::clone(&shared);
         let other = thread::spawn(move || theirs.run());
-        let Shared { clock, workers, watch, copy, .. } = &shared.shared;
-        let last =
-            workers.at_boundary(clock, |last| (watch.watch(), last).1).expect("nothing fails");
-        watch.visit(0..1, |_| shared.copy_page());
-        let [found, _] = lock(copy).expect("it was just made");
+        let InPlace { clock, workers, memory, .. } = &*shared;
+        let image = Arc::new(FrozenImage::default());
+        let freeze = |last| (memory.freeze(&image), last).1;
+        let last = workers.at_boundary(clock, freeze).expect("nothing fails");
+        memory.copy(&image, 0..1, &|_, out| shared.read_page(out));
+        let found = image.copied().expect("it was just made");
         other.join().expect("it ends");
         assert_eq!(found, last, "not of this view");
         seen.saw(last);
