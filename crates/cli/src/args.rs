@@ -284,6 +284,9 @@ pub(crate) struct PoolCopy {
     /// Accept a cleanly closed pool whose log is lost
     #[arg(long)]
     pub(crate) without_log: bool,
+    /// Leave out damaged pages without content: neither an object nor a word of the allocator
+    #[arg(long)]
+    pub(crate) leave_damaged: bool,
 }
 
 #[derive(Debug, Args)]
@@ -374,6 +377,9 @@ pub(crate) struct PoolCreate {
     /// Medium that makes bytes durable [default: dax on persistent memory, else file]
     #[arg(long, value_name = "M", value_enum)]
     pub(crate) medium: Option<MediumName>,
+    /// Create the pool without page checksums: changed pages are not detected
+    #[arg(long)]
+    pub(crate) without_page_checksums: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }

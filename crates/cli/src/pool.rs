@@ -54,6 +54,7 @@ fn create(arguments: &PoolCreate) -> Result<Verdict, Failure> {
         Some(medium) => options.medium(medium.medium(Costs::default())),
         None => options,
     };
+    let options = options.page_checksums(!arguments.without_page_checksums);
     Pool::<Decoupled>::create_as(&arguments.path, options)?.close()?;
     let (path, output) = (arguments.path.clone(), arguments.output);
     let expected = Expected::default();
@@ -72,21 +73,36 @@ fn convert(arguments: &PoolConvert) -> Result<Verdict, Failure> {
 }
 
 fn copy(arguments: &PoolCopy) -> Result<Verdict, Failure> {
-    let PoolCopy { pool, copy, bytes, log_bytes, medium, page_checksums, without_log } = arguments;
-    let form = CopyOptions::new().without_log(*without_log);
+    let PoolCopy { pool, copy, bytes, log_bytes, medium, page_checksums, .. } = arguments;
+    let form = CopyOptions::new().without_log(arguments.without_log);
     let form = if *page_checksums { form.page_checksums(true) } else { form };
     let form = bytes.iter().fold(form, |form, bytes| form.bytes(*bytes));
     let form = log_bytes.iter().fold(form, |form, bytes| form.log_bytes(*bytes));
     let form = medium.iter().fold(form, |form, it| form.medium(it.medium(Costs::default())));
-    copy_as(pool, copy, &form)
+    if !arguments.leave_damaged {
+        return copy_as(pool, copy, &form);
+    }
+    let copied = lastword::copy_undamaged(pool, copy, &form)?;
+    has_content(pool, copy, copied.last)?;
+    if copied.left_out > 0 {
+        let (pages, pool) = (copied.left_out, pool.display());
+        let found = format!("{pages} damaged pages of {pool} have no content and are left out\n");
+        crate::output::print(&found)
+            .map_err(Failure::after(format!("{} is created", copy.display())))?;
+    }
+    Ok(Verdict::Held)
 }
 
 fn copy_as(pool: &Path, copy: &Path, form: &CopyOptions) -> Result<Verdict, Failure> {
     let id = lastword::copy(pool, copy, form)?;
+    has_content(pool, copy, id)?;
+    Ok(Verdict::Held)
+}
+
+fn has_content(pool: &Path, copy: &Path, id: lastword::TxId) -> Result<(), Failure> {
     let (pool, copy) = (pool.display(), copy.display());
     crate::output::print(&format!("{copy} has the content of {pool}, up to transaction {id}\n"))
-        .map_err(Failure::after(format!("{copy} is created")))?;
-    Ok(Verdict::Held)
+        .map_err(Failure::after(format!("{copy} is created")))
 }
 
 fn grow(PoolGrow { path, bytes }: &PoolGrow) -> Result<Verdict, Failure> {

@@ -108,9 +108,9 @@ pub use error::{
 };
 pub use info::{Info, MemoryUse};
 pub use inspect::{
-    CheckOptions, Checked, CollectionAtRest, CollectionDamage, CollectionInfo, CopyOptions,
+    CheckOptions, Checked, CollectionAtRest, CollectionDamage, CollectionInfo, Copied, CopyOptions,
     Finding, HeapAtRest, Problem, Repair, Report, Scrub, Severity, check, check_with, convert,
-    copy, heap_usage, heap_usage_with, inspect, inspect_with, list_collections,
+    copy, copy_undamaged, heap_usage, heap_usage_with, inspect, inspect_with, list_collections,
     list_collections_with, repair, repair_with, scrub,
 };
 pub use metrics::Metrics;

@@ -6,8 +6,9 @@ use medium::System;
 use words::TxId;
 
 use super::check::{Examined, examine_any};
-use super::{CheckOptions, Problem, word};
-use crate::storage::{Demand, Storage, plan};
+use super::{CheckOptions, Finding, Problem, Severity, word};
+use crate::shadow::PAGE_BYTES;
+use crate::storage::{Demand, Storage, heap, plan};
 use crate::superblock::{Superblock, exact_name};
 use crate::{Error, Medium, Options};
 
@@ -115,18 +116,57 @@ impl CopyOptions {
 ///
 /// # Errors
 /// As [`check`](crate::check) for the pool ([`Error::InUse`]), [`Error::DamagedHeap`] if its heap
-/// is damaged, and as [`Pool::create`](crate::Pool::create) for the copy. [`Error::BadOption`] if
-/// the copy's heap would be smaller.
+/// is damaged, [`MediumError::DamagedPages`](crate::MediumError::DamagedPages) if a page is
+/// ([`copy_undamaged`] may copy the rest), and as [`Pool::create`](crate::Pool::create) for the
+/// copy. [`Error::BadOption`] if the copy's heap would be smaller.
 pub fn copy(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
     form: &CopyOptions,
 ) -> Result<TxId, Error> {
-    let (path, system) = (from.as_ref(), form.system.clone().unwrap_or_default());
+    copy_pages(from.as_ref(), to.as_ref(), form, false).map(|copied| copied.last)
+}
+
+/// The result of [`copy_undamaged`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Copied {
+    /// The last transaction in the copy.
+    pub last: TxId,
+    /// Damaged pages that the copy does not have. If there are any, the disk may fail: replace it.
+    pub left_out: usize,
+}
+
+/// Copies a pool as [`copy`] does, and leaves out damaged pages that have no content: neither an
+/// object nor a word of the allocator. They are zeros in the copy. For a pool that is to be saved
+/// from a bad disk. Do not use it for regular backups, which should fail on such a disk.
+///
+/// # Errors
+/// As [`copy`]. [`MediumError::DamagedPages`](crate::MediumError::DamagedPages) if a damaged page
+/// has content.
+pub fn copy_undamaged(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    form: &CopyOptions,
+) -> Result<Copied, Error> {
+    copy_pages(from.as_ref(), to.as_ref(), form, true)
+}
+
+fn copy_pages(
+    path: &Path,
+    to: &Path,
+    form: &CopyOptions,
+    leaves_out: bool,
+) -> Result<Copied, Error> {
+    let system = form.system.clone().unwrap_or_default();
     let expected = CheckOptions::new().without_log(form.without_log);
     let expected = CheckOptions { migrates: true, ..expected };
     let examined = examine_any(path, &expected, &system)?;
+    let without = leaves_out.then(|| pages_without_content(&examined)).flatten();
     let Examined { mut survey, image, replayed, .. } = examined;
+    if without.is_some() {
+        survey.refusal = None;
+    }
     let findings = std::mem::take(&mut survey.findings);
     let found = survey.found()?;
     for finding in findings {
@@ -137,15 +177,45 @@ pub fn copy(
     let superblock = *found.superblocks.current();
     let last = replayed.map_or(TxId(superblock.reproduced), |replayed| replayed.last);
     let image = image.expect("the heap of a pool that opens was read");
-    let words = (0..superblock.heap_bytes / 8).map(|index| (index, word(&image, 8 * index)));
+    let without = without.unwrap_or_default();
+    // Zeros: the allocator relies on them in memory that was never used.
+    let is_left_out =
+        |index: u64| without.binary_search(&((8 * index / PAGE_BYTES) as usize)).is_ok();
+    let words = (0..superblock.heap_bytes / 8)
+        .filter(|&index| without.is_empty() || !is_left_out(index))
+        .map(|index| (index, word(&image, 8 * index)));
     let medium = form.medium.unwrap_or(found.medium);
     // Everything is read: a process may open the pool while the copy is written.
     drop(found);
     let Superblock { heap_bytes, log_bytes, .. } = superblock;
     let options = form.options(heap_bytes, log_bytes, superblock.checksums_reach()).medium(medium);
     let content = words.filter(|&(_, word)| word != 0);
-    create_like(&superblock, last, to.as_ref(), (&options, medium), content)?;
-    Ok(last)
+    create_like(&superblock, last, to, (&options, medium), content)?;
+    Ok(Copied { last, left_out: without.len() })
+}
+
+/// Returns the damaged pages if nothing but them refuses the pool, and they hold no content:
+/// neither an object, nor a word of the allocator. `None` if no page is damaged.
+fn pages_without_content(examined: &Examined) -> Option<Vec<usize>> {
+    let Examined { survey, image: Some(image), damaged, .. } = examined else { return None };
+    let refusal = survey.refusal.as_ref()?;
+    let is_by_pages = matches!(refusal, Error::Medium(medium::Error::DamagedPages { .. }));
+    // A finding about the heap may be a consequence of the damage.
+    let is_alone = survey.findings.iter().all(|finding| {
+        let Finding { problem, .. } = finding;
+        matches!(problem, Problem::DamagedPages { objects, .. } if objects.is_empty())
+            || matches!(problem.severity(), Severity::Harmless | Severity::Spare)
+    });
+    if !is_by_pages || !is_alone || damaged.is_empty() {
+        return None;
+    }
+    let unused = heap(survey.superblock.as_ref()?).unused_extents(|offset| word(image, offset))?;
+    let has_no_content = |page: &usize| {
+        let begin = *page as u64 * PAGE_BYTES;
+        let next = unused.partition_point(|extent| extent.end < begin + PAGE_BYTES);
+        unused.get(next).is_some_and(|extent| extent.start <= begin)
+    };
+    damaged.iter().all(has_no_content).then(|| damaged.clone())
 }
 
 /// Creates a pool with another pool's design, layout and tag, and these words.

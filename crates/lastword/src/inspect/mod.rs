@@ -27,7 +27,7 @@ use words::{ADDRESS_BITS, Stop, TxId};
 pub use catalog::CollectionInfo;
 pub use check_options::CheckOptions;
 pub use convert::convert;
-pub use copy::{CopyOptions, copy};
+pub use copy::{Copied, CopyOptions, copy, copy_undamaged};
 pub use finding::{CollectionDamage, Finding, Problem, Severity};
 pub use heap_at_rest::{CollectionAtRest, HeapAtRest};
 pub use repair::{Repair, repair, repair_with};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::names::EMULATED;
 use lastword::{
-    Addr, Bytes, CheckOptions, CopyOptions, Decoupled, DecoupledEvicting, DecoupledSoftware,
-    Design, Error, HeapAtRest, Medium, MediumError, Objects, Options, Pool, PoolReader, Problem,
-    Ptr, Redo, Severity, Shadow, Snapshot, Undo, Words,
+    Addr, Array, Bytes, CheckOptions, CopyOptions, Decoupled, DecoupledEvicting, DecoupledSoftware,
+    Design, Error, HeapAtRest, Medium, MediumError, Objects, Options, Place, Pool, PoolReader,
+    Problem, Ptr, Redo, Severity, Shadow, Snapshot, Undo, Words,
 };
 use tempfile::TempDir;
 
@@ -141,6 +141,77 @@ fn salvaged(values: &Values, objects: &[u64]) {
 #[test]
 fn damaged_page_is_named_rest_is_read() {
     every_durable!(damage_is_named());
+}
+
+fn free_memory_is_damaged<D: Design>() {
+    for medium in MEDIA {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("values.pool");
+        let pool = Pool::<D>::create_as(&path, options(medium)).unwrap();
+        let make = |len: u64| pool.run(|tx| Array::<u64>::create(tx, len)).unwrap().value;
+        let arrays: Vec<_> = (0..10).map(|_| make(4000)).collect();
+        for array in &arrays {
+            for from in (0..4000).step_by(400) {
+                let set = pool
+                    .run(|tx| (from..from + 400).try_for_each(|at| tx.set(array.at(at)?, at + 1)));
+                let _ = set.unwrap();
+            }
+        }
+        let _ = pool.run(|tx| arrays[5].free(tx)).unwrap();
+        pool.close().unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let heap_at = file.metadata().unwrap().len() - MIB;
+        let whole = std::fs::read(&path).unwrap();
+        let page_of = |number: usize, page: u64| {
+            let array = arrays[number].at(0).unwrap().addr().byte() & 0xffff_ffff;
+            heap_at + array / 4096 * 4096 + 4096 * page
+        };
+        let copied = |name: &str| {
+            let to = dir.path().join(name);
+            // A backup fails on such a disk.
+            let refused = lastword::copy(&path, &to, &CopyOptions::new());
+            let Err(Error::Medium(MediumError::DamagedPages { .. })) = refused else {
+                panic!("{refused:?}")
+            };
+            let done = lastword::copy_undamaged(&path, &to, &CopyOptions::new());
+            done.map(|done| (done.left_out, Pool::<D>::open_as(&to, Options::new()).unwrap()))
+        };
+        // The last page of the heap was never used, and another one was freed.
+        let (unused, freed) = (heap_at + MIB - 4096, page_of(5, 2));
+        flip(&file, unused + 8);
+        flip(&file, freed + 100);
+        assert_eq!(lastword::scrub(&path).unwrap().damaged, [freed, unused]);
+        assert!(Pool::<D>::open_as(&path, Options::new()).is_err());
+        let (left_out, copy) = copied("copy").unwrap();
+        assert_eq!(left_out, 2);
+        copy.check_heap().unwrap();
+        for array in arrays.iter().filter(|array| **array != arrays[5]) {
+            let read = copy.run(|tx| tx.get(array.at(3999)?)).unwrap().value;
+            assert_eq!(read, 4000);
+        }
+        // New memory is zero.
+        let fresh = copy.run(|tx| Array::<u64>::reserve(tx, 60_000)).unwrap().value;
+        while !copy.run(|tx| fresh.prepare(tx, 20)).unwrap().value {}
+        for at in 0..60_000 {
+            assert_eq!(copy.run(|tx| tx.get(fresh.at(at)?)).unwrap().value, 0);
+        }
+        copy.close().unwrap();
+        // A page with the allocator's words, with an element, or with the end of a freed run.
+        for (number, at) in [heap_at + 8, page_of(6, 2), page_of(5, 0)].into_iter().enumerate() {
+            file.write_all_at(&whole, 0).unwrap();
+            flip(&file, unused + 8);
+            flip(&file, at + 1000);
+            let copy = copied(&format!("refused{number}"));
+            let Err(Error::Medium(MediumError::DamagedPages { .. })) = copy else {
+                panic!("{number}: {:?}", copy.map(|(_, copy)| copy.info()))
+            };
+        }
+    }
+}
+
+#[test]
+fn copy_leaves_damage_of_free_memory_behind() {
+    every_durable!(free_memory_is_damaged());
 }
 
 fn crash_damages_no_page<D: Design>() {

@@ -79,6 +79,11 @@ impl Problem {
     /// Returns the remedy of a problem with the heap.
     fn heap_remedy(&self) -> &'static str {
         match self {
+            Problem::DamagedPages { objects, .. } if objects.is_empty() => {
+                "replace the disk, and copy the pool with `lastword pool copy --leave-damaged`; if \
+                 that refuses, restore both files from the same backup, or save the intact \
+                 objects with `lastword pool export --salvage`"
+            }
             Problem::DamagedPages { .. } => {
                 "restore both files from the same backup, or save the intact objects with \
                  `lastword pool export --salvage`"
