@@ -312,6 +312,9 @@ impl PoolFile {
     /// Returns whether the file lost its name, if that was `name` (renaming keeps it), and the
     /// length that the file was cut to, if it was. Two system calls.
     pub fn lost(&self, name: &Path) -> (Option<LostName>, Option<u64>) {
+        // Before the file's length: a growth between the two would pass for a cut. Acquire: pairs
+        // with the end of a growth, so the file has this length.
+        let known = self.bytes.load(Ordering::Acquire);
         let (fate, bytes) = self.file.fate(name);
         let lost = match fate {
             Fate::Kept => None,
@@ -321,7 +324,7 @@ impl PoolFile {
                 Some(LostName::Unlinked { descriptor })
             }
         };
-        (lost, bytes.filter(|bytes| *bytes < self.len()))
+        (lost, bytes.filter(|bytes| *bytes < known))
     }
 
     /// Keeps a descriptor of the file open until the process ends, and with it the content of a

@@ -88,7 +88,8 @@ impl PoolFile {
         }
         // The length, too.
         self.file.sync_all().map_err(Error::io("syncing", &self.path))?;
-        self.bytes.fetch_max(bytes, Ordering::Relaxed);
+        // Release: pairs with `lost`.
+        self.bytes.fetch_max(bytes, Ordering::Release);
         Ok(true)
     }
 }
