@@ -90,8 +90,8 @@ impl<'p, D: Design> Ticket<'p, D> {
     /// ```
     ///
     /// The callback may close the pool, also on a thread of the pool: that thread then ends after
-    /// the callback. After a clean shutdown the files are unlocked when the close returns, else when
-    /// the callback and the thread have ended.
+    /// the callback. After a clean shutdown the files are unlocked when the close returns, else
+    /// when the callback and the thread have ended.
     ///
     /// # Errors
     /// [`Error::NotDurable`] for designs without durability.
