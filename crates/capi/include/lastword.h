@@ -139,7 +139,7 @@ typedef struct lw_options {
     uint64_t ownership_records; /* locks of the transactional memory; 0: by heap and cores */
     uint64_t max_bytes;      /* a full heap grows to this while the pool is open; 0: never */
     uint64_t grow_step;      /* by so much at a time; 0: an eighth of the heap, at least 1 MiB */
-    uint64_t max_log_bytes;  /* of a log that grows with the heap; 0: 1 GiB; with log_bytes: none */
+    uint64_t max_log_bytes;  /* the log grows up to this; 0: 1 GiB, or not at all with log_bytes */
 } lw_options;
 
 /* Use of a heap. Runs serve any request that is not longer, free slots their size class only. */
@@ -205,7 +205,7 @@ int lw_worker_close(lw_worker *worker);
 /* Runs `body` as one transaction. Commits when it returns 0, and runs it again on LW_CONFLICT. Any
    other value aborts and is returned. The data that it rests on are durable after lw_pool_flush.
    The body may run several times, so it should change nothing outside the pool. It must not leave
-   by longjmp or an exception. `id` or NULL. LW_ENESTED, LW_EHELDUP, LW_EIO (may be committed). */
+   by longjmp or an exception. `id` or NULL. LW_ENESTED, LW_EHELDUP, LW_EIO: it may be committed. */
 int lw_run(lw_worker *worker, uint32_t flags, int (*body)(lw_worker *worker, void *argument),
            void *argument, uint64_t *id);
 

@@ -67,7 +67,7 @@ typedef struct lw_type {
     uint64_t bytes;
 } lw_type;
 
-/* A collection with a name. `name` may have zeros before its end, `types` is as in messages. */
+/* A named collection. `name` may contain zeros, `types` is its type as error messages print it. */
 typedef struct lw_named {
     const char *name;
     uint64_t name_bytes;
@@ -123,8 +123,8 @@ int lw_map_clear(lw_worker *worker, const lw_map *map, uint64_t most, int *is_do
    which only Rust can give, cannot be dropped from C. */
 int lw_map_drop(lw_worker *worker, const char *name, const lw_map *map, uint64_t most,
                 int *is_done);
-/* Lists the collections with names in the order of the names, those of other kinds, too. `names`:
-   valid until the worker is closed or lists again. */
+/* Lists all named collections, also those that C cannot open, sorted by name. `names`: valid until
+   the worker is closed or lists again. */
 int lw_map_list(lw_worker *worker, const lw_named **names, uint64_t *count);
 
 /* Opens a cursor before the first pair, with or without a transaction. */

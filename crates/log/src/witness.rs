@@ -30,10 +30,11 @@
 //! lose. An invalid witness says nothing. A program that knows no witnesses neither reads nor
 //! writes these bytes.
 //!
-//! After the end of a process the loss of any last groups is found. After a power failure the loss
-//! of a page is found if a group was sent after the first one on it, or after a checkpoint, was
-//! acknowledged. Groups of the last page that are lost alone are found if an intact one follows
-//! that was sent after they were acknowledged.
+//! After the end of a process, the loss of any last groups is found. After a power failure, the
+//! loss of a page is found if its first group was acknowledged before a later group was sent and
+//! made durable. If a checkpoint has passed that group, the first group after it counts instead.
+//! Lost groups on the last page are found if an intact group follows that was sent after their
+//! acknowledgement.
 
 use zerocopy::IntoBytes;
 

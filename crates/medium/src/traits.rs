@@ -254,7 +254,7 @@ pub trait LogMedium: ReadLog + Send + Sync {
         let _ = (end, witness);
     }
 
-    /// Makes the last witness durable, before recovery stops to need the log up to this sequence.
+    /// Makes the last witness durable. Called before recovery may skip the log up to this sequence.
     /// Costs one persist barrier where witnesses are kept in the cache.
     fn keep_witness(&self, recycled: u64) {
         let _ = recycled;

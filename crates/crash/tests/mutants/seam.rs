@@ -163,7 +163,7 @@ pub(crate) fn a_lost_page_after_a_checkpoint(bug: Option<Mutant>) -> Option<Stri
 
 /// A power failure, after which each line has what a fence has made durable, and the loss of the
 /// last page of the log. Another thread has sent the first group on that page, and sends no more.
-/// A checkpoint precedes the commit of this value.
+/// If `checkpoint` is given, a checkpoint precedes the commit of that value.
 fn a_lost_page(bug: Option<Mutant>, checkpoint: Option<u64>) -> Option<String> {
     /// Bytes of each group: 8 words of its header, 9 of its transaction, and the rest of the line.
     const GROUP: usize = 192;
@@ -216,7 +216,7 @@ fn a_lost_page(bug: Option<Mutant>, checkpoint: Option<u64>) -> Option<String> {
         let now = std::fs::read(&path).unwrap();
         assert_eq!(used(&now).next_multiple_of(LINE), end + GROUP, "groups have one size");
         if enters || value < OBSERVED {
-            // The fence was not seen, which the group has.
+            // This commit was not observed, but its fence made the group durable.
             safe.extend(changed(&after, &now, whole_log.clone()));
         }
         after = now;

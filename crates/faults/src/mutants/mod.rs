@@ -405,7 +405,7 @@ registry! {
         "No group after a checkpoint leaves a witness before the next page of the log.",
     WitnessNotKept 446 "witness-not-kept" "A checkpoint leaves the last witness in the cache.",
     AppliedBeforeChecked 431 "applied-before-checked" "Records are applied before all are read.",
-    ReaderIgnoresWitness 432 "reader-ignores-witness" "A reader in use ignores the witnesses.",
+    ReaderIgnoresWitness 432 "reader-ignores-witness" "Readers of a pool in use ignore witnesses.",
     RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",
     ColourNotProtected 438 "colour-not-protected" "A red-black tree protects no unwritten node.",
     PagesNotProtected 433 "pages-not-protected" "No transaction protects the page object.",

@@ -24,7 +24,7 @@ impl Persist {
         self.appends_in_place() && self.combiner.serves(id, || self.durable() >= id)
     }
 
-    /// Makes the last witness durable, before recovery stops to need the log up to this sequence.
+    /// Makes the last witness durable. Called before recovery may skip the log up to this sequence.
     pub(crate) fn keep_witness(&self, recycled: u64) {
         self.medium.keep_witness(recycled);
     }

@@ -79,8 +79,8 @@ const STEP_SHARE: u64 = 8;
 /// place of a slot.
 const EXTRA_BYTES: u64 = 128 << 10;
 
-/// The share of a step below which the heap counts as nearly full. The thread has the time in which
-/// the workers use this memory to allocate a step.
+/// The share of a step below which the heap counts as nearly full. While the workers use up this
+/// memory, the thread allocates the next step.
 const MARGIN_SHARE: u64 = 2;
 
 /// The share of that memory that is taken before the thread looks again. A look reads the heads of
@@ -269,9 +269,8 @@ pub(super) struct Sizes {
     pub(super) to: u64,
 }
 
-/// Makes the heap larger. The caller holds the lock of `failures`. Returns whether it is: as long
-/// as the blocks are not all allocated, the growth ends without effect when `gives_up` returns
-/// true.
+/// Makes the heap larger, under the lock of `failures`. Returns false if `gives_up` returned true
+/// before all blocks were allocated: the heap is then unchanged.
 pub(super) fn grow_to<D: Design>(
     design: &D,
     shape: &Shape,

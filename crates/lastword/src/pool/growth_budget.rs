@@ -24,7 +24,7 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 /// The result of a look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    /// Bytes of runs that may be taken until the next look, from the begin of this one on. 0: look
+    /// Bytes of runs that may be taken between the start of this look and the next one. 0: look
     /// again at once.
     pub(super) bytes: u64,
     /// When to look at the latest, whatever was taken.

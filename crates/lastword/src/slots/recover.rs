@@ -83,7 +83,7 @@ fn take_back_with(
     let heap_words = superblock.heap_bytes / 8;
     let last = TxId(superblock.reproduced);
     let mut replayed = Replayed { last, transactions: 0, torn: false };
-    // Applied when all slots were read: damage of a later one refuses a pool that is unchanged.
+    // Applied after all slots are read, so damage of a later slot leaves the heap image unchanged.
     let mut batches: Vec<Vec<u64>> = Vec::new();
     for slot in 0..Layout::of(superblock.log_bytes).slots {
         let (slot, mut damage) = Slot::read(superblock, log, slot)?;

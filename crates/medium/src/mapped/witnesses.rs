@@ -10,13 +10,12 @@
 //! The next append stores it, and not the thread that acknowledges: a fence waits for the stores of
 //! its own thread, and another thread may append next.
 //!
-//! **Checkpoints.** That witness proves nothing any more when recovery begins behind its group. So
-//! before the superblock moves that place, the lines in the cache are written back, and the first
-//! group after it leaves a witness as on a new page. Without both, the loss of the page would hide
-//! all groups on it that came after the checkpoint. A group that is acknowledged at the very moment
-//! may see the place from before, and its witness may be stored after the write-back. The next
-//! group then leaves the witness. So a power failure right after a checkpoint may leave the last
-//! two groups of the log without one, instead of the last group alone.
+//! **Checkpoints.** Once recovery begins behind that group, its witness proves nothing. So before
+//! the superblock advances the start of replay, the cached lines are written back. The first group
+//! after the checkpoint leaves a witness as on a new page. Without both, the loss of the page would
+//! hide all groups on it that came after the checkpoint. A group that is acknowledged during the
+//! checkpoint may read the old start and leave no such witness; the next group then does. So right
+//! after a checkpoint the last two groups of the log may have none, instead of the last one.
 //!
 //! The witnesses of pages have lines of their own. In a shared line a later store into the cache
 //! could reach memory in part, and make both witnesses invalid.
@@ -105,8 +104,8 @@ impl Witnesses {
         end <= self.recycled.load(Ordering::Relaxed) && !injected(Mutant::CheckpointVoidsWitness)
     }
 
-    /// Makes the witnesses of all groups durable, before recovery stops to need the log up to this
-    /// sequence.
+    /// Makes the witnesses of all groups durable. Called before recovery may skip the log up to
+    /// this sequence.
     pub(super) fn keep(&self, domain: &Domain, recycled: u64) {
         self.recycled.store(recycled, Ordering::Relaxed);
         let Some(way) = domain.write_back() else { return };

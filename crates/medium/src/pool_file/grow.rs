@@ -12,7 +12,7 @@ use super::create::whole;
 use crate::error::Error;
 use crate::sync::Ordering;
 
-/// Bytes between two questions whether a growth gives up. ext4 reserves them in less than a
+/// Bytes allocated between two calls of `gives_up`. ext4 reserves them in less than a
 /// millisecond, and a disk writes them in some tens.
 const PIECE_BYTES: u64 = 16 << 20;
 
