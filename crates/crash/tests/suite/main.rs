@@ -15,3 +15,4 @@ mod renew;
 mod rot;
 mod threads;
 mod users_crate;
+mod witnesses;
