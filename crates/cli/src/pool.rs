@@ -85,8 +85,11 @@ fn copy(arguments: &PoolCopy) -> Result<Verdict, Failure> {
     let copied = lastword::copy_undamaged(pool, copy, &form)?;
     has_content(pool, copy, copied.last)?;
     if copied.left_out > 0 {
-        let (pages, pool) = (copied.left_out, pool.display());
-        let found = format!("{pages} damaged pages of {pool} have no content and are left out\n");
+        let pool = pool.display();
+        let found = match copied.left_out {
+            1 => format!("1 damaged page of {pool} has no content and is left out\n"),
+            pages => format!("{pages} damaged pages of {pool} have no content and are left out\n"),
+        };
         crate::output::print(&found)
             .map_err(Failure::after(format!("{} is created", copy.display())))?;
     }
