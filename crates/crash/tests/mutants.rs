@@ -29,6 +29,8 @@ mod parts;
 mod readers;
 #[path = "mutants/refused.rs"]
 mod refused;
+#[path = "mutants/replication.rs"]
+mod replication;
 #[path = "mutants/seam.rs"]
 mod seam;
 #[path = "mutants/snapshots.rs"]
@@ -57,11 +59,12 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 55] = [
+const PARTS: [(&str, Part); 56] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
     ("a log that grows", growing_log::a_log_that_grows),
+    ("a stream that lacks transactions", replication::a_stream_that_lacks_transactions),
     ("a group that never was", parts::a_group_that_never_was),
     ("a group that is gone", parts::a_group_that_is_gone),
     ("a wrap that ends too early", parts::a_wrap_that_ends_too_early),

@@ -10,6 +10,7 @@ mod log_damage;
 mod lost_file;
 mod mismatch;
 mod named;
+mod replication;
 mod shown;
 mod still_used;
 mod transaction_limit;
@@ -33,7 +34,7 @@ use self::transaction_limit::{fewer, other_version};
 use self::{endless::endless, endless::held_up, full::no_room};
 pub use self::{ideal::IdealError, named::NamedError};
 pub use self::{in_use::InUse, mismatch::LogMismatch, still_used::StillUsed};
-pub use self::{transaction_limit::Limit, transfer::TransferError};
+pub use self::{replication::ReplicationError, transaction_limit::Limit, transfer::TransferError};
 use crate::reason::Reason;
 
 /// The reason why an operation on a pool failed.
@@ -451,8 +452,7 @@ pub enum Error {
         limit: u64,
     },
 
-    /// A pool with ideal reproduction, which is for experiments, writes no heap image. So it has no
-    /// views and backups.
+    /// Ideal reproduction, for experiments, writes no heap image that a view could show.
     #[error("cannot view or back up a pool of `{design}`: ideal reproduction has no heap image")]
     NoView {
         /// The design.
@@ -488,8 +488,7 @@ pub enum Error {
         instead: &'static str,
     },
 
-    /// `snapshot`: a long-running transaction retains old versions, and this one needs their room.
-    /// It had no effect, and acknowledged transactions are safe.
+    /// `snapshot`: a long transaction retains old versions whose room this one needs. No effect.
     #[error("{}", held_up(what, *limit_bytes, *since, *waited, instead))]
     HeldUp {
         /// The resource that is exhausted, or the object that cannot be written.
@@ -514,8 +513,7 @@ pub enum Error {
         waited: Duration,
     },
 
-    /// Another transaction keeps a word that this one needs, and does not end: its body is long, or
-    /// the program forgot it. This transaction had no effect.
+    /// Another transaction keeps a word that this one needs, and does not end. No effect.
     #[error("{}", endless("keeps a word that this one needs", *worker, *waited))]
     Blocked {
         /// Number of the worker, counted from 0.
@@ -542,8 +540,7 @@ pub enum Error {
         call: &'static str,
     },
 
-    /// A worker was forgotten ([`std::mem::forget`]) inside a transaction, and a group of it holds
-    /// committed transactions. The pool is left as a crash would leave it.
+    /// A worker was forgotten inside a transaction. The pool is left as a crash would leave it.
     #[error("{}", worker_forgotten(*durable))]
     WorkerForgotten {
         /// The durable watermark: this transaction and all before it are durable.
@@ -554,9 +551,8 @@ pub enum Error {
     #[error("an object has 1 to 1024 bytes: store larger data in an `Array` or `Bytes`")]
     BadSize,
 
-    /// A file of an open pool was removed, or its name belongs to another file. Transactions that
-    /// write are refused. The open files hold every acknowledged transaction until the process
-    /// ends, so back up the pool or copy its files before `main` returns this error.
+    /// A file of an open pool was removed or replaced. Transactions that write are refused. The
+    /// open files hold every acknowledged transaction until the process ends: back up the pool.
     #[error("{}; {}", sentences(.files, *.closed), rescue(.files, *.closed))]
     NameLost {
         /// The files.
@@ -587,6 +583,10 @@ pub enum Error {
         /// The byte offset in the file.
         at: u64,
     },
+
+    /// See [`replication`](crate::replication).
+    #[error(transparent)]
+    Replication(#[from] ReplicationError),
 
     /// An earlier write or sync failed. Every later operation returns this error.
     #[error("the pool cannot go on: {cause}. {}", after_failure(cause))]

@@ -85,7 +85,9 @@ mod reader;
 mod reason;
 mod recover;
 mod registry;
+pub mod replication;
 mod reproduce;
+mod role;
 mod shadow;
 mod slots;
 mod storage;
@@ -104,7 +106,7 @@ pub use design::Design;
 pub use design::exported::*;
 pub use error::{
     CutFile, Error, IdealError, InUse, Limit, LogDamage, LogMismatch, LostFile, NamedError,
-    StillUsed, TransferError,
+    ReplicationError, StillUsed, TransferError,
 };
 pub use info::{Info, MemoryUse};
 pub use inspect::{
@@ -165,6 +167,8 @@ mod pages {
     struct LargerThanMemory;
     #[doc = include_str!("../../../docs/guide/async.md")]
     struct Async;
+    #[doc = include_str!("../../../docs/guide/replication.md")]
+    struct Replication;
     #[doc = include_str!("../../../docs/guide/collections.md")]
     struct Collections;
 }

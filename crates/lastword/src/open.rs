@@ -142,6 +142,7 @@ pub(crate) fn begin<'w, 'p: 'w, D: Design>(
     read_only: bool,
 ) -> Result<Open<'w, 'p, D>, Error> {
     let state = ready(pool, state)?;
+    let read_only = read_only || pool.shape.is_following();
     if !read_only {
         pool.file_check().may_write()?;
     }

@@ -6,6 +6,7 @@ mod layout;
 mod migrations;
 mod opening;
 mod page_checksums;
+mod replication;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use medium::System;
 use crate::Error;
 use crate::opening::OnOpening;
 use crate::persist::UNBOUNDED_WORDS;
+use crate::role::ReplicationRole;
 use defaults::{
     GROUP_TIME, HEAP_BYTES, LOG_BYTES, LOG_BYTES_PAGED, PATIENCE, PERSIST_THREADS,
     REPRODUCE_THREADS,
@@ -150,6 +152,7 @@ pub struct Options {
     /// `None`: by the log.
     pub(crate) gather_bytes: Option<u64>,
     pub(crate) on_opening: OnOpening,
+    pub(crate) replication: ReplicationRole,
     pub(crate) system: System,
 }
 
@@ -197,6 +200,7 @@ impl Options {
             view_bytes: None,
             gather_bytes: None,
             on_opening: OnOpening::default(),
+            replication: ReplicationRole::default(),
             pause: crate::persist::NAP,
             system: System::kernel(),
         }

@@ -3,6 +3,10 @@
 //! The designs run transactions in the foreground and hand redo records to the pipeline. Background
 //! threads and waiting workers drive its steps.
 
+// A path, since the models compile this file in another directory.
+#[path = "pipeline/replication.rs"]
+mod replication;
+
 use std::ops::Range;
 
 use medium::mutants::{Mutant, injected};
@@ -80,6 +84,7 @@ impl<'a> PipelineView<'a> {
         let PipelineView { pipeline, clock } = self;
         let (Pipeline { persist, reproduce, .. }, id) = (pipeline, self.committed());
         pipeline.wait(clock, id)?;
+        pipeline.wait_for_stream(id)?;
         let is_taken_in = || (reproduce.taken_in() >= id).then_some(());
         help_until(&persist.progress, 0, is_taken_in, || match pipeline.is_paced() {
             true => pipeline.paced_step(true),
@@ -328,7 +333,7 @@ impl Pipeline {
         let log_bytes = usual.max(self.persist.queued_bytes() / BACKLOG_STEPS);
         let work = Work::All { log_bytes, pages };
         let step = self.reproduce.step(&self.persist, &self.notifiers, work, timer)?;
-        if expedited && step == Step::Busy {
+        if expedited && (step == Step::Busy || self.is_held_back()) {
             self.expedited.store(true, Ordering::Relaxed); // not served
         }
         self.grow_log(step, helped)?;
@@ -424,8 +429,10 @@ impl Pipeline {
             true => self.persist.queue.waiting_bytes(),
             false => self.persist.queued_bytes(),
         };
+        let queued = self.persist.queue.open_bytes(queued);
         let pages_are_due = self.is_paced() && self.reproduce.pages_are_due();
-        queued >= self.due_bytes() || self.is_urgent() || pages_are_due
+        let is_due = queued >= self.due_bytes() || self.is_urgent() || pages_are_due;
+        is_due && !self.is_held_back()
     }
 
     /// Notifies the thread that reproduces if a step is due: a visitor may have kept it from one.
@@ -457,13 +464,16 @@ impl Pipeline {
     ) -> Result<R, Error> {
         let progress = &self.persist.progress;
         help_until(progress, id.0, &mut done, || match self.persist_step(clock, true, true)? {
-            Step::LogFull => self.make_room(),
+            Step::LogFull => self.make_room(id),
             step => Ok(step),
         })
     }
 
-    /// Makes room in a full log, or has another thread do it.
-    fn make_room(&self) -> Result<Step, Error> {
+    /// Makes room in a full log, or has another thread do it. `id`: as in `help_until`.
+    fn make_room(&self, id: TxId) -> Result<Step, Error> {
+        if self.is_held_back() {
+            return self.wait_a_moment_for_stream(id);
+        }
         // A thread that has sent a group by io_uring must not sleep in a sync of its own: its
         // writes are not reported as complete before it is back. The pool's thread reproduces.
         let has_thread = self.own_reproducer && !self.notifiers.is_closing();
@@ -527,6 +537,7 @@ impl Pipeline {
     /// Makes every transaction up to `id` durable and reproduced.
     fn reproduce_up_to(&self, clock: &AtomicU64, id: TxId) -> Result<(), Error> {
         self.wait(clock, id)?;
+        self.wait_for_stream(id)?;
         let reproduced = || (self.reproduce.reproduced() >= id).then_some(());
         help_until(&self.persist.progress, 0, reproduced, || self.reproduce_step(true))
     }

@@ -27,6 +27,7 @@ use medium::System;
 use words::{Addr, Stop, TxId};
 
 use crate::design::{Decoupled, Design};
+use crate::error::ReplicationError;
 use crate::file_check::FileCheck;
 use crate::inside::Inside;
 use crate::metrics::Metrics;
@@ -107,6 +108,7 @@ impl<D: Design> Pool<D> {
     /// # Errors
     /// As [`Pool::create`].
     pub fn create_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
+        options.check_role(D::NAME)?;
         let made = D::create(path.as_ref(), &options)?;
         Ok(Pool::new(made, &options))
     }
@@ -131,6 +133,11 @@ impl<D: Design> Pool<D> {
     #[inline]
     pub fn design(&self) -> &D {
         self.design.as_ref().expect("a pool has its design until it is dropped")
+    }
+
+    /// Returns the design for a thread that does not keep the pool open.
+    pub(crate) fn weak_design(&self) -> std::sync::Weak<D> {
+        Arc::downgrade(self.design.as_ref().expect("a pool has its design until it is dropped"))
     }
 
     /// Registers a worker, for one thread. A worker of `decoupled` takes a volatile ring; for
@@ -216,7 +223,14 @@ impl<D: Design> Pool<D> {
     fn settle(&self, error: Error) -> Error {
         match error {
             Error::Aborted { seen, .. } if self.durability == Durability::Sync && D::DURABLE => {
-                self.design().wait(seen).err().unwrap_or(error)
+                // This transaction had no effect, whatever is not durable yet.
+                let failed = self.design().wait(seen).err();
+                failed.map_or(error, |failed| match failed {
+                    Error::Replication(ReplicationError::Undurable { replicated, .. }) => {
+                        ReplicationError::Stalled { replicated }.into()
+                    }
+                    failed => failed,
+                })
             }
             error => error,
         }
@@ -424,7 +438,11 @@ impl<D: Design> Pool<D> {
         // Drop the idle workers without unregistering them, which could make a group durable.
         drop(self.kept.take_all());
         self.growth_thread.stop(self.shape.growth());
-        self.design.take().expect("a pool has its design until it is dropped").abandon();
+        let design = self.design.take().expect("a pool has its design until it is dropped");
+        design.abandon();
+        if let Some(pipeline) = design.pipeline() {
+            pipeline.end_replication();
+        }
     }
 
     /// Begins a call that may not run while the pool shuts down.

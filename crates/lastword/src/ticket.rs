@@ -44,6 +44,10 @@ impl<'p, D: Design> Ticket<'p, D> {
         self.id
     }
 
+    pub(crate) fn pool(self) -> &'p Pool<D> {
+        self.pool
+    }
+
     /// Returns whether the transaction is durable. Costs a load.
     #[inline]
     pub fn is_durable(self) -> bool {
@@ -136,6 +140,10 @@ impl<'p, D: Design> Ticket<'p, D> {
             return Poll::Ready(Err(error));
         }
         pool.expedite(id);
+        // No step may come that wakes this task.
+        if let Some(error) = design.pipeline().and_then(|pipeline| pipeline.stall(id)) {
+            return Poll::Ready(Err(error));
+        }
         // Check after the registration: a step that ended earlier did not see this task. A step
         // that ended since has taken the waker. Either way the outcome may be known by now.
         let looks = !injected(Mutant::PollLooksOnce);

@@ -9,6 +9,7 @@
 
 mod end;
 mod live;
+mod replay;
 
 use lw_alloc::{Detached, Prepared};
 use medium::mutants::{Mutant, injected};

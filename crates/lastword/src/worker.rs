@@ -87,6 +87,10 @@ impl<D: Design> WorkerState<D> {
         pool: &'p Pool<D>,
         place: &mut Option<QueuePlace<'p>>,
     ) -> Result<(), Error> {
+        // A reservation of a reader would make the applier's attempt fail. See `replication`.
+        if pool.shape.is_following() {
+            return Ok(());
+        }
         let design = pool.design();
         let WorkerState { local, backoff, patience, .. } = self;
         let met = || design.obstacle(local);
@@ -245,14 +249,30 @@ pub(crate) fn ready<'s, D: Design>(
     Ok(state)
 }
 
-/// Runs a body until it commits or ends, as [`Worker::run`] or [`Worker::read`].
+/// Runs a body until it commits or ends, as [`Worker::run`] or [`Worker::read`]. In a pool that
+/// follows another one, every body is read-only.
 #[inline]
 pub(crate) fn attempts<'p, R, D: Design>(
     pool: &'p Pool<D>,
     state: &mut Option<WorkerState<D>>,
-    mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
     read_only: bool,
 ) -> Result<Committed<'p, R, D>, Error> {
+    let read_only = read_only || pool.shape.is_following();
+    let (value, ticket) = attempts_of(pool, state, body, read_only)?;
+    acknowledge(pool, ticket, read_only)?;
+    Ok(Committed { value, ticket })
+}
+
+/// Runs a body until it commits or ends, also in a pool that follows another one. Waits for no
+/// durability.
+#[inline]
+pub(crate) fn attempts_of<'p, R, D: Design>(
+    pool: &'p Pool<D>,
+    state: &mut Option<WorkerState<D>>,
+    mut body: impl FnMut(&mut Tx<'_, D>) -> Result<R, Stop>,
+    read_only: bool,
+) -> Result<(R, Ticket<'p, D>), Error> {
     let state = ready(pool, state)?;
     if !read_only {
         pool.file_check().may_write()?;
@@ -280,7 +300,7 @@ pub(crate) fn attempts<'p, R, D: Design>(
             }
             // Other arenas may own free memory. The body runs again if that was so.
             Err(Some(ended @ Ended::Full(_)))
-                if !reclaimed && !injected(Mutant::FullHeapNotReclaimed) =>
+                if !reclaimed && !read_only && !injected(Mutant::FullHeapNotReclaimed) =>
             {
                 reclaimed = true;
                 if !reclaim(pool, state, &mut place)? && !grows(&ended, &mut growths)? {
@@ -301,9 +321,7 @@ pub(crate) fn attempts<'p, R, D: Design>(
     drop((run, place, inside));
     let (value, id) = done.map_err(|ended| pool.error_of(ended))?;
     let covers_reads = !read_only || !injected(Mutant::ReadNotCovered);
-    let ticket = Ticket::new(pool, if covers_reads { id } else { TxId::NONE });
-    acknowledge(pool, ticket, read_only)?;
-    Ok(Committed { value, ticket })
+    Ok((value, Ticket::new(pool, if covers_reads { id } else { TxId::NONE })))
 }
 
 /// Waits until a transaction that has committed is durable, if its worker's mode asks for that. A

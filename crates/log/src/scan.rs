@@ -202,6 +202,11 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Returns whether the group that was found last has only the last value of each word.
+    pub fn is_combined(&self) -> bool {
+        self.payload.combined
+    }
+
     /// Returns the intact groups of this log after the current position, in ID order.
     ///
     /// A replay does not reach them, because a part before them is missing or damaged. Tools report

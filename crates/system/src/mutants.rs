@@ -191,6 +191,8 @@ pub enum Mutant {
     PageWitnessLeftOut,
     CheckpointVoidsWitness,
     WitnessNotKept,
+    ReproducedBeforeReplicated,
+    CopiedGroupGrows,
     AppliedBeforeChecked,
     ReaderIgnoresWitness,
     PagesNotProtected,

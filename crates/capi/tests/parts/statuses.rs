@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lastword::{
     Damage, Error, IdealError, Limit, LogDamage, LogMismatch, Medium, MediumError, NamedError,
-    Options, Pool, Stop, TransferError, TxId, Volatile, Wrong,
+    Options, Pool, ReplicationError, Stop, TransferError, TxId, Volatile, Wrong,
 };
 use lastword_c::status::*;
 
@@ -159,7 +159,7 @@ fn poisoned() -> Vec<(&'static str, Error, c_int)> {
 }
 
 /// Returns errors of nested enums, and those of pools in use.
-fn of_kinds() -> [(&'static str, Error, c_int); 7] {
+fn of_kinds() -> [(&'static str, Error, c_int); 8] {
     let changing = lastword::InUse::Changing { path: path() }.into();
     let other = NamedError::OtherTypes {
         path: path(),
@@ -172,6 +172,7 @@ fn of_kinds() -> [(&'static str, Error, c_int); 7] {
     [
         ("StillUsed", still_used(), BUSY),
         ("InUse", changing, BUSY),
+        ("Replication", ReplicationError::NotReplicated.into(), INVALID),
         ("Ideal", IdealError::Unsupported { found: "file" }.into(), INVALID),
         ("Ideal", IdealError::NoContent { path: path() }.into(), DAMAGED),
         ("Named", other.into(), MISMATCH),

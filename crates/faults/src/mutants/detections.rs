@@ -439,6 +439,8 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::PageWitnessLeftOut, "a lost page after a power failure"),
     part(Mutant::CheckpointVoidsWitness, "a lost page after a checkpoint"),
     part(Mutant::WitnessNotKept, "a lost page after a checkpoint"),
+    part(Mutant::ReproducedBeforeReplicated, "a stream that lacks transactions"),
+    part(Mutant::CopiedGroupGrows, "a stream that lacks transactions"),
     part(Mutant::AppliedBeforeChecked, "a refused opening"),
     part(Mutant::ReaderIgnoresWitness, "a lost end beside its owner"),
     part(Mutant::RemovalNotSynced, "calls of a removal"),

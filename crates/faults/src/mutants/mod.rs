@@ -404,6 +404,9 @@ registry! {
     CheckpointVoidsWitness 445 "checkpoint-voids-witness"
         "No group after a checkpoint leaves a witness before the next page of the log.",
     WitnessNotKept 446 "witness-not-kept" "A checkpoint leaves the last witness in the cache.",
+    ReproducedBeforeReplicated 460 "reproduced-before-replicated"
+        "Reproduction takes groups that the required stream lacks.",
+    CopiedGroupGrows 461 "copied-group-grows" "A group grows after the feed has copied it.",
     AppliedBeforeChecked 431 "applied-before-checked" "Records are applied before all are read.",
     ReaderIgnoresWitness 432 "reader-ignores-witness" "Readers of a pool in use ignore witnesses.",
     RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",

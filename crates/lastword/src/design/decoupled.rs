@@ -22,7 +22,7 @@ use crate::file_check::FileCheck;
 use crate::ideal::{self, Nowhere};
 use crate::metrics::Metrics;
 use crate::options::Durability;
-use crate::perform::{Obstacle, Redo, StarvationLock, Stm, Tm, records_of};
+use crate::perform::{Obstacle, Redo, StarvationLock, Stm, Tm, record_words_max, records_of};
 use crate::persist::{
     Background, Grouping, IDLE, Listener, NAP, Notifiers, Others, Persist, Registration, RingRedo,
     Step, Steps, Waiting,
@@ -102,15 +102,15 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let superblock = *storage.superblocks.current();
         let blocks = matches!(storage.medium, crate::Medium::File);
         let identity = recover::identity(&superblock);
-        let persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
+        let mut persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
+        persist.queue.replicated.require(last.0, options.stream_patience());
         let heap_image =
             if options.ideal_reproduce { Parts::whole(Nowhere) } else { storage.heap_image };
         let reproduce = Reproduce::new(heap_image, storage.superblocks)
             .with_recovery_time(options.recovery_time);
         let log_max = options.log_bytes_max(superblock.heap_bytes);
         let pipeline = Pipeline::new(persist, reproduce, log_max, blocks, options.background);
-        let memory = memory.starting_after(last);
-        let file_check = Arc::clone(shape.file_check());
+        let (memory, file_check) = (memory.starting_after(last), Arc::clone(shape.file_check()));
         let inner = Inner { memory, shadow, pipeline, pause: pause(options), file_check };
         let inner = Arc::new(inner);
         let background = match options.background {
@@ -151,12 +151,8 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         Ok(Steps::reproduce_step(&*self.inner)? != Step::Nothing)
     }
 
-    /// Runs one reproduce step at the pace of the commits, as a background thread would, for tests
-    /// without such threads: takes groups in, and writes the pages that are due. Returns whether it
-    /// did anything.
-    ///
-    /// # Errors
-    /// An error of the medium.
+    /// Runs one reproduce step at the pace of the commits: takes groups in, and writes the pages
+    /// that are due. Else as [`reproduce_step`](Decoupled::reproduce_step).
     pub fn paced_step(&self) -> Result<bool, Error> {
         Ok(self.inner.pipeline.paced_step(false)? != Step::Nothing)
     }
@@ -335,6 +331,10 @@ impl<T: Tm, S: ShadowMemory> Design for Decoupled<T, S> {
     #[inline]
     fn check(&self) -> Result<(), Error> {
         self.inner.pipeline.persist.progress.check()
+    }
+
+    fn will_write_words(&self, local: &mut Local<T, S>, words: usize) {
+        local.redo.wanted = record_words_max(words);
     }
 
     #[inline]

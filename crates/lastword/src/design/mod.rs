@@ -165,6 +165,12 @@ pub trait Design: Sized + Send + Sync + 'static {
         usize::MAX
     }
 
+    /// Makes the next attempt wait at its begin for the room that so many written words take in the
+    /// worker's ring, so that its commit finds it.
+    fn will_write_words(&self, local: &mut Self::Local, words: usize) {
+        let _ = (local, words);
+    }
+
     /// Begins an attempt. Waits for room in the worker's ring, while the worker holds no lock.
     /// `read_only` promises that the attempt does not write.
     ///

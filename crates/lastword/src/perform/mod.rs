@@ -24,8 +24,8 @@ pub(crate) use records::{check_records, records_of};
 pub use serial::Serial;
 pub use space::{Heap, Space};
 pub use stm::Stm;
-pub(crate) use write_set::STRIPE_WORDS;
 pub use write_set::Written;
+pub(crate) use write_set::{STRIPE_WORDS, record_words_max};
 
 use crate::Error;
 use crate::sync::{AtomicU64, Ordering};

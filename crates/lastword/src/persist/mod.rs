@@ -49,6 +49,7 @@ pub(crate) mod listeners;
 pub(crate) mod merge;
 pub(crate) mod queue;
 pub(crate) mod registration;
+pub(crate) mod replicated;
 pub(crate) mod rings;
 pub(crate) mod slot;
 pub(crate) mod waiters;
@@ -76,9 +77,9 @@ pub use listeners::{Listener, Registration};
 use merge::Merge;
 use queue::LogGroup;
 pub(crate) use queue::{Queue, Queued};
-pub(crate) use rings::UNBOUNDED_WORDS;
 use slot::frontier;
 pub(crate) use waiters::{Progress, RunningStep, Step, StepEnd, help_until, run_part, try_step};
+pub(crate) use {replicated::Replicated, rings::UNBOUNDED_WORDS};
 
 /// A worker's slot, over real memory.
 pub(crate) type Slot = slot::Slot<Memory>;

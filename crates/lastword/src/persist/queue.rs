@@ -6,13 +6,17 @@
 //! - Groups enter in ID order, after they are durable.
 //! - `tail <= taken <= end`: between tail and end lie the groups that are not yet reproduced, and
 //!   those after `taken` are in the queue. `plain_tail <= plain_end` count decoded bytes likewise.
+//! - While a [stream](super::replicated) is required, a group is taken off only after the stream
+//!   has it: `taken <= open`, and `open` never goes back. Groups that a feed has copied do not
+//!   grow, so a group is in the stream as a whole or not at all.
 
 use std::collections::VecDeque;
 
 use lw_log::GROUP_HEADER_WORDS;
 use medium::Buffer;
-use medium::mutants::{Mutant, relax};
+use medium::mutants::{Mutant, injected, relax};
 
+use super::replicated::Replicated;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// A group's transactions, size and end in the log.
@@ -51,6 +55,7 @@ impl Queued {
 /// The groups that wait for reproduction.
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
+    pub(crate) replicated: Replicated,
     /// The log sequence after the last group that was queued.
     end: AtomicU64,
     /// The sequence up to which the log is recycled.
@@ -73,6 +78,22 @@ struct Waiting {
     groups: VecDeque<Queued>,
     /// The log sequence after the last group that was taken off.
     taken: u64,
+    /// If a stream is required: the log sequence up to which it has the groups.
+    open: u64,
+    /// The last transaction that the present feed has copied.
+    copied: u64,
+    /// The last transaction that any feed has copied.
+    sealed: u64,
+}
+
+impl Waiting {
+    /// Returns the number of groups, from the front on, that may be taken off.
+    fn open_groups(&self, replicated: &Replicated) -> usize {
+        match replicated.is_required() && !injected(Mutant::ReproducedBeforeReplicated) {
+            true => self.groups.partition_point(|queued| queued.group.end <= self.open),
+            false => self.groups.len(),
+        }
+    }
 }
 
 /// Free memory.
@@ -87,6 +108,7 @@ impl Queue {
     pub(crate) fn new(group_words: usize, spare_max: usize) -> Queue {
         Queue {
             waiting: Mutex::default(),
+            replicated: Replicated::default(),
             end: AtomicU64::new(0),
             tail: AtomicU64::new(0),
             plain_end: AtomicU64::new(0),
@@ -146,14 +168,22 @@ impl Queue {
     /// for every commit, thousands of groups hold a log block and a few words of writes each.
     /// Returns the memory of such a group, which the caller uses again or [keeps](Queue::keep).
     pub(crate) fn push(&self, buffer: Buffer, group: LogGroup) -> Option<Buffer> {
+        let left = self.add(buffer, group);
+        // After the unlock: the feed takes the lock.
+        self.replicated.has_queued();
+        left
+    }
+
+    fn add(&self, buffer: Buffer, group: LogGroup) -> Option<Buffer> {
         let mut waiting = lock(&self.waiting);
-        let groups = &mut waiting.groups;
+        let Waiting { groups, sealed, .. } = &mut *waiting;
         self.end.store(group.end, Ordering::Relaxed);
         let payload = GROUP_HEADER_WORDS..group.words;
         // No addition in one instruction: the lock lets one thread in.
         let plain = self.plain_end.load(Ordering::Relaxed) + 8 * payload.len() as u64;
         self.plain_end.store(plain, Ordering::Relaxed);
         if let Some(back) = groups.back_mut()
+            && (back.group.first > *sealed || injected(Mutant::CopiedGroupGrows))
             && back.group.words + payload.len() <= self.group_words.min(back.buffer.words().len())
         {
             let Queued { buffer: memory, group: all } = back;
@@ -162,22 +192,82 @@ impl Queue {
             *all = LogGroup { first: all.first, words: more.end, ..group };
             return Some(buffer);
         }
+        // Groups that do not share memory would each keep a large buffer for a few words.
+        let is_small = 4 * group.words < buffer.words().len();
+        if is_small && groups.back().is_some_and(|back| back.group.last <= *sealed) {
+            let mut own = Buffer::new(group.words);
+            own.words_mut()[..group.words].copy_from_slice(&buffer.words()[..group.words]);
+            groups.push_back(Queued { buffer: own, group });
+            return Some(buffer);
+        }
         groups.push_back(Queued { buffer, group });
         None
     }
 
-    /// Whether the queue is empty; a batch that is being reproduced is not in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.waiting).groups.is_empty()
+    /// Whether a group may be taken off; a batch that is being reproduced is not in the queue.
+    pub(crate) fn has_open(&self) -> bool {
+        lock(&self.waiting).open_groups(&self.replicated) > 0
     }
 
-    /// Takes groups off the queue, oldest first, up to `bytes` of log (at least one group).
+    /// Whether groups wait, and the stream has none of them.
+    pub(crate) fn is_held_back(&self) -> bool {
+        let waiting = lock(&self.waiting);
+        !waiting.groups.is_empty() && waiting.open_groups(&self.replicated) == 0
+    }
+
+    /// Returns the part of these bytes in use that reproduction could take: all, unless the stream
+    /// lacks groups.
+    pub(crate) fn open_bytes(&self, used: u64) -> u64 {
+        if !self.replicated.is_required() {
+            return used;
+        }
+        let waiting = lock(&self.waiting);
+        match waiting.open_groups(&self.replicated) == waiting.groups.len() {
+            true => used,
+            false => waiting.open.saturating_sub(self.tail.load(Ordering::Relaxed)).min(used),
+        }
+    }
+
+    /// Copies the next group for the feed: its transactions, and its writes.
+    pub(crate) fn copy_next(&self) -> Option<(LogGroup, Vec<u64>)> {
+        let mut waiting = lock(&self.waiting);
+        let Waiting { groups, copied, sealed, .. } = &mut *waiting;
+        let next = groups.partition_point(|queued| queued.group.last <= *copied);
+        let queued = groups.get(next)?;
+        *copied = queued.group.last;
+        *sealed = (*sealed).max(*copied);
+        Some((queued.group, queued.writes().to_vec()))
+    }
+
+    /// Lets the feed copy from the transaction after `last` on.
+    pub(crate) fn copy_after(&self, last: u64) {
+        lock(&self.waiting).copied = last;
+    }
+
+    /// Notes that the stream has each copied group that ends at the transaction `last` or before.
+    pub(crate) fn has_replicated(&self, last: u64) {
+        let group = {
+            let mut waiting = lock(&self.waiting);
+            let last = last.min(waiting.copied);
+            let count = waiting.groups.partition_point(|queued| queued.group.last <= last);
+            let Some(index) = count.checked_sub(1) else { return };
+            let group = waiting.groups[index].group;
+            waiting.open = waiting.open.max(group.end);
+            group
+        };
+        // After `open`: a thread that sees the ID may take the group off.
+        self.replicated.advance(group.last);
+    }
+
+    /// Takes groups off the queue, oldest first, up to `bytes` of log (at least one group, if one
+    /// may be taken).
     pub(crate) fn take(&self, bytes: u64) -> Vec<Queued> {
         let mut waiting = lock(&self.waiting);
         let limit = waiting.taken.saturating_add(bytes);
+        let open = waiting.open_groups(&self.replicated);
         let groups = &mut waiting.groups;
         let count = groups.iter().take_while(|queued| queued.group.end <= limit).count();
-        let count = count.max(1).min(groups.len());
+        let count = count.max(1).min(open);
         let taken: Vec<Queued> = groups.drain(..count).collect();
         if let Some(last) = taken.last() {
             waiting.taken = last.group.end;
@@ -238,6 +328,35 @@ mod tests {
         // At least one, however few bytes are requested; and all that are queued.
         assert_eq!(queue.take(1).len(), 1);
         assert_eq!(queue.take(u64::MAX / 2).len(), 1);
-        assert!(queue.take(1).is_empty() && queue.is_empty());
+        assert!(queue.take(1).is_empty() && !queue.has_open());
+    }
+
+    #[test]
+    fn group_is_taken_after_stream_has_it() {
+        let mut queue = Queue::new(64, 4);
+        queue.replicated.require(0, Some(std::time::Duration::ZERO));
+        for id in 1..=3 {
+            push(&queue, id, 10);
+        }
+        let (group, writes) = queue.copy_next().unwrap();
+        assert_eq!((group.first, group.last, writes.len()), (1, 3, 30));
+        // The feed has the group as it was, so the next one gets memory of its own.
+        push(&queue, 4, 10);
+        assert!(!queue.has_open() && queue.take(u64::MAX / 2).is_empty());
+        queue.has_replicated(3);
+        assert_eq!(queue.replicated.id(), 3);
+        let taken = queue.take(u64::MAX / 2);
+        assert_eq!((taken.len(), taken[0].group.last), (1, 3));
+        assert!(!queue.has_open());
+        let (group, _) = queue.copy_next().unwrap();
+        assert_eq!((group.first, group.last), (4, 4));
+        assert!(queue.copy_next().is_none());
+        // An older confirmation, and one of transactions that no feed has copied.
+        queue.has_replicated(3);
+        push(&queue, 5, 10);
+        assert!(queue.is_held_back());
+        queue.has_replicated(u64::MAX);
+        assert_eq!((queue.replicated.id(), queue.take(u64::MAX / 2).len()), (4, 1));
+        assert!(queue.is_held_back());
     }
 }

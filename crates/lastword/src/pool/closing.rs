@@ -87,6 +87,15 @@ impl<D: Design> Pool<D> {
 
     /// Shuts the design down. Returns whether the pool was marked as closed cleanly.
     pub(super) fn shut_down(&self, design: &D) -> Result<bool, Error> {
+        let is_clean = self.shut_down_design(design);
+        // After a failure, too: a feed must not keep the files locked.
+        if let Some(pipeline) = design.pipeline() {
+            pipeline.end_replication();
+        }
+        is_clean
+    }
+
+    fn shut_down_design(&self, design: &D) -> Result<bool, Error> {
         let mut is_clean = false;
         // First: nothing may write to the files, or lock them, behind the design's back.
         self.growth_thread.stop(self.shape.growth());

@@ -36,6 +36,7 @@ impl<D: Design> Pool<D> {
     /// As [`Pool::open`]; [`Error::NotDurable`] for designs that are not durable.
     pub fn open_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
         let path = path.as_ref();
+        options.check_role(D::NAME)?;
         loop {
             let seen = migrate::<D>(path, &options)?;
             match Pool::open_migrated(path, &options) {

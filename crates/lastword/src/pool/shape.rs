@@ -8,6 +8,7 @@ use super::growth::Growth;
 use crate::design::Design;
 use crate::file_check::FileCheck;
 use crate::perform::records_of;
+use crate::role::ReplicationRole;
 use crate::shadow::{ShadowHeap, ShadowMemory};
 use crate::storage::{Storage, heap};
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -32,6 +33,7 @@ pub struct Shape {
     /// The place of the page checksums, if the pool has them.
     sums: Option<ChecksumArea>,
     file_check: Arc<FileCheck>,
+    role: ReplicationRole,
     process: Process,
 }
 
@@ -56,7 +58,7 @@ impl Shape {
         let heap = heap(superblock).with_bytes(growth.max);
         let shape = Shape::new(heap, base, info, growth, FileCheck::of::<D>(storage));
         let (generation, sums) = (superblock.generation, superblock.checksum_area());
-        Shape { log, generation, sums, ..shape }
+        Shape { log, generation, sums, role: options.replication, ..shape }
     }
 
     /// Makes a formatted heap in memory, which does not survive the process.
@@ -84,7 +86,7 @@ impl Shape {
     ) -> Shape {
         let (runs, file_check) = (lw_alloc::Runs::new(&heap), Arc::new(file_check));
         let (heap_bytes, process) = (AtomicU64::new(info.heap_bytes), Process::current());
-        let (generation, log, sums) = (0, None, None);
+        let (generation, log, sums, role) = (0, None, None, ReplicationRole::Alone);
         Shape {
             heap,
             heap_bytes,
@@ -96,6 +98,7 @@ impl Shape {
             log,
             sums,
             file_check,
+            role,
             process,
         }
     }
@@ -142,6 +145,12 @@ impl Shape {
         &self.file_check
     }
 
+    /// Whether the pool applies the groups of another one.
+    #[inline]
+    pub(crate) fn is_following(&self) -> bool {
+        self.role == ReplicationRole::Follower
+    }
+
     /// Whether this is a forked child of the process that opened the pool.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
@@ -164,7 +173,7 @@ impl Shape {
     }
 
     /// Returns the generation of this opening.
-    pub(super) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 

@@ -78,12 +78,13 @@ pub(crate) fn replay(
     // A mapped heap image has each write at once, so the whole log is checked before the first one.
     // The image of a pool with two files only gathers writes up to the barrier.
     let checked = match superblock.log_inside && !injected(Mutant::AppliedBeforeChecked) {
-        true => Some(follow(superblock, log, log_path, None, |_| Ok(()))?),
+        true => Some(follow(superblock, log, log_path, None, |_, _| Ok(()))?),
         false => None,
     };
     let last = checked.map(|checked| checked.last);
-    let mut replayed =
-        follow(superblock, log, log_path, last, |writes| Ok(heap_image.write_back(writes)?))?;
+    let mut replayed = follow(superblock, log, log_path, last, |_, scan| {
+        Ok(heap_image.write_back(scan.payload())?)
+    })?;
     replayed.torn |= checked.is_some_and(|checked| checked.torn);
     if replayed.transactions > 0 && !injected(Mutant::ReplayBarrierSkipped) {
         heap_image.barrier()?;
@@ -101,17 +102,21 @@ pub(crate) fn salvage(
     copy: &mut dyn HeapMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
-    follow(superblock, log, log_path, None, |writes| Ok(copy.write_back(writes)?))
+    follow(superblock, log, log_path, None, |_, scan| Ok(copy.write_back(scan.payload())?))
 }
 
-/// Passes the writes of each group to `apply`, up to the end of the log, or to the group of the
-/// transaction `last`, behind which another call has found the end.
-fn follow(
+/// Passes the transactions of each group, and the scan that has its writes, to `apply`: up to the
+/// end of the log, or to the group of the transaction `last`, behind which another call has found
+/// the end.
+///
+/// # Errors
+/// As [`replay`], and those of `apply`.
+pub(crate) fn follow(
     superblock: &Superblock,
     log: &dyn ReadLog,
     log_path: &std::path::Path,
     last: Option<TxId>,
-    mut apply: impl FnMut(&[u64]) -> Result<(), Error>,
+    mut apply: impl FnMut((TxId, TxId), &Scan<'_>) -> Result<(), Error>,
 ) -> Result<Replayed, Error> {
     let heap_words = superblock.heap_bytes / 8;
     let reproduced = TxId(superblock.reproduced);
@@ -122,7 +127,7 @@ fn follow(
         let found = scan.next_group()?;
         match (decide_next(&found), found) {
             (Next::Apply, Found::Group { first, last }) => {
-                apply(scan.payload())?;
+                apply((first, last), &scan)?;
                 replayed.transactions += last.0 - first.0 + 1;
                 replayed.last = last;
             }

@@ -28,6 +28,18 @@ impl Reproduce {
         TxId(self.taken_in.load(Ordering::Acquire))
     }
 
+    /// Whether groups are taken in whose pages are not all written.
+    pub(crate) fn has_gathered(&self) -> bool {
+        // Relaxed: a thread that reads an old value tries the step once more, or looks again.
+        self.gathered.load(Ordering::Relaxed)
+    }
+
+    /// Whether a batch is off the queue and not yet applied.
+    pub(crate) fn is_working(&self) -> bool {
+        // Acquire: as in `step`.
+        self.working.load(Ordering::Acquire)
+    }
+
     /// Whether a visitor was the last to hold the lock of the steps.
     pub(crate) fn was_visited(&self) -> bool {
         // Relaxed, as below: a caller that reads an old value waits for one step more or less.

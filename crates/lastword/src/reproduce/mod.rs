@@ -209,7 +209,7 @@ impl Reproduce {
         persist.progress.check()?;
         // Return without a notification. A thread that polls while groups in flight fill the log
         // would otherwise wake others to do the same.
-        if persist.queue.is_empty() && !self.is_gathered(work) {
+        if !persist.queue.has_open() && !self.is_gathered(work) {
             // Acquire: pairs with the Release below. A thread that sees the flag sleeps until the
             // running step ends. The flag is cleared before that step notifies.
             let working = self.working.load(Ordering::Acquire);

@@ -5,7 +5,7 @@ use words::{Stop, TxId};
 
 use super::{Ended, MetFull, Stage, Tx};
 use crate::design::{Design, Ending};
-use crate::{Error, Limit};
+use crate::{Error, Limit, ReplicationError};
 
 impl<D: Design> Tx<'_, D> {
     /// Whether a commit or roll-back is running. During `drop` this means that it panicked.
@@ -68,6 +68,7 @@ impl<D: Design> Tx<'_, D> {
             }
             (Stop::BadSize, _) => Error::BadSize,
             (Stop::BadValue, _) => Error::BadValue,
+            (Stop::ReadOnly, _) if self.shape.is_following() => ReplicationError::Following.into(),
             (Stop::ReadOnly, _) => Error::ReadOnly,
             (Stop::BadPointer, _) => {
                 Error::BadPointer { object: self.wild.object, offset: self.wild.offset }

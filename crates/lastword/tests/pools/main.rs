@@ -49,6 +49,7 @@ mod pool;
 mod processes;
 mod readers;
 mod recovery;
+mod replication;
 mod slots;
 mod snapshot;
 mod snapshot_groups;

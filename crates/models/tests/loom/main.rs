@@ -120,7 +120,7 @@ mod format {
 
 /// The path under which some files import errors.
 mod error {
-    pub(crate) use crate::around::Error;
+    pub(crate) use crate::around::{Error, ReplicationError};
     pub(crate) use crate::log_damage::LogDamage;
     pub(crate) use crate::still_used::StillUsed;
 }

@@ -19,6 +19,21 @@ pub enum Error {
     Closed { call: &'static str },
     NoView { design: &'static str },
     StillUsed(crate::error::StillUsed),
+    Replication(ReplicationError),
+}
+
+/// The error of a pool that waits for a stream.
+#[derive(Debug)]
+pub enum ReplicationError {
+    Behind { id: words::TxId, replicated: words::TxId, fed: bool },
+    Stalled { replicated: words::TxId },
+    Undurable { id: words::TxId, replicated: words::TxId },
+}
+
+impl From<ReplicationError> for Error {
+    fn from(error: ReplicationError) -> Error {
+        Error::Replication(error)
+    }
 }
 
 impl From<crate::error::StillUsed> for Error {

@@ -47,6 +47,11 @@ impl Options {
         0
     }
 
+    /// No model requires a stream.
+    pub(crate) fn stream_patience(&self) -> Option<std::time::Duration> {
+        None
+    }
+
     /// Room for two or three records.
     pub(crate) fn ring_words(&self) -> usize {
         32

@@ -1,0 +1,44 @@
+//! A pool whose reproduction waits for a stream.
+
+use std::time::Duration;
+
+use faults::mutants::{Mutant, inject};
+use lastword::{Error, Objects, Options, Pool};
+
+/// The heap image has no transaction that the stream lacks, and the feed gets each transaction
+/// once, also of a group that shares memory with the one before. Without threads, so that this
+/// thread runs each step with the bug.
+pub(crate) fn a_stream_that_lacks_transactions(bug: Option<Mutant>) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let _injected = inject(bug);
+    let found = observe(&dir.path().join("pool"));
+    found.unwrap_or_else(|error| Some(error.to_string()))
+}
+
+fn observe(path: &std::path::Path) -> Result<Option<String>, Error> {
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).background(false);
+    let pool = Pool::create(path, options.replicated(true))?;
+    let feed = pool.feed()?;
+    let mut last = pool.committed_id();
+    for value in 0..6_u64 {
+        let _ = pool.run(|tx| tx.alloc(value))?;
+        pool.flush()?;
+        let Some(group) = feed.next(Duration::ZERO)? else {
+            return Ok(Some(format!("the feed gets nothing after {last}")));
+        };
+        if group.first.0 != last.0 + 1 {
+            return Ok(Some(format!("the feed gets {} after {last}", group.first)));
+        }
+        last = group.last;
+        if value == 0 {
+            feed.replicated(last)?;
+        }
+        while pool.design().reproduce_step()? {}
+        let (reproduced, replicated) = (pool.reproduced_id(), pool.replicated_id());
+        if Some(reproduced) > replicated {
+            return Ok(Some(format!("{reproduced} is in the heap image, not in the stream")));
+        }
+    }
+    pool.abandon();
+    Ok(None)
+}

@@ -1,0 +1,81 @@
+//! Options of a pool that is copied to other machines, or that is such a copy.
+
+use std::time::Duration;
+
+use super::{Options, Shadow};
+use crate::error::Error;
+use crate::role::ReplicationRole;
+
+impl Options {
+    /// Returns how long threads wait for a stream; `None`: no stream is required.
+    pub(crate) fn stream_patience(&self) -> Option<Duration> {
+        (self.replication == ReplicationRole::Primary).then_some(self.patience)
+    }
+
+    /// Checks that a pool of this design with these options can be replicated, if it is to be.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`].
+    pub(crate) fn check_role(&self, design: &'static str) -> Result<(), Error> {
+        let (option, value) = match self.replication {
+            ReplicationRole::Alone => return Ok(()),
+            ReplicationRole::Primary => ("replicated", 1),
+            ReplicationRole::Follower => ("following", 1),
+        };
+        let must = if design != "decoupled" || self.shadow != Shadow::Full {
+            "only `decoupled` with a full shadow is replicated"
+        } else if self.group > 0 {
+            "combined groups are not replicated; open the pool without `group`"
+        } else if self.ideal_reproduce {
+            "ideal reproduction is not replicated"
+        } else if !self.migrations.is_empty() {
+            "migrate the pool without it, and make new followers from a backup"
+        } else {
+            return Ok(());
+        };
+        Err(Error::BadOption { option, value, must })
+    }
+
+    /// Makes reproduction wait for a stream of the log on other machines, which a
+    /// [`Feed`](crate::replication::Feed) reads. Reproduction applies only replicated transactions,
+    /// and the log keeps the rest. If the log is full, a transaction waits at its begin. After
+    /// [`patience`](Options::patience) without a confirmation it returns
+    /// [`Stalled`](crate::ReplicationError::Stalled), without an effect. A wait for a committed
+    /// transaction, also that of a commit with [`Durability::Sync`](crate::Durability::Sync), then
+    /// returns [`Undurable`](crate::ReplicationError::Undurable): the transaction has its effect,
+    /// and becomes durable when the stream goes on.
+    ///
+    /// [`Pool::checkpoint`](crate::Pool::checkpoint), views, backups and the shutdown wait for the
+    /// stream, too, for at most as long. Without a feed they return
+    /// [`Behind`](crate::ReplicationError::Behind) at once.
+    ///
+    /// The opening counts each recovered transaction as replicated: see
+    /// [`read_log`](crate::replication::read_log). Only for [`Decoupled`](crate::Decoupled),
+    /// without [groups](Options::group) and migrations. Does not persist: each opening sets it. Of
+    /// this and [`following`](Options::following), the last call with `true` counts.
+    pub fn replicated(self, replicated: bool) -> Options {
+        self.with_role(ReplicationRole::Primary, replicated)
+    }
+
+    /// Opens the pool as a follower: only an [`Applier`](crate::replication::Applier) writes, which
+    /// applies the groups of another pool with their transaction IDs. All other transactions are
+    /// read-only, and a write is [`Following`](crate::ReplicationError::Following). To write to the
+    /// pool, close it and open it again without this.
+    ///
+    /// The pool must be a backup of the other one, or have followed it since such a backup. Groups
+    /// carry no pool ID: a pool that follows any other primary is corrupted without an error.
+    ///
+    /// For the same pools as [`replicated`](Options::replicated). Does not persist.
+    pub fn following(self, following: bool) -> Options {
+        self.with_role(ReplicationRole::Follower, following)
+    }
+
+    fn with_role(mut self, role: ReplicationRole, has: bool) -> Options {
+        if has {
+            self.replication = role;
+        } else if self.replication == role {
+            self.replication = ReplicationRole::Alone;
+        }
+        self
+    }
+}
