@@ -6,9 +6,8 @@
 //!
 //! - The pool is refused as damaged, or has the state after some transaction.
 //! - Without a loss, that is the last acknowledged one or a later one.
-//! - After the loss of a page at most the transactions are missing that had no durable witness:
-//!   those of the first group on the page and, after a checkpoint, of the group before it, and
-//!   those that the other workers had sent before its acknowledgement.
+//! - After the loss of a page, at most two acknowledged transactions of each worker are missing:
+//!   those that had no durable witness are never more. The design promises less loss at times.
 //!
 //! `LASTWORD_ROUNDS=50 cargo test -p lastword-crash-tests --test suite witnesses::` makes more
 //! rounds. The system schedules the threads, so a seed repeats a run of one worker only.
@@ -29,7 +28,7 @@ const PAGE: u64 = 4096;
 const LINE: u64 = 64;
 /// Word 0 counts the transactions.
 const WORDS: usize = 128;
-/// Transactions of a pool: their groups wrap the log several times.
+/// Most transactions of a pool. All of them would wrap the log about three times.
 const TRANSACTIONS: u64 = 1600;
 
 type Cells = [u64; WORDS];
