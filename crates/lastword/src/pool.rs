@@ -109,6 +109,10 @@ impl<D: Design> Pool<D> {
     /// As [`Pool::create`].
     pub fn create_as(path: impl AsRef<Path>, options: Options) -> Result<Pool<D>, Error> {
         options.check_role(D::NAME)?;
+        if let Some(TxId(value)) = options.kept() {
+            let must = "only a pool that exists rejoins; create it with `following`";
+            return Err(Error::BadOption { option: "rejoining", value, must });
+        }
         let made = D::create(path.as_ref(), &options)?;
         Ok(Pool::new(made, &options))
     }

@@ -122,7 +122,7 @@ impl PoolReader {
         if let Some(sums) = page_checksums(&found.file, &superblock)? {
             damaged = match compares {
                 true => found.damaged_pages(&sums)?,
-                false => found.damaged(&sums, None)?,
+                false => found.damaged(&sums, None, None)?,
             };
         }
         if !options.page_checksums.salvages {

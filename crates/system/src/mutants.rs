@@ -193,6 +193,7 @@ pub enum Mutant {
     WitnessNotKept,
     ReproducedBeforeReplicated,
     CopiedGroupGrows,
+    SuffixReplayed,
     AppliedBeforeChecked,
     ReaderIgnoresWitness,
     PagesNotProtected,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use faults::mutants::{Mutant, inject};
-use lastword::{Error, Objects, Options, Pool};
+use lastword::{Error, Medium, Objects, Options, Pool};
 
 /// The heap image has no transaction that the stream lacks, and the feed gets each transaction
 /// once, also of a group that shares memory with the one before. Without threads, so that this
@@ -41,4 +41,35 @@ fn observe(path: &std::path::Path) -> Result<Option<String>, Error> {
     }
     pool.abandon();
     Ok(None)
+}
+
+/// A pool whose stream has the first of two transactions drops the second one.
+pub(crate) fn a_deposed_primary(bug: Option<Mutant>) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let _injected = inject(bug);
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    [("file", Medium::File), ("emulated", emulated)].into_iter().find_map(|(name, medium)| {
+        let path = dir.path().join(name);
+        // An error is no detection.
+        rejoin(&path, medium).unwrap()
+    })
+}
+
+fn rejoin(path: &std::path::Path, medium: Medium) -> Result<Option<String>, Error> {
+    let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).background(false);
+    let pool = Pool::create(path, options.clone().medium(medium).replicated(true))?;
+    let kept = pool.run(|tx| tx.alloc(1_u64))?.ticket.id();
+    pool.flush()?;
+    let feed = pool.feed()?;
+    while pool.replicated_id() < Some(kept) {
+        let Some(group) = feed.next(Duration::ZERO)? else { break };
+        feed.replicated(group.last)?;
+    }
+    drop(feed);
+    let _ = pool.run(|tx| tx.alloc(2_u64))?;
+    pool.flush()?;
+    pool.abandon();
+    let pool = Pool::open(path, options.rejoining(kept))?;
+    let found = pool.committed_id();
+    Ok((found != kept).then(|| format!("the pool ends with {found}, not with {kept}")))
 }

@@ -441,6 +441,7 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::WitnessNotKept, "a lost page after a checkpoint"),
     part(Mutant::ReproducedBeforeReplicated, "a stream that lacks transactions"),
     part(Mutant::CopiedGroupGrows, "a stream that lacks transactions"),
+    part(Mutant::SuffixReplayed, "a deposed primary"),
     part(Mutant::AppliedBeforeChecked, "a refused opening"),
     part(Mutant::ReaderIgnoresWitness, "a lost end beside its owner"),
     part(Mutant::RemovalNotSynced, "calls of a removal"),

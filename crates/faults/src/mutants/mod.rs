@@ -407,6 +407,8 @@ registry! {
     ReproducedBeforeReplicated 460 "reproduced-before-replicated"
         "Reproduction takes groups that the required stream lacks.",
     CopiedGroupGrows 461 "copied-group-grows" "A group grows after the feed has copied it.",
+    SuffixReplayed 476 "suffix-replayed"
+        "A pool that rejoins applies the transactions that it should drop.",
     AppliedBeforeChecked 431 "applied-before-checked" "Records are applied before all are read.",
     ReaderIgnoresWitness 432 "reader-ignores-witness" "Readers of a pool in use ignore witnesses.",
     RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",

@@ -75,6 +75,32 @@ pub enum ReplicationError {
     #[error("the pool follows another one, and only its applier may write: write to the primary")]
     Following,
 
+    /// The heap image of a pool that rejoins has transactions that it should drop.
+    #[error(
+        "the heap image has transactions up to {reproduced}, and the stream ends with {last}: \
+         replace the pool by a backup of the primary"
+    )]
+    Ahead {
+        /// The last transaction in the heap image.
+        reproduced: TxId,
+        /// The last transaction that the pool should keep.
+        last: TxId,
+    },
+
+    /// A pool that rejoins should drop a part of a group. Groups enter the stream whole.
+    #[error(
+        "the log has a group of transactions {first} to {last_of_group}, and the stream should end \
+         with {kept}: pass the last transaction of a group of this pool"
+    )]
+    Inside {
+        /// The first transaction of the group.
+        first: TxId,
+        /// The last transaction of the group.
+        last_of_group: TxId,
+        /// The last transaction that the pool should keep.
+        kept: TxId,
+    },
+
     /// A group does not continue the pool.
     #[error(
         "the next group begins with transaction {found}, and the pool ends with {last}: seed the \

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use words::TxId;
+
 use super::{Options, Shadow};
 use crate::error::Error;
 use crate::role::ReplicationRole;
@@ -12,6 +14,14 @@ impl Options {
         (self.replication == ReplicationRole::Primary).then_some(self.patience)
     }
 
+    /// Returns the transaction after which the opening drops the log.
+    pub(crate) fn kept(&self) -> Option<TxId> {
+        match self.replication {
+            ReplicationRole::Follower { keep } => keep,
+            _ => None,
+        }
+    }
+
     /// Checks that a pool of this design with these options can be replicated, if it is to be.
     ///
     /// # Errors
@@ -20,7 +30,7 @@ impl Options {
         let (option, value) = match self.replication {
             ReplicationRole::Alone => return Ok(()),
             ReplicationRole::Primary => ("replicated", 1),
-            ReplicationRole::Follower => ("following", 1),
+            ReplicationRole::Follower { .. } => ("following", 1),
         };
         let must = if design != "decoupled" || self.shadow != Shadow::Full {
             "only `decoupled` with a full shadow is replicated"
@@ -67,7 +77,31 @@ impl Options {
     ///
     /// For the same pools as [`replicated`](Options::replicated). Does not persist.
     pub fn following(self, following: bool) -> Options {
-        self.with_role(ReplicationRole::Follower, following)
+        let keep = self.kept();
+        self.with_role(ReplicationRole::Follower { keep }, following)
+    }
+
+    /// Opens a deposed primary as a follower: as with [`following`](Options::following), but the
+    /// opening drops the transactions after `last` from the log, durably. `last` is the end of the
+    /// last group that the stream has of this pool, or a later transaction, which drops nothing.
+    /// The pool then continues with the transactions of the new primary.
+    ///
+    /// The heap image has no dropped transaction, if each opening since the pool was last equal to
+    /// the stream was one with [`replicated`](Options::replicated) or
+    /// [`following`](Options::following) and succeeded. Any other opening applies the log to the
+    /// heap image, in part even if it fails or the process ends meanwhile. After such a one, make a
+    /// new copy.
+    ///
+    /// A crash during the opening leaves the pool as it was before, or without these transactions.
+    /// Repeat it with the same `last`: an opening without this applies the whole log. After it has
+    /// returned, open the pool with [`following`](Options::following).
+    ///
+    /// [`Pool::open`](crate::Pool::open) returns
+    /// [`ReplicationError::Ahead`](crate::ReplicationError::Ahead) and
+    /// [`ReplicationError::Inside`](crate::ReplicationError::Inside), and changes nothing then. No
+    /// pool is created with this.
+    pub fn rejoining(self, last: TxId) -> Options {
+        self.with_role(ReplicationRole::Follower { keep: Some(last) }, true)
     }
 
     fn with_role(mut self, role: ReplicationRole, has: bool) -> Options {

@@ -148,7 +148,7 @@ impl Shape {
     /// Whether the pool applies the groups of another one.
     #[inline]
     pub(crate) fn is_following(&self) -> bool {
-        self.role == ReplicationRole::Follower
+        matches!(self.role, ReplicationRole::Follower { .. })
     }
 
     /// Whether this is a forked child of the process that opened the pool.

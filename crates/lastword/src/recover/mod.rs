@@ -39,7 +39,7 @@ use medium::mutants::{Mutant, injected};
 use medium::{HeapMedium, ReadLog};
 use words::TxId;
 
-use crate::error::{Error, LogDamage};
+use crate::error::{Error, LogDamage, ReplicationError};
 use crate::superblock::Superblock;
 use decide::{Next, decide_next};
 
@@ -62,6 +62,36 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
     Identity { pool: superblock.pool, generation: superblock.generation, stream: STREAM }
 }
 
+/// The end of a scan of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The end of the log.
+    End,
+    /// The group of this transaction, behind which another call has found the end.
+    Found(TxId),
+    /// This transaction, or the end of a log that ends before it. The rest of the log is not read.
+    Kept(TxId),
+}
+
+impl Until {
+    /// Whether a scan that has reached the transaction `last` is over.
+    fn is_reached(self, last: TxId) -> bool {
+        match self {
+            Until::End => false,
+            Until::Found(end) | Until::Kept(end) => last >= end,
+        }
+    }
+
+    /// Returns the last transaction that the scan must find, if the log's witnesses have this one.
+    fn least(self, witnessed: TxId) -> TxId {
+        match self {
+            Until::End => witnessed,
+            Until::Found(end) => witnessed.max(end),
+            Until::Kept(end) => witnessed.min(end),
+        }
+    }
+}
+
 /// Applies the log's transactions after the reproduced ID to the heap image. The caller has made
 /// the readable log durable. The heap image is durable on return, for one persist barrier, or none
 /// when nothing was replayed.
@@ -75,14 +105,45 @@ pub(crate) fn replay(
     heap_image: &mut dyn HeapMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
+    replay_until(Until::End, superblock, log, heap_image, log_path)
+}
+
+/// Does the same, but ends with the transaction `last`, if the log has it. The caller begins a new
+/// generation, which drops the rest of the log.
+///
+/// # Errors
+/// As [`replay`]; [`ReplicationError::Inside`]: the heap image is as before.
+pub(crate) fn replay_up_to(
+    last: TxId,
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    heap_image: &mut dyn HeapMedium,
+    log_path: &std::path::Path,
+) -> Result<Replayed, Error> {
+    let until = if injected(Mutant::SuffixReplayed) { Until::End } else { Until::Kept(last) };
+    replay_until(until, superblock, log, heap_image, log_path)
+}
+
+fn replay_until(
+    until: Until,
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    heap_image: &mut dyn HeapMedium,
+    log_path: &std::path::Path,
+) -> Result<Replayed, Error> {
     // A mapped heap image has each write at once, so the whole log is checked before the first one.
     // The image of a pool with two files only gathers writes up to the barrier.
     let checked = match superblock.log_inside && !injected(Mutant::AppliedBeforeChecked) {
-        true => Some(follow(superblock, log, log_path, None, |_, _| Ok(()))?),
+        true => Some(follow(superblock, log, log_path, until, |_, _| Ok(()))?),
         false => None,
     };
-    let last = checked.map(|checked| checked.last);
-    let mut replayed = follow(superblock, log, log_path, last, |_, scan| {
+    let until = match (checked, until) {
+        (None, until) => until,
+        // The witnesses may have transactions that are dropped.
+        (Some(checked), Until::Kept(_)) => Until::Kept(checked.last),
+        (Some(checked), _) => Until::Found(checked.last),
+    };
+    let mut replayed = follow(superblock, log, log_path, until, |_, scan| {
         Ok(heap_image.write_back(scan.payload())?)
     })?;
     replayed.torn |= checked.is_some_and(|checked| checked.torn);
@@ -102,12 +163,11 @@ pub(crate) fn salvage(
     copy: &mut dyn HeapMedium,
     log_path: &std::path::Path,
 ) -> Result<Replayed, Error> {
-    follow(superblock, log, log_path, None, |_, scan| Ok(copy.write_back(scan.payload())?))
+    let apply = |_, scan: &Scan<'_>| Ok(copy.write_back(scan.payload())?);
+    follow(superblock, log, log_path, Until::End, apply)
 }
 
-/// Passes the transactions of each group, and the scan that has its writes, to `apply`: up to the
-/// end of the log, or to the group of the transaction `last`, behind which another call has found
-/// the end.
+/// Passes the transactions of each group, and the scan that has its writes, to `apply`.
 ///
 /// # Errors
 /// As [`replay`], and those of `apply`.
@@ -115,7 +175,7 @@ pub(crate) fn follow(
     superblock: &Superblock,
     log: &dyn ReadLog,
     log_path: &std::path::Path,
-    last: Option<TxId>,
+    until: Until,
     mut apply: impl FnMut((TxId, TxId), &Scan<'_>) -> Result<(), Error>,
 ) -> Result<Replayed, Error> {
     let heap_words = superblock.heap_bytes / 8;
@@ -123,10 +183,16 @@ pub(crate) fn follow(
     let mut replayed = Replayed { last: reproduced, transactions: 0, torn: false };
     let mut scan =
         Scan::new(log, identity(superblock), superblock.log_sequence, reproduced, heap_words);
-    while last != Some(replayed.last) {
+    while !until.is_reached(replayed.last) {
         let found = scan.next_group()?;
         match (decide_next(&found), found) {
             (Next::Apply, Found::Group { first, last }) => {
+                if let Until::Kept(kept) = until
+                    && kept < last
+                {
+                    let last_of_group = last;
+                    return Err(ReplicationError::Inside { first, last_of_group, kept }.into());
+                }
                 apply((first, last), &scan)?;
                 replayed.transactions += last.0 - first.0 + 1;
                 replayed.last = last;
@@ -142,7 +208,7 @@ pub(crate) fn follow(
             }
         }
     }
-    let durable = witnessed(superblock, log)?.max(last.unwrap_or_default());
+    let durable = until.least(witnessed(superblock, log)?);
     if durable > replayed.last {
         let at = superblock.log_offset + scan.sequence() % log.bytes();
         let why = LogDamage::EndLost { first: TxId(replayed.last.0 + 1), last: durable };

@@ -9,7 +9,7 @@ use super::Group;
 use crate::error::{Error, ReplicationError};
 use crate::inspect::CheckOptions;
 use crate::recover::decide::Action;
-use crate::recover::follow;
+use crate::recover::{Until, follow};
 use crate::registry::{DesignInfo, LogFormat};
 use crate::storage::{Storage, Survey};
 
@@ -51,12 +51,13 @@ pub fn read_log(
     }
     let reader = Storage::log_reader(&log_place, &superblock, found.medium)?;
     let heap_bytes = superblock.heap_bytes;
-    let replayed = follow(&superblock, &reader, log_place.path(), None, |(first, last), scan| {
-        if scan.is_combined() {
-            return Err(ReplicationError::Combined { first, last }.into());
-        }
-        visit(Group { first, last, heap_bytes, words: scan.payload().to_vec() })
-    })?;
+    let replayed =
+        follow(&superblock, &reader, log_place.path(), Until::End, |(first, last), scan| {
+            if scan.is_combined() {
+                return Err(ReplicationError::Combined { first, last }.into());
+            }
+            visit(Group { first, last, heap_bytes, words: scan.payload().to_vec() })
+        })?;
     log.last = replayed.last;
     Ok(log)
 }

@@ -13,10 +13,11 @@ use words::TxId;
 use super::watched::{WatchedHeap, WatchedLog};
 use super::{Opened, Storage};
 use crate::Error;
+use crate::error::ReplicationError;
 use crate::opening::{OnOpening, OpeningStep};
-use crate::recover::Replayed;
 use crate::recover::decide::Action;
-use crate::registry::{DesignInfo, Recovery};
+use crate::recover::{self, Replayed};
+use crate::registry::{DesignInfo, LogFormat, Recovery};
 use crate::superblock::{LogHead, Superblock, name, padded};
 
 /// A pool that is ready for transactions.
@@ -55,6 +56,41 @@ pub(crate) fn replay(
     (rules.replay)(superblock, log, heap_image, log_path)
 }
 
+/// Does the same up to the transaction `keep`, if there is one: see [`recover::replay_up_to`].
+///
+/// # Errors
+/// As [`replay`] and [`recover::replay_up_to`].
+pub(super) fn replay_kept(
+    keep: Option<TxId>,
+    superblock: &Superblock,
+    log: &dyn ReadLog,
+    heap_image: &mut dyn HeapMedium,
+    log_path: &std::path::Path,
+) -> Result<Replayed, Error> {
+    match keep {
+        // `check_kept` has found that the log has groups.
+        Some(last) => recover::replay_up_to(last, superblock, log, heap_image, log_path),
+        None => replay(superblock, log, heap_image, log_path),
+    }
+}
+
+/// Checks that an opening can drop all transactions after this one.
+///
+/// # Errors
+/// [`ReplicationError::Ahead`]; [`Error::BadOption`] for the log of another design.
+pub(super) fn check_kept(last: TxId, superblock: &Superblock, action: Action) -> Result<(), Error> {
+    let reproduced = TxId(superblock.reproduced);
+    if reproduced > last {
+        return Err(ReplicationError::Ahead { reproduced, last }.into());
+    }
+    let log = DesignInfo::in_superblock(superblock).map(|design| design.log);
+    if action == Action::Replay && log != Some(LogFormat::Groups) {
+        let must = "the log of another design keeps all transactions; open the pool without it";
+        return Err(Error::BadOption { option: "rejoining", value: last.0, must });
+    }
+    Ok(())
+}
+
 /// Applies what is whole of a damaged log to a copy of the heap image.
 ///
 /// # Errors
@@ -77,7 +113,7 @@ impl Opened {
     /// Returns a pool that was just created.
     pub(crate) fn created(storage: Storage) -> Result<Opened, Error> {
         let (action, log_head) = (Action::Start, storage.log_head()?);
-        Ok(Opened { storage, action, log_head, on_opening: OnOpening::default() })
+        Ok(Opened { storage, action, log_head, keep: None, on_opening: OnOpening::default() })
     }
 
     /// Recovers the pool and begins a new generation under this design. `open` opens the memory of
@@ -90,7 +126,7 @@ impl Opened {
         open: impl Fn(&Storage) -> Result<W, Error>,
         mark: impl Fn(&mut Superblock),
     ) -> Result<ReadyPool<W>, Error> {
-        let Opened { mut storage, action, log_head, on_opening } = self;
+        let Opened { mut storage, action, log_head, keep, on_opening } = self;
         let before = *storage.superblocks.current();
         let mut last = TxId(before.reproduced);
         let generation =
@@ -105,7 +141,7 @@ impl Opened {
             let progress = on_opening.begin(OpeningStep::ReadLog, log.bytes());
             let log = WatchedLog { log: &**log, progress };
             let mut heap_image = WatchedHeap { heap_image, on_opening: &on_opening };
-            last = replay(&before, &log, &mut heap_image, &path)?.last;
+            last = replay_kept(keep, &before, &log, &mut heap_image, &path)?.last;
         }
         storage.sums.has_recovered();
         // The heap image is complete. Open before the next write, so that a read error leaves the

@@ -6,7 +6,9 @@ use std::time::Duration;
 use medium::mutants::{Mutant, injected};
 use medium::sync::Arc;
 use medium::{HeapMedium, Memory, PageChecksums, Patience, PoolFile, Prewrite, System};
+use words::TxId;
 
+use super::begin::{check_kept, replay_kept};
 use super::survey::{Survey, choose_medium};
 use super::{Damaged, Replay, Storage, damaged_pages, page_checksums, renew};
 use crate::inspect::CheckOptions;
@@ -50,6 +52,8 @@ pub(crate) struct Opened {
     pub(crate) storage: Storage,
     pub(crate) log_head: Option<LogHead>,
     pub(crate) action: Action,
+    /// The opening drops all later transactions of the log.
+    pub(crate) keep: Option<TxId>,
     pub(crate) on_opening: OnOpening,
 }
 
@@ -76,12 +80,14 @@ impl Opened {
         let medium = choose_medium(options.medium, found.medium).expect("the survey checked it");
         check_size_limits(&found.file, found.log_file.as_deref(), medium)?;
         let superblock = *found.superblocks.current();
+        let keep = options.kept();
+        keep.map_or(Ok(()), |last| check_kept(last, &superblock, found.action))?;
         check_memory(demand(options, medium, superblock.heap_bytes))?;
         let sums = page_checksums(&found.file, &superblock)?;
         if let Some(sums) = &sums {
             let verify = || options.on_opening.begin(OpeningStep::Verify, superblock.heap_bytes);
             let progress = options.verifies_pages().then(verify);
-            found.damaged(sums, progress.as_ref())?.check()?;
+            found.damaged(sums, progress.as_ref(), keep)?.check()?;
         }
         // Before any mapping or write, and after every check that refuses the pool.
         allocate(&found.file, Prewrite::No, medium)?;
@@ -99,7 +105,8 @@ impl Opened {
         }
         let files = (file, log_file);
         let storage = Storage::assemble(files, superblocks, medium, options, sums.as_ref())?;
-        Ok(Opened { storage, log_head, action, on_opening: options.on_opening.clone() })
+        let on_opening = options.on_opening.clone();
+        Ok(Opened { storage, log_head, action, keep, on_opening })
     }
 }
 
@@ -110,7 +117,7 @@ impl Found {
     }
 
     /// Returns the damaged pages: those that are marked, or, with a progress, all that differ from
-    /// their checksums.
+    /// their checksums. `keep`: the last transaction that recovery applies, if not all.
     ///
     /// # Errors
     /// As [`damaged_pages`].
@@ -118,6 +125,7 @@ impl Found {
         &self,
         sums: &PageChecksums,
         verify: Option<&StepProgress<'_>>,
+        keep: Option<TxId>,
     ) -> Result<Damaged, Error> {
         let differing = match verify {
             Some(progress) => {
@@ -125,7 +133,7 @@ impl Found {
             }
             None => sums.marked_pages(),
         };
-        self.damaged_among(sums, differing)
+        self.damaged_among(sums, differing, keep)
     }
 
     /// Returns the pages that differ from their checksums.
@@ -133,7 +141,7 @@ impl Found {
     /// # Errors
     /// As [`damaged_pages`].
     pub(crate) fn damaged_pages(&self, sums: &PageChecksums) -> Result<Damaged, Error> {
-        self.damaged_among(sums, sums.differing(&self.file, self.heap_offset(), &|_| ())?)
+        self.damaged_among(sums, sums.differing(&self.file, self.heap_offset(), &|_| ())?, None)
     }
 
     /// The same for the pages on disk; includes pages that the disk cannot read.
@@ -141,7 +149,7 @@ impl Found {
     /// # Errors
     /// That of the replay.
     pub(crate) fn damaged_pages_on_disk(&self, sums: &PageChecksums) -> Result<Damaged, Error> {
-        self.damaged_among(sums, sums.differing_on_disk(&self.file, self.heap_offset())?)
+        self.damaged_among(sums, sums.differing_on_disk(&self.file, self.heap_offset())?, None)
     }
 
     fn heap_offset(&self) -> u64 {
@@ -149,12 +157,17 @@ impl Found {
     }
 
     /// Removes the pages that recovery will write.
-    fn damaged_among(&self, sums: &PageChecksums, differing: Vec<usize>) -> Result<Damaged, Error> {
+    fn damaged_among(
+        &self,
+        sums: &PageChecksums,
+        differing: Vec<usize>,
+        keep: Option<TxId>,
+    ) -> Result<Damaged, Error> {
         let superblock = self.superblocks.current();
         let replay = |heap_image: &mut dyn HeapMedium| {
             let place = self.log_place();
             let log = Storage::log_reader(place, superblock, self.medium)?;
-            super::replay(superblock, &log, heap_image, place.path()).map(drop)
+            replay_kept(keep, superblock, &log, heap_image, place.path()).map(drop)
         };
         let replays = self.action == Action::Replay && self.medium == Medium::File;
         let replay: Option<Replay<'_>> = if replays { Some(&replay) } else { None };

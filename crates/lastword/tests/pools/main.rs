@@ -49,6 +49,7 @@ mod pool;
 mod processes;
 mod readers;
 mod recovery;
+mod rejoining;
 mod replication;
 mod slots;
 mod snapshot;

@@ -14,7 +14,7 @@ use lastword::{
 use crate::names::with_suffix;
 
 /// Time for a group that is durable already, or that other threads make durable.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
     Options::new().bytes(1 << 20).log_bytes(1 << 20).patience(SOON)
@@ -33,7 +33,7 @@ fn is_undurable(error: &Error) -> bool {
 }
 
 /// Returns the groups up to a transaction, and confirms each.
-fn drain(feed: &Feed, last: TxId) -> Vec<Group> {
+pub(crate) fn drain(feed: &Feed, last: TxId) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     while groups.last().is_none_or(|group| group.last < last) {
         let group = feed.next(SOON).unwrap().expect("a durable group");
@@ -44,7 +44,7 @@ fn drain(feed: &Feed, last: TxId) -> Vec<Group> {
 }
 
 /// Runs random changes of a map of byte strings.
-fn change(pool: &Pool, map: HashMap<u64, str>, seed: u64, count: u64) {
+pub(crate) fn change(pool: &Pool, map: HashMap<u64, str>, seed: u64, count: u64) {
     let mut random = seed;
     for _ in 0..count {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405);
@@ -59,7 +59,7 @@ fn change(pool: &Pool, map: HashMap<u64, str>, seed: u64, count: u64) {
     }
 }
 
-fn content(pool: &Pool) -> Vec<(u64, String)> {
+pub(crate) fn content(pool: &Pool) -> Vec<(u64, String)> {
     let map: HashMap<u64, str> = pool.hash_map("texts").unwrap();
     let pairs = pool.run(|tx| map.iter(tx).collect::<Result<Vec<(u64, String)>, _>>());
     let mut pairs = pairs.unwrap().value;
