@@ -94,8 +94,12 @@ impl Group {
         }
     }
 
-    /// Returns the runs of each transaction, in order.
-    fn transactions(&self) -> impl Iterator<Item = Vec<(u64, &[u64])>> {
+    /// Returns the runs of each transaction, in order: the index of the first word in the heap, and
+    /// the words. A transaction without writes has none.
+    ///
+    /// For a group that [`check`](Group::check) has accepted. Of another one, it returns runs that
+    /// may be wrong or missing.
+    pub fn transactions(&self) -> impl Iterator<Item = Vec<(u64, &[u64])>> {
         let mut pieces = Pieces::new(&self.words).peekable();
         (self.first.0..=self.last.0).map(move |_| {
             pieces.next_if(|piece| matches!(piece, Piece::Mark(_)));

@@ -404,6 +404,23 @@ pub fn inject(mutant: Option<Mutant>) {
     let _ = mutant;
 }
 
+/// Returns a closure that runs `run` with the bug that is injected into the calling thread: for a
+/// thread that product code starts. Without the feature `mutants` it is `run` itself.
+pub fn carried<T>(run: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    #[cfg(feature = "mutants")]
+    let run = {
+        let mutant = thread::injected();
+        move || {
+            let before = thread::injected();
+            thread::inject(mutant);
+            let value = run();
+            thread::inject(before);
+            value
+        }
+    };
+    run
+}
+
 #[cfg(feature = "mutants")]
 mod thread {
     use std::cell::Cell;

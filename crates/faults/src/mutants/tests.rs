@@ -29,6 +29,9 @@ fn injected_bug_ends_with_its_guard() {
     assert!(system::mutants::injected(bug));
     let elsewhere = std::thread::spawn(move || system::mutants::injected(bug));
     assert!(!elsewhere.join().unwrap(), "a bug is injected into one thread");
+    let carried =
+        std::thread::spawn(system::mutants::carried(move || system::mutants::injected(bug)));
+    assert!(carried.join().unwrap());
     drop(guard);
     assert!(!system::mutants::injected(bug));
 }

@@ -331,6 +331,7 @@ fn follower_stops_inside_group_and_goes_on() {
     pool.flush().unwrap();
     let whole = feed.next(SOON).unwrap().unwrap();
     assert_eq!(whole.last.0 - whole.first.0, 19);
+    assert!(whole.transactions().count() == 20 && whole.transactions().all(|it| !it.is_empty()));
     // A part of the group, as if the follower had stopped there.
     let marks: Vec<usize> =
         (0..whole.words.len()).filter(|&at| is_mark(&whole.words, at)).collect();
@@ -377,6 +378,7 @@ fn wrong_groups_are_refused() {
     let next = TxId(last.0 + 1);
     let good =
         Group { first: next, last: next, heap_bytes: 1 << 20, words: vec![0, 1 << 16 | 1, 7] };
+    assert!(good.transactions().eq([vec![(1, &[7][..])]]));
     let outside = ((1 << 17) << 16) | 1;
     let wrong = [
         Group { words: vec![0, outside, 7], ..good.clone() },
