@@ -188,4 +188,22 @@ mod tests {
         let pool = Pool::<Snapshot>::open_as(&path, options).unwrap();
         assert_eq!(pool.committed_id().0, frontier + 1);
     }
+
+    #[test]
+    fn batch_fits_up_to_the_end_of_its_slot() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().bytes(1 << 20).log_bytes(256 << 10);
+        for medium in [Medium::File, Medium::PersistentCache] {
+            let path = dir.path().join(medium.name());
+            let pool = Pool::<Snapshot>::create_as(&path, options.clone().medium(medium)).unwrap();
+            let core = &pool.design().core;
+            let (mut log, end) = (Log::new(core, 0), core.store.layout.record_words());
+            for at in [0, end - 2 * core.store.room(BEFORE_RUNS)] {
+                log.at = at;
+                let most = end - at - BEFORE_RUNS;
+                assert!(log.has_room(&core.store, most));
+                assert!(!log.has_room(&core.store, most + 1));
+            }
+        }
+    }
 }
