@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::Finding;
 
 /// Each crate and the workspace crates that it may depend on; `"*"` allows any.
-pub const ALLOWED: [(&str, &[&str]); 17] = [
+pub const ALLOWED: [(&str, &[&str]); 18] = [
     ("words", &[]),
     ("system", &[]),
     ("faults", &["system"]),
@@ -18,6 +18,7 @@ pub const ALLOWED: [(&str, &[&str]); 17] = [
     ("collections", &["system", "words"]),
     ("macros", &[]),
     ("lastword", &["log", "medium", "words", "alloc", "collections", "macros"]),
+    ("replica", &["lastword", "system"]),
     ("workloads", &["words", "collections", "alloc"]),
     ("sim", &["words", "alloc"]),
     (
