@@ -1,0 +1,118 @@
+//! The past of a stream: its terms, and the positions of transactions.
+
+use std::time::SystemTime;
+
+use lastword::TxId;
+
+use crate::error::{Damage, Error};
+use crate::message::{Kind, Message, Term};
+use crate::stream::{LogStream, StreamError};
+
+/// The end of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The position of the last message.
+    pub position: u64,
+    /// The term of the last message.
+    pub term: Term,
+    /// The last transaction whose group is complete.
+    pub complete: TxId,
+    /// Bytes of words of all groups.
+    pub total_bytes: u64,
+    /// When the last message was sent.
+    pub sent: SystemTime,
+}
+
+impl End {
+    /// Returns the end of a stream, or `None` if it is empty.
+    ///
+    /// # Errors
+    /// Those of the stream; [`Error::Damaged`].
+    pub fn of(stream: &dyn LogStream) -> Result<Option<End>, Error> {
+        let (_, position) = stream.bounds()?;
+        if position == 0 {
+            return Ok(None);
+        }
+        let message = message_at(stream, position)?;
+        let Message { term, total_bytes, sent, .. } = message;
+        Ok(Some(End { position, term, complete: message.complete(), total_bytes, sent }))
+    }
+
+    /// Returns the last term before the present one that this pool has written, and the last
+    /// transaction that was complete when it ended. The search ends where messages were trimmed.
+    ///
+    /// # Errors
+    /// As [`End::of`].
+    pub fn past_term_of(
+        &self,
+        pool: u64,
+        stream: &dyn LogStream,
+    ) -> Result<Option<(Term, TxId)>, Error> {
+        let mut at = self.term.at;
+        loop {
+            let message = match message_at(stream, at) {
+                Err(Error::Stream(StreamError::Trimmed { .. })) => return Ok(None),
+                message => message?,
+            };
+            let Kind::Term { last, previous } = message.kind else {
+                return Err(Error::Damaged { position: at, damage: Damage::Gap });
+            };
+            match previous {
+                Some(term) if term.writer.pool == pool => return Ok(Some((term, last))),
+                // Positions fall, so the walk ends.
+                Some(term) if term.at < at => at = term.at,
+                Some(_) => return Err(Error::Damaged { position: at, damage: Damage::Malformed }),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Returns the position before the first message that a pool needs which ends with the transaction
+/// `last`. A binary search: the transactions before each message only grow.
+///
+/// # Errors
+/// [`StreamError::Trimmed`] if that message was trimmed; as [`End::of`].
+pub(crate) fn position_before(stream: &dyn LogStream, last: TxId) -> Result<u64, Error> {
+    let (first, end) = stream.bounds()?;
+    if end == 0 {
+        return Ok(0);
+    }
+    let before = |position| Ok::<_, Error>(message_at(stream, position)?.complete_before());
+    // The message in which the first transaction after `last` would be.
+    let needed = partition(first, end + 1, |position| Ok(before(position)? <= last))?;
+    if needed == first {
+        return Err(StreamError::Trimmed { position: first - 1, first }.into());
+    }
+    // It may be a later part of its group.
+    let of_group = before(needed - 1)?;
+    let begin = partition(first, needed, |position| Ok(before(position)? < of_group))?;
+    Ok(begin - 1)
+}
+
+/// Returns the first position in `begin..end` for which `is_before` is false, or `end`.
+fn partition(
+    mut begin: u64,
+    mut end: u64,
+    mut is_before: impl FnMut(u64) -> Result<bool, Error>,
+) -> Result<u64, Error> {
+    while begin < end {
+        let middle = begin + (end - begin) / 2;
+        match is_before(middle)? {
+            true => begin = middle + 1,
+            false => end = middle,
+        }
+    }
+    Ok(begin)
+}
+
+pub(crate) fn message_at(stream: &dyn LogStream, position: u64) -> Result<Message, Error> {
+    match stream.get(position)? {
+        Some(bytes) => decode(position, &bytes),
+        None => Err(Error::Damaged { position, damage: Damage::Gap }),
+    }
+}
+
+pub(crate) fn decode(position: u64, bytes: &[u8]) -> Result<Message, Error> {
+    Message::decode(bytes).map_err(|damage| Error::Damaged { position, damage })
+}

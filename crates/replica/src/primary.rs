@@ -1,0 +1,236 @@
+//! The primary: the one pool that appends to a stream.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lastword::replication::{Group, Log, read_log};
+use lastword::{Options, Pool, TxId};
+use system::mutants::carried;
+
+use crate::error::Error;
+use crate::history::End;
+use crate::link::Link;
+use crate::message::{Term, Writer};
+use crate::sender::{Sender, begin_term, for_patience};
+
+/// A pool whose log is appended to a stream.
+///
+/// Transactions run on [`pool`](Primary::pool) as on any pool. A ticket's `wait_replicated` returns
+/// when the stream has the transaction; [`confirm`](Primary::confirm) makes a read linearizable.
+///
+/// A pool that was a primary once is opened by this type or as a
+/// [`Follower`](crate::Follower), never alone: otherwise its heap image may get transactions that
+/// the stream lacks.
+///
+/// ```
+/// use lastword::{Objects, Options, Pool};
+/// use replica::{Follower, Link, MemoryStream, Primary};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let (path, copy) = (dir.path().join("a.pool"), dir.path().join("b.pool"));
+/// # let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
+/// let link = Link::new(MemoryStream::new());
+/// let pool = Pool::create(&path, options.clone())?;
+/// pool.backup(&copy)?; // a follower begins as a backup
+/// pool.close()?;
+///
+/// let primary = Primary::open(&path, options.clone(), &link)?;
+/// let follower = Follower::open(&copy, options, &link)?;
+/// let done = primary.pool().run(|tx| tx.alloc(7_u64))?;
+/// let (cell, id) = (done.value, done.ticket.id());
+/// done.ticket.wait_replicated()?; // the stream has it
+/// follower.wait_for(id, std::time::Duration::from_secs(10))?; // and so does the follower
+/// assert_eq!(follower.pool().run(|tx| tx.get(cell))?.value, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Primary {
+    pool: Arc<Pool>,
+    sender: Arc<Sender>,
+    thread: Option<JoinHandle<()>>,
+    patience: Duration,
+}
+
+/// The state of a primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PrimaryStatus {
+    /// Its term.
+    pub term: Term,
+    /// The position of the last message that the stream has confirmed.
+    pub position: u64,
+    /// The last transaction that the stream has.
+    pub replicated: TxId,
+    /// The last transaction that has committed.
+    pub committed: TxId,
+    /// The last failure of the stream, if no append has succeeded since.
+    pub trouble: Option<String>,
+}
+
+impl Primary {
+    /// Opens a pool as the primary of a stream, and begins a term. An empty stream gets its first
+    /// one; every follower is seeded from a backup that this pool has made since it was created.
+    ///
+    /// After a crash it first appends the groups of the log that the stream lacks. So all recovered
+    /// transactions are replicated when this returns.
+    ///
+    /// # Errors
+    /// [`Error::NotPrimary`], [`Error::OtherPool`], [`Error::OlderCopy`], [`Error::Ahead`]: the
+    /// pool cannot continue the stream. [`Error::Fenced`]: another primary began a term at the same
+    /// time. [`Error::Stream`], after the link's patience. As [`read_log`] and [`Pool::open`].
+    pub fn open(path: impl AsRef<Path>, options: Options, link: &Link) -> Result<Primary, Error> {
+        let path = path.as_ref();
+        let log = read_log(path, |_| Ok(()))?;
+        let end = End::of(&*link.stream)?;
+        let complete = check_end(&log, end)?;
+        let (pool, generation) = log.writer;
+        // The opening below is of this generation.
+        let writer = Writer { pool, generation: generation + 1 };
+        let sender = begin_term(&link.stream, writer, (end, complete), link.patience)?;
+        send_rest(path, complete, &sender, link)?;
+        Primary::of(path, options, sender, link)
+    }
+
+    /// Opens the pool of a sender whose term has begun.
+    pub(crate) fn of(
+        path: &Path,
+        options: Options,
+        sender: Sender,
+        link: &Link,
+    ) -> Result<Primary, Error> {
+        let pool = Arc::new(Pool::open(path, options.replicated(true))?);
+        let feed = pool.feed()?;
+        let Writer { pool: id, generation } = sender.term().writer;
+        let (_, replicated) = sender.confirmed();
+        if feed.writer() != (id, generation) || pool.replicated_id() != Some(replicated) {
+            return Err(Error::Opened);
+        }
+        let sender = Arc::new(sender);
+        let run = {
+            let sender = Arc::clone(&sender);
+            carried(move || sender.run(&feed))
+        };
+        let thread = std::thread::Builder::new().name("lw-send".into()).spawn(run);
+        let thread = thread.map_err(|error| Error::Stopped(error.to_string()))?;
+        Ok(Primary { pool, sender, thread: Some(thread), patience: link.patience })
+    }
+
+    /// Returns the pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Waits until the stream has every transaction that has committed, and shows that no other
+    /// primary had begun a term before this call. A read before the call is then linearizable: its
+    /// values are replicated, and no other primary had changed them. Costs a message if no group
+    /// is appended meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`], [`Error::Unconfirmed`]; as [`Pool::wait_replicated`].
+    pub fn confirm(&self) -> Result<(), Error> {
+        let committed = self.pool.committed_id();
+        self.sender.confirm(self.patience)?;
+        Ok(self.pool.wait_replicated(committed)?)
+    }
+
+    /// Returns the state of the primary.
+    pub fn status(&self) -> PrimaryStatus {
+        let (position, replicated) = self.sender.confirmed();
+        PrimaryStatus {
+            term: self.sender.term(),
+            position,
+            replicated,
+            committed: self.pool.committed_id(),
+            trouble: self.sender.trouble(),
+        }
+    }
+
+    /// Waits until the stream has every transaction, and closes the pool. Other handles of it
+    /// return [`Closed`](lastword::Error::Closed) from here on.
+    ///
+    /// # Errors
+    /// As [`Pool::close_shared`]. If the stream does not confirm in time, the pool stays as a crash
+    /// leaves it, and the next opening appends the rest.
+    pub fn close(mut self) -> Result<(), Error> {
+        let closed = self.pool.close_shared();
+        if let Some(thread) = self.thread.take() {
+            // The thread ends with the pool. After an error the pool may be open still.
+            if closed.is_ok() {
+                let _ = thread.join();
+            }
+        }
+        Ok(closed?)
+    }
+}
+
+impl Primary {
+    /// Leaves the pool as a crash would, if no other handle of it is left: for tests.
+    pub fn abandon(mut self) {
+        if let Some(pool) = Arc::into_inner(self.pool) {
+            pool.abandon();
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Returns the last complete transaction of the stream, if this closed pool can continue it.
+fn check_end(log: &Log, end: Option<End>) -> Result<TxId, Error> {
+    let (pool, Some(end)) = (log.writer.0, end) else { return Ok(log.last) };
+    let (writer, replicated) = (end.term.writer, end.complete);
+    if !are_copies(writer.pool, pool) {
+        return Err(Error::OtherPool { pool, found: writer.pool });
+    }
+    if writer.pool != pool {
+        return Err(Error::NotPrimary { term: end.term.number, writer });
+    }
+    if log.last < replicated {
+        return Err(Error::OlderCopy { replicated, last: log.last });
+    }
+    if log.reproduced > replicated {
+        return Err(Error::Ahead { reproduced: log.reproduced, replicated });
+    }
+    Ok(replicated)
+}
+
+/// Appends the groups of a closed pool's log that the stream lacks. Small neighbours share a group.
+fn send_rest(path: &Path, complete: TxId, sender: &Sender, link: &Link) -> Result<(), Error> {
+    let words_max = link.stream.message_bytes_max() / 8;
+    let mut failure = None;
+    let mut gathered: Option<Group> = None;
+    let mut append = |group: Group| {
+        let appended = sender.append_group(&group, for_patience(link.patience));
+        appended.map_err(|error| {
+            failure = Some(error);
+            lastword::Error::Closed { call: "read_log" }
+        })
+    };
+    let read = read_log(path, |group| {
+        if group.last <= complete {
+            return Ok(());
+        }
+        match &mut gathered {
+            Some(first) if first.words.len() + group.words.len() <= words_max => {
+                first.last = group.last;
+                first.heap_bytes = first.heap_bytes.max(group.heap_bytes);
+                first.words.extend(group.words);
+                Ok(())
+            }
+            _ => gathered.replace(group).map_or(Ok(()), &mut append),
+        }
+    });
+    let sent = read.and_then(|_| gathered.take().map_or(Ok(()), append));
+    match (sent, failure) {
+        (_, Some(error)) => Err(error),
+        (sent, None) => Ok(sent?),
+    }
+}
+
+/// Whether pools with these IDs can be copies of each other: a backup keeps the part of the ID
+/// that its pointers carry. Other pools pass this check once in 65 535.
+pub(crate) fn are_copies(one: u64, other: u64) -> bool {
+    one % 0xffff == other % 0xffff
+}

@@ -1,0 +1,347 @@
+//! The writer of a stream: one message at a time, each exactly once.
+//!
+//! ```text
+//!   pool -> feed -> group -> part, part -> append -> confirmed -> feed.replicated
+//!                                 mark -> append -> confirmed -> confirm returns
+//! ```
+//!
+//! Invariants:
+//! - *One append is outstanding.* `busy` serializes groups and marks. A second append, sent before
+//!   the first is confirmed, could land behind the message of another primary.
+//! - *A position has one content.* A message without a reply is sent again after the same position,
+//!   as the same bytes, until the stream has a message there. It then has this message, once, or
+//!   another primary's. So a lost reply makes neither a duplicate nor a gap.
+//! - *Confirmed after the reply.* The feed is confirmed when the stream has all parts of a group.
+//! - *A foreign message deposes.* If another writer's message follows, the pool is poisoned.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use lastword::TxId;
+use lastword::replication::{Feed, Group};
+use system::mutants::{Mutant, injected};
+
+use crate::error::Error;
+use crate::history::End;
+use crate::message::{Kind, Message, Term, parts_of};
+use crate::stream::{LogStream, StreamError};
+
+/// The first and the longest sleep before an append is sent again.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
+
+/// The longest wait for a group, between two looks whether the pool is closed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Appends the messages of one term.
+pub(crate) struct Sender {
+    stream: Arc<dyn LogStream>,
+    term: Term,
+    tail: Mutex<Tail>,
+    /// An append has ended.
+    ended: Condvar,
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("term", &self.term).finish_non_exhaustive()
+    }
+}
+
+/// The end of the stream, as this writer knows it.
+#[derive(Debug)]
+struct Tail {
+    /// The position of the last message.
+    position: u64,
+    complete: TxId,
+    total_bytes: u64,
+    /// Whether a thread appends.
+    busy: bool,
+    /// Groups and marks whose append has begun.
+    begun: u64,
+    /// The last of these that the stream has confirmed.
+    confirmed: u64,
+    /// A message that the stream may have, since its thread has given up without a reply.
+    unknown: Option<Vec<u8>>,
+    /// The term of another primary.
+    fenced: Option<u64>,
+    /// Whether a group was given up. No message may follow a part of it in this term.
+    torn: bool,
+    /// The last failure, until an append succeeds.
+    trouble: Option<String>,
+}
+
+impl Tail {
+    fn check(&self) -> Result<(), Error> {
+        match (self.fenced, self.torn) {
+            (Some(term), _) => Err(Error::Fenced { term }),
+            (None, true) => Err(Error::Stopped(self.trouble.clone().unwrap_or_default())),
+            (None, false) => Ok(()),
+        }
+    }
+}
+
+/// Begins a term after the end of the stream. Returns its sender.
+///
+/// # Errors
+/// [`Error::Fenced`] if another message follows that end; those of the stream, after the patience.
+pub(crate) fn begin_term(
+    stream: &Arc<dyn LogStream>,
+    writer: crate::message::Writer,
+    (end, complete): (Option<End>, TxId),
+    patience: Duration,
+) -> Result<Sender, Error> {
+    let position = end.map_or(0, |end| end.position);
+    let previous = end.map(|end| end.term);
+    let number = previous.map_or(1, |term| term.number + 1);
+    let term = Term { number, at: position + 1, writer };
+    let sender = Sender {
+        stream: Arc::clone(stream),
+        term,
+        tail: Mutex::new(Tail {
+            position,
+            complete,
+            total_bytes: end.map_or(0, |end| end.total_bytes),
+            busy: false,
+            begun: 0,
+            confirmed: 0,
+            unknown: None,
+            fenced: None,
+            torn: false,
+            trouble: None,
+        }),
+        ended: Condvar::new(),
+    };
+    let kind = Kind::Term { last: complete, previous };
+    sender.append([kind], for_patience(patience))?;
+    Ok(sender)
+}
+
+/// Returns whether to send again after an error: until this time, and only if that can help.
+pub(crate) fn for_patience(patience: Duration) -> impl FnMut(&StreamError) -> bool {
+    let begun = Instant::now();
+    move |error| {
+        let helps = error.is_transient() || matches!(error, StreamError::Conflict { .. });
+        helps && begun.elapsed() < patience
+    }
+}
+
+impl Sender {
+    pub(crate) fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Returns the last position, and the last transaction, that the stream has confirmed.
+    pub(crate) fn confirmed(&self) -> (u64, TxId) {
+        let tail = self.lock();
+        (tail.position, tail.complete)
+    }
+
+    /// Returns the last failure of the stream, if no append has succeeded since.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.lock().trouble.clone()
+    }
+
+    /// Appends a group, in as many parts as it needs.
+    ///
+    /// # Errors
+    /// As [`append`](Sender::append).
+    pub(crate) fn append_group(
+        &self,
+        group: &Group,
+        again: impl FnMut(&StreamError) -> bool,
+    ) -> Result<(), Error> {
+        self.append(parts_of(group, self.stream.message_bytes_max()), again)
+    }
+
+    /// Sends the groups of a feed until its pool is closed, or another primary begins a term.
+    pub(crate) fn run(&self, feed: &Feed) {
+        loop {
+            let group = match feed.next(LOOK) {
+                Ok(Some(group)) => group,
+                Ok(None) => continue,
+                // Closed, or poisoned: the pool reports the cause to every caller.
+                Err(_) => return,
+            };
+            if injected(Mutant::ConfirmedBeforeReply) {
+                let _ = feed.replicated(group.last);
+            }
+            // A pool without new groups to confirm still reports that it is closed.
+            let is_open = |_: &StreamError| feed.replicated(TxId(0)).is_ok();
+            match self.append_group(&group, is_open) {
+                Ok(()) if feed.replicated(group.last).is_ok() => {}
+                Err(Error::Fenced { term }) => {
+                    let _ = feed.fence(term);
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Returns when the stream has confirmed an append that has begun after this call. So no other
+    /// primary had begun a term before the call.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`], [`Error::Unconfirmed`], [`Error::Stopped`].
+    pub(crate) fn confirm(&self, patience: Duration) -> Result<(), Error> {
+        let called = Instant::now();
+        let mut tail = self.lock();
+        let before = tail.begun;
+        while tail.confirmed <= before {
+            tail.check()?;
+            let left = patience.saturating_sub(called.elapsed());
+            if left.is_zero() {
+                return Err(Error::Unconfirmed(patience));
+            }
+            if tail.busy {
+                let waited = self.ended.wait_timeout(tail, left);
+                tail = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            let mark = Kind::Mark { last: tail.complete };
+            match self.append_alone(tail, [mark], for_patience(left)) {
+                Err(Error::Stream(error)) if error.is_transient() => {}
+                appended => return appended,
+            }
+            tail = self.lock();
+        }
+        Ok(())
+    }
+
+    /// Appends messages one after the other. `again` decides after each failure whether the message
+    /// is sent again.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`], [`Error::Stopped`]; the error of the stream after which `again` has
+    /// returned false.
+    fn append(
+        &self,
+        kinds: impl IntoIterator<Item = Kind>,
+        again: impl FnMut(&StreamError) -> bool,
+    ) -> Result<(), Error> {
+        let mut tail = self.lock();
+        while tail.busy {
+            tail = self.ended.wait(tail).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.append_alone(tail, kinds, again)
+    }
+
+    /// Appends messages while no other thread does.
+    fn append_alone(
+        &self,
+        mut tail: MutexGuard<'_, Tail>,
+        kinds: impl IntoIterator<Item = Kind>,
+        mut again: impl FnMut(&StreamError) -> bool,
+    ) -> Result<(), Error> {
+        tail.check()?;
+        tail.busy = true;
+        tail.begun += 1;
+        let begun = tail.begun;
+        let unknown = tail.unknown.take();
+        drop(tail);
+        let appended = self.append_all(unknown, kinds, &mut again);
+        let mut tail = self.lock();
+        tail.busy = false;
+        match &appended {
+            Ok(()) => tail.confirmed = begun,
+            Err(Error::Fenced { term }) => tail.fenced = Some(*term),
+            Err(_) => {}
+        }
+        drop(tail);
+        self.ended.notify_all();
+        appended
+    }
+
+    /// Only the thread that has set `busy` is here, so only it changes the end of the stream.
+    fn append_all(
+        &self,
+        unknown: Option<Vec<u8>>,
+        kinds: impl IntoIterator<Item = Kind>,
+        again: &mut impl FnMut(&StreamError) -> bool,
+    ) -> Result<(), Error> {
+        if let Some(bytes) = unknown {
+            self.place(&bytes, again)?;
+        }
+        for kind in kinds {
+            let mut message = {
+                let tail = self.lock();
+                let kind = match kind {
+                    // A group may have been appended since the mark was made.
+                    Kind::Mark { .. } => Kind::Mark { last: tail.complete },
+                    kind => kind,
+                };
+                let total_bytes = tail.total_bytes;
+                Message { term: self.term, total_bytes, sent: SystemTime::now(), kind }
+            };
+            if let Kind::Part { words, .. } = &message.kind {
+                message.total_bytes += 8 * words.len() as u64;
+            }
+            if let Err(error) = self.place(&message.encode(), again) {
+                self.lock().torn |= matches!(message.kind, Kind::Part { .. });
+                return Err(error);
+            }
+            let mut tail = self.lock();
+            (tail.complete, tail.total_bytes) = (message.complete(), message.total_bytes);
+        }
+        Ok(())
+    }
+
+    /// Makes this message the next one of the stream.
+    fn place(
+        &self,
+        bytes: &[u8],
+        again: &mut impl FnMut(&StreamError) -> bool,
+    ) -> Result<(), Error> {
+        let mut after = self.lock().position;
+        let mut backoff = BACKOFF.0;
+        loop {
+            let error = match self.stream.append(after, bytes) {
+                Ok(_) => break,
+                Err(error) => error,
+            };
+            let is_unknown = matches!(error, StreamError::Unknown { .. });
+            if is_unknown && injected(Mutant::UnknownTakenForYes) {
+                break;
+            }
+            if is_unknown || matches!(error, StreamError::Conflict { .. }) {
+                match self.stream.get(after + 1) {
+                    Ok(Some(found)) if found == bytes => break,
+                    Ok(Some(_)) if injected(Mutant::FenceIgnored) => {
+                        after = self.stream.bounds()?.1;
+                        continue;
+                    }
+                    Ok(Some(found)) => return Err(fenced_by(&found)),
+                    Err(StreamError::Trimmed { .. }) => return Err(fenced_by(&[])),
+                    // Not there, or not to be seen. The same bytes are sent again, and if the
+                    // first ones land late, one of the two is refused.
+                    Ok(None) | Err(_) => {}
+                }
+            }
+            let mut tail = self.lock();
+            tail.trouble = Some(error.to_string());
+            if !again(&error) {
+                tail.unknown = Some(bytes.to_vec());
+                return Err(error.into());
+            }
+            drop(tail);
+            std::thread::sleep(backoff);
+            backoff = (2 * backoff).min(BACKOFF.1);
+        }
+        let mut tail = self.lock();
+        tail.position = after + 1;
+        tail.trouble = None;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tail> {
+        // A panicking thread leaves `busy`, and the tail as the stream has it.
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of a writer after whose last message this one follows.
+fn fenced_by(message: &[u8]) -> Error {
+    let term = Message::decode(message).map_or(0, |message| message.term.number);
+    Error::Fenced { term }
+}

@@ -1,0 +1,9 @@
+//! Primaries and followers of a stream in memory: failover, restarts, lost replies.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod failover;
+mod following;
+mod refused;
+mod restarts;
+mod set;
+mod unreliable;
