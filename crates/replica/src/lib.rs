@@ -46,5 +46,6 @@ pub use follower::{Follower, FollowerStatus, Lag};
 pub use history::End;
 pub use link::Link;
 pub use primary::{Primary, PrimaryStatus};
+pub use stream::directory::DirectoryStream;
 pub use stream::memory::MemoryStream;
 pub use stream::{LogStream, ReadStream, StreamError};

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub mod directory;
 pub mod memory;
 
 /// A stream of messages. Several handles, in several processes, may use one stream.
