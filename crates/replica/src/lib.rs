@@ -47,5 +47,6 @@ pub use history::End;
 pub use link::Link;
 pub use primary::{Primary, PrimaryStatus};
 pub use stream::directory::DirectoryStream;
+pub use stream::faulty::{Faults, FaultyStream};
 pub use stream::memory::MemoryStream;
 pub use stream::{LogStream, ReadStream, StreamError};

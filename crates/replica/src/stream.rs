@@ -25,7 +25,11 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub mod directory;
+pub mod faulty;
 pub mod memory;
+mod url;
+
+pub use url::{create, open};
 
 /// A stream of messages. Several handles, in several processes, may use one stream.
 ///
@@ -85,7 +89,7 @@ pub trait ReadStream: Send {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The last message is not the one that an append named. Nothing was appended.
+    /// The last message is not at the position that an append named. Nothing was appended.
     #[error("the stream has another message after {after}: read it, and append after the last one")]
     Conflict {
         /// The position that the append named.

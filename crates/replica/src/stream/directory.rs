@@ -11,15 +11,15 @@
 //! Any number of handles and processes may use the directory, also over NFS. `rsync` may copy it at
 //! any time: a copy that lacks later messages is an earlier state of the stream.
 //!
-//! An append writes a temporary file, makes it durable, and gives it the name of its position, which
+//! An append writes a temporary file, makes it durable, and gives it the name of its position. That
 //! fails if the name is taken. Appends take no lock, so a stopped process never holds up another.
 //!
 //! Invariants:
 //! - A name that is a position has a complete message, and only trimming removes it.
 //! - A call reports a message only after the directory with its name is durable. A follower could
 //!   otherwise apply a message that a power failure then removes.
-//! - A position below the head's first one is trimmed, whether its file is there or not. The head is
-//!   durable before a file is removed.
+//! - A position below the head's first one is trimmed, whether its file is there or not. The head
+//!   is durable before a file is removed.
 //! - An append reads the head after its message has got the name. A slow append could otherwise
 //!   reuse the name of a message that was appended *and* trimmed meanwhile.
 
@@ -115,7 +115,7 @@ impl DirectoryStream {
             Err(errno) => return Err(failed("lock", &path, &errno.into())),
         }
         let head = self.head()?;
-        let first = first.min(self.last(head)?);
+        let first = first.min(self.last(head)?).max(head.first);
         if first > head.first {
             put_head(self.path(), Head { first, ..head }, Name::IsReplaced)?;
         }
@@ -241,8 +241,8 @@ impl LogStream for DirectoryStream {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(StreamError::Conflict { after }),
                 Err(error) if is_refusal(&error) => Err(failed("name", &temporary, &error)),
-                // The name may be there: the reply of an NFS server can be lost, and `clean` removes
-                // a temporary file whose position is taken, perhaps by this very message.
+                // The name may be there: the reply of an NFS server can be lost, and `clean`
+                // removes a temporary file whose position is taken, perhaps by this very message.
                 Err(error) => Err(unknown(error.to_string())),
             });
         if published.is_err() {
