@@ -29,6 +29,8 @@ mod parts;
 mod readers;
 #[path = "mutants/refused.rs"]
 mod refused;
+#[path = "mutants/replicas.rs"]
+mod replicas;
 #[path = "mutants/replication.rs"]
 mod replication;
 #[path = "mutants/seam.rs"]
@@ -59,13 +61,18 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 57] = [
+const PARTS: [(&str, Part); 62] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
     ("a log that grows", growing_log::a_log_that_grows),
     ("a stream that lacks transactions", replication::a_stream_that_lacks_transactions),
     ("a deposed primary", replication::a_deposed_primary),
+    ("a stream without replies", replicas::a_stream_without_replies),
+    ("a new primary", replicas::a_new_primary),
+    ("a group in parts", replicas::a_group_in_parts),
+    ("a message of an old term", replicas::a_message_of_an_old_term),
+    ("a former primary that follows", replicas::a_former_primary_that_follows),
     ("a group that never was", parts::a_group_that_never_was),
     ("a group that is gone", parts::a_group_that_is_gone),
     ("a wrap that ends too early", parts::a_wrap_that_ends_too_early),

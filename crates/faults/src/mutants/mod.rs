@@ -412,6 +412,14 @@ with_between_threads! {
     CopiedGroupGrows 461 "copied-group-grows" "A group grows after the feed has copied it.",
     SuffixReplayed 476 "suffix-replayed"
         "A pool that rejoins applies the transactions that it should drop.",
+    ConfirmedBeforeReply 470 "confirmed-before-reply"
+        "A group is confirmed before the stream has it.",
+    UnknownTakenForYes 471 "unknown-taken-for-yes" "A lost reply counts as a confirmation.",
+    FenceIgnored 472 "fence-ignored" "A primary appends behind the term of another one.",
+    PartAppliedAlone 473 "part-applied-alone" "A follower applies a part of a group.",
+    TermNotChecked 474 "term-not-checked" "A follower applies messages of an ended term.",
+    FormerPrimaryTrusted 475 "former-primary-trusted"
+        "A deposed primary keeps the end of its log when it follows.",
     AppliedBeforeChecked 431 "applied-before-checked" "Records are applied before all are read.",
     ReaderIgnoresWitness 432 "reader-ignores-witness" "Readers of a pool in use ignore witnesses.",
     RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",

@@ -73,14 +73,16 @@ pub struct FaultyStream {
 
 struct Shared {
     inner: Box<dyn LogStream>,
-    faults: Faults,
     state: Mutex<State>,
     resumed: Condvar,
 }
 
 struct State {
+    faults: Faults,
     random: u64,
     is_paused: bool,
+    /// Appends before a pause begins.
+    appends_left: Option<u64>,
     late: Vec<(u64, Vec<u8>)>,
     injected: Injected,
 }
@@ -99,9 +101,10 @@ impl FaultyStream {
     /// Wraps a stream.
     pub fn new(inner: impl LogStream + 'static, faults: Faults) -> FaultyStream {
         let (is_paused, late, injected) = (false, Vec::new(), Injected::default());
-        let state = Mutex::new(State { random: faults.seed, is_paused, late, injected });
-        let (inner, resumed) = (Box::new(inner), Condvar::new());
-        FaultyStream { shared: Arc::new(Shared { inner, faults, state, resumed }) }
+        let (random, appends_left) = (faults.seed, None);
+        let state = State { faults, random, is_paused, appends_left, late, injected };
+        let (inner, state, resumed) = (Box::new(inner), Mutex::new(state), Condvar::new());
+        FaultyStream { shared: Arc::new(Shared { inner, state, resumed }) }
     }
 
     /// Holds up all calls. They fail as unreachable after [`Faults::patience`].
@@ -109,10 +112,22 @@ impl FaultyStream {
         self.lock().is_paused = true;
     }
 
-    /// Ends a pause.
+    /// Begins a pause after so many appends.
+    pub fn pause_after(&self, appends: u64) {
+        self.lock().appends_left = Some(appends);
+    }
+
+    /// Ends a pause, also one that has not begun.
     pub fn resume(&self) {
-        self.lock().is_paused = false;
+        let mut state = self.lock();
+        (state.is_paused, state.appends_left) = (false, None);
+        drop(state);
         self.shared.resumed.notify_all();
+    }
+
+    /// Replaces the faults. The choices continue.
+    pub fn set_faults(&self, faults: Faults) {
+        self.lock().faults = faults;
     }
 
     /// Returns how many faults were injected.
@@ -127,7 +142,7 @@ impl FaultyStream {
 
     /// Begins a call: waits while the stream is paused, and delivers some late requests.
     fn begin(&self) -> Result<MutexGuard<'_, State>, StreamError> {
-        let Faults { delay, patience, .. } = self.shared.faults;
+        let Faults { delay, patience, .. } = self.lock().faults;
         if !delay.is_zero() {
             std::thread::sleep(delay);
         }
@@ -149,7 +164,7 @@ impl FaultyStream {
 
     fn begin_read(&self) -> Result<&dyn LogStream, StreamError> {
         let mut state = self.begin()?;
-        if state.thousandth() < self.shared.faults.failed_read {
+        if state.thousandth() < state.faults.failed_read {
             state.injected.failed_reads += 1;
             return Err(StreamError::Unreachable("injected fault".to_owned()));
         }
@@ -159,12 +174,17 @@ impl FaultyStream {
 
 impl LogStream for FaultyStream {
     fn append(&self, after: u64, message: &[u8]) -> Result<u64, StreamError> {
-        let faults = &self.shared.faults;
         let (bytes, bytes_max) = (message.len(), self.message_bytes_max());
         if bytes > bytes_max {
             return Err(StreamError::TooLarge { bytes, bytes_max }); // Never sent.
         }
         let mut state = self.begin()?;
+        if state.appends_left == Some(0) {
+            state.is_paused = true;
+            return Err(StreamError::Unreachable("it is paused".to_owned()));
+        }
+        state.appends_left = state.appends_left.map(|left| left - 1);
+        let faults = state.faults;
         let unknown = StreamError::Unknown { after, why: "injected fault".to_owned() };
         let choice = state.thousandth();
         let mut chances = 0;

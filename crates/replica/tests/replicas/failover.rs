@@ -20,15 +20,14 @@ fn crashed_primary_is_replaced_and_rejoins() {
         let before = content(primary.pool());
         // Durable in its log alone, or cut off inside a group.
         match round % 3 {
-            0 => set.net.cut(true),
-            1 => set.net.cut_after(3),
+            0 => set.net.pause(),
+            1 => set.net.pause_after(3),
             _ => {}
         }
         let last = change(primary.pool(), 100 + round, 200);
         primary.pool().wait_for(last).unwrap();
         primary.abandon();
-        set.net.cut(false);
-        set.net.cut_after(u64::MAX);
+        set.net.resume();
         let [follower, other] = followers;
         let promoted = follower.promote().unwrap();
         assert!(promoted.pool().committed_id() >= replicated);

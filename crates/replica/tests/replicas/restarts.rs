@@ -13,16 +13,15 @@ fn restarted_primary_sends_rest_of_its_log() {
         let last = change(primary.pool(), round, 100);
         primary.pool().wait_replicated(last).unwrap();
         match round % 2 {
-            0 => set.net.cut(true),
+            0 => set.net.pause(),
             // Inside a group of several parts, whose rest never comes.
-            _ => set.net.cut_after(2),
+            _ => set.net.pause_after(2),
         }
         let last = change(primary.pool(), 100 + round, 200);
         primary.pool().wait_for(last).unwrap();
         let expected = content(primary.pool());
         primary.abandon();
-        set.net.cut(false);
-        set.net.cut_after(u64::MAX);
+        set.net.resume();
         let primary = set.open(0);
         assert_eq!(content(primary.pool()), expected);
         assert_eq!(primary.pool().replicated_id(), Some(last));
@@ -40,21 +39,20 @@ fn primary_opens_after_crash_inside_opening() {
     let primary = set.open(0);
     let last = change(primary.pool(), 1, 100);
     primary.pool().wait_replicated(last).unwrap();
-    set.net.cut(true);
+    set.net.pause();
     change(primary.pool(), 2, 100);
     primary.pool().flush().unwrap();
     primary.abandon();
-    set.net.cut(false);
+    set.net.resume();
     // The term message is let through, and nothing after it.
-    set.net.cut_after(1);
+    set.net.pause_after(1);
     let link = set.primary.clone().patience(std::time::Duration::from_millis(50));
     for _ in 0..2 {
         assert!(replica::Primary::open(set.path(0), crate::set::options(), &link).is_err());
-        set.net.cut(false);
-        set.net.cut_after(1);
+        set.net.resume();
+        set.net.pause_after(1);
     }
-    set.net.cut(false);
-    set.net.cut_after(u64::MAX);
+    set.net.resume();
     let primary = set.open(0);
     assert_eq!(primary.status().term.number, 4);
     assert_equal(&set.follow(1), primary.pool());

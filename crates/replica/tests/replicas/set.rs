@@ -1,107 +1,21 @@
 //! A primary, copies of its pool, and a stream that can fail.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lastword::collections::HashMap;
 use lastword::{Options, Pool, TxId};
-use replica::{Follower, Link, LogStream, MemoryStream, Primary, ReadStream, StreamError};
+use replica::{Faults, FaultyStream, Follower, Link, LogStream, MemoryStream, Primary};
 
 /// Time for a step that other threads make soon.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
-
-/// A stream in memory whose appends fail while it is cut off, or lose their replies by chance.
-#[derive(Clone)]
-pub(crate) struct Net {
-    pub(crate) stream: MemoryStream,
-    cut: Arc<AtomicBool>,
-    /// The chance of a lost reply, and of a lost request, in 256.
-    losses: Arc<AtomicU64>,
-    random: Arc<AtomicU64>,
-    /// Appends that are let through before the cut.
-    left: Arc<AtomicU64>,
-}
-
-impl Net {
-    pub(crate) fn new(stream: MemoryStream) -> Net {
-        Net {
-            stream,
-            cut: Arc::default(),
-            losses: Arc::default(),
-            random: Arc::new(AtomicU64::new(7)),
-            left: Arc::new(AtomicU64::new(u64::MAX)),
-        }
-    }
-
-    /// Cuts the writer off from the stream, or connects it again.
-    pub(crate) fn cut(&self, cut: bool) {
-        self.cut.store(cut, Ordering::SeqCst);
-    }
-
-    /// Cuts the writer off after so many appends.
-    pub(crate) fn cut_after(&self, appends: u64) {
-        self.left.store(appends, Ordering::SeqCst);
-    }
-
-    /// Loses replies and requests with this chance in 256.
-    pub(crate) fn lose(&self, chance: u64) {
-        self.losses.store(chance, Ordering::SeqCst);
-    }
-
-    fn loses(&self) -> bool {
-        let step = |random: u64| Some(random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(5));
-        let random = self.random.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step).unwrap();
-        random >> 56 < self.losses.load(Ordering::SeqCst)
-    }
-}
-
-impl LogStream for Net {
-    fn append(&self, after: u64, message: &[u8]) -> Result<u64, StreamError> {
-        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err()
-        {
-            self.cut(true);
-            self.left.store(u64::MAX, Ordering::SeqCst);
-        }
-        if self.cut.load(Ordering::SeqCst) {
-            return Err(StreamError::Unreachable("cut off".into()));
-        }
-        let unknown = || StreamError::Unknown { after, why: "lost".into() };
-        if self.loses() {
-            return Err(unknown());
-        }
-        let appended = self.stream.append(after, message);
-        if self.loses() { Err(unknown()) } else { appended }
-    }
-
-    fn bounds(&self) -> Result<(u64, u64), StreamError> {
-        self.stream.bounds()
-    }
-
-    fn get(&self, position: u64) -> Result<Option<Vec<u8>>, StreamError> {
-        self.stream.get(position)
-    }
-
-    fn read_from(&self, after: u64) -> Result<Box<dyn ReadStream>, StreamError> {
-        self.stream.read_from(after)
-    }
-
-    fn message_bytes_max(&self) -> usize {
-        self.stream.message_bytes_max()
-    }
-
-    fn warnings(&self) -> Result<Vec<String>, StreamError> {
-        self.stream.warnings()
-    }
-}
 
 /// Pools in a directory: `0` is the first primary, the others are backups of it.
 pub(crate) struct Set {
     dir: tempfile::TempDir,
     pub(crate) stream: MemoryStream,
-    /// The network between the primary and the stream.
-    pub(crate) net: Net,
+    /// The stream as the primary sees it.
+    pub(crate) net: FaultyStream,
     pub(crate) primary: Link,
     /// For all others.
     pub(crate) link: Link,
@@ -115,7 +29,7 @@ impl Set {
     /// Creates a pool with a map, and so many copies.
     pub(crate) fn new(stream: MemoryStream, copies: usize) -> Set {
         let dir = tempfile::tempdir().unwrap();
-        let net = Net::new(stream.clone());
+        let net = FaultyStream::new(stream.clone(), Faults::default());
         let (primary, link) = (Link::new(net.clone()), Link::new(stream.clone()));
         let set = Set { dir, net, primary: primary.patience(SOON), link, stream };
         let pool = Pool::create(set.path(0), options()).unwrap();

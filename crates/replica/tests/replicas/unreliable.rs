@@ -12,7 +12,7 @@ use crate::set::{Set, assert_equal, change};
 #[test]
 fn lost_replies_make_neither_duplicates_nor_gaps() {
     let set = Set::new(MemoryStream::with_message_bytes(3000), 1);
-    set.net.lose(60);
+    set.net.set_faults(replica::Faults::of_each_kind(3));
     let primary = set.open(0);
     let follower = set.follow(1);
     for seed in 0..20 {
@@ -41,7 +41,7 @@ fn outage_of_stream_holds_commits() {
     let options = crate::set::options().log_bytes(128 << 10).ring_entries(1 << 12);
     let options = options.patience(Duration::from_millis(50));
     let primary = replica::Primary::open(set.path(0), options, &set.primary).unwrap();
-    set.net.cut(true);
+    set.net.pause();
     let done = primary.pool().run(|tx| tx.alloc(1_u64)).unwrap();
     done.ticket.wait().unwrap();
     let error = done.ticket.wait_replicated().unwrap_err();
@@ -52,7 +52,7 @@ fn outage_of_stream_holds_commits() {
     while primary.status().trouble.is_none() {
         std::thread::yield_now();
     }
-    set.net.cut(false);
+    set.net.resume();
     while primary.pool().wait_replicated(primary.pool().committed_id()).is_err() {}
     assert_eq!(primary.status().trouble, None);
     assert_equal(&set.follow(1), primary.pool());
@@ -64,9 +64,9 @@ fn confirmation_gives_up_without_reply() {
     let set = Set::new(MemoryStream::new(), 1);
     let link = set.primary.clone().patience(Duration::from_millis(100));
     let primary = replica::Primary::open(set.path(0), crate::set::options(), &link).unwrap();
-    set.net.lose(256);
+    set.net.set_faults(replica::Faults { lost_request: 1000, ..Default::default() });
     assert!(matches!(primary.confirm().unwrap_err(), replica::Error::Unconfirmed(_)));
-    set.net.lose(0);
+    set.net.set_faults(replica::Faults::default());
     primary.confirm().unwrap();
     let last = change(primary.pool(), 1, 10);
     primary.pool().wait_replicated(last).unwrap();
