@@ -4,6 +4,7 @@
 
 mod crash;
 mod expected;
+mod replica;
 mod sim;
 
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ pub(crate) use self::crash::{
     CrashCommand, CrashExplore, CrashKill, CrashReplay, KillWriter, MediumModelName, TierName,
 };
 pub(crate) use self::expected::Expected;
+pub(crate) use self::replica::{
+    Feed, ReplicaCommand, ReplicaFollow, ReplicaPromote, ReplicaStatus, StreamUrl,
+};
 pub(crate) use self::sim::{SheetFormat, SimCommand, SimList, SimMerge, SimRun, SimSweep};
 use crate::designs::{DesignName, DesignParser};
 use crate::load::{Load, SampleName};
@@ -72,6 +76,11 @@ pub(crate) enum Command {
     /// Create, describe, check, dump, copy, back up, compact, export, grow or convert a pool
     #[command(subcommand)]
     Pool(PoolCommand),
+    /// Describe the stream of a replicated pool, follow its primary, or promote a follower
+    #[command(subcommand)]
+    Replica(ReplicaCommand),
+    /// Print the transactions of a stream as lines of JSON
+    Feed(Feed),
     /// Measure baselines: the disk alone, or the background steps alone
     #[command(subcommand)]
     Measure(MeasureCommand),

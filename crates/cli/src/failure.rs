@@ -116,6 +116,9 @@ pub(crate) enum Failure {
     OneDesign,
 
     #[error(transparent)]
+    Replica(#[from] replica::Error),
+
+    #[error(transparent)]
     Paper(#[from] papers::Error),
 
     #[error(

@@ -20,6 +20,7 @@ mod driver;
 mod dump;
 mod erased;
 mod failure;
+mod feed;
 mod grouping;
 mod kill;
 mod kill_round;
@@ -35,6 +36,7 @@ mod pace;
 mod pool;
 mod presence;
 mod quantity;
+mod replica;
 mod report;
 mod reproduce;
 mod run;
@@ -100,6 +102,8 @@ fn run() -> Result<Verdict, Failure> {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Pool(command) => pool::run(&command),
+        Command::Replica(command) => replica::run(&command),
+        Command::Feed(arguments) => feed::run(&arguments),
         Command::Measure(command) => measure::run(&command),
         Command::Crash(command) => crash::run(&command),
         Command::Sim(command) => sim::run(&command),

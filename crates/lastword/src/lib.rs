@@ -167,8 +167,6 @@ mod pages {
     struct LargerThanMemory;
     #[doc = include_str!("../../../docs/guide/async.md")]
     struct Async;
-    #[doc = include_str!("../../../docs/guide/replication.md")]
-    struct Replication;
     #[doc = include_str!("../../../docs/guide/collections.md")]
     struct Collections;
 }

@@ -14,7 +14,7 @@ use crate::message::{Kind, Message, Term};
 /// Compare-and-append keeps a deposed writer from the stream. The checks of this type find a stream
 /// or a writer that breaks this rule: a message of an earlier term behind a later one, or a gap.
 #[derive(Debug, Default)]
-pub struct Assembly {
+pub(crate) struct Assembly {
     term: Option<Term>,
     complete: Option<TxId>,
     begun: Option<Begun>,
@@ -30,17 +30,17 @@ struct Begun {
 
 impl Assembly {
     /// Creates an assembly without messages.
-    pub fn new() -> Assembly {
+    pub(crate) fn new() -> Assembly {
         Assembly::default()
     }
 
     /// Returns the term of the last message.
-    pub fn term(&self) -> Option<Term> {
+    pub(crate) fn term(&self) -> Option<Term> {
         self.term
     }
 
     /// Returns the last transaction that is complete, once it is known.
-    pub fn complete(&self) -> Option<TxId> {
+    pub(crate) fn complete(&self) -> Option<TxId> {
         self.complete
     }
 
@@ -48,7 +48,7 @@ impl Assembly {
     ///
     /// # Errors
     /// [`Damage::Term`], [`Damage::Gap`].
-    pub fn add(&mut self, position: u64, message: Message) -> Result<Option<Group>, Damage> {
+    pub(crate) fn add(&mut self, position: u64, message: Message) -> Result<Option<Group>, Damage> {
         let term = message.term;
         if let Kind::Term { last, previous } = message.kind {
             let expected = self.term.map_or(0, |term| term.number);

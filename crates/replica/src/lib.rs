@@ -33,6 +33,7 @@
 mod assembly;
 mod error;
 mod follower;
+mod groups;
 mod history;
 mod link;
 pub mod message;
@@ -40,9 +41,9 @@ mod primary;
 mod sender;
 pub mod stream;
 
-pub use assembly::Assembly;
 pub use error::{Damage, Error};
 pub use follower::{Follower, FollowerStatus, Lag};
+pub use groups::Groups;
 pub use history::End;
 pub use link::Link;
 pub use primary::{Primary, PrimaryStatus};
@@ -50,3 +51,10 @@ pub use stream::directory::DirectoryStream;
 pub use stream::faulty::{Faults, FaultyStream};
 pub use stream::memory::MemoryStream;
 pub use stream::{LogStream, ReadStream, StreamError};
+
+/// Compiles the examples of the book.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/guide/replication.md")]
+    struct Replication;
+}

@@ -31,6 +31,11 @@ impl Link {
         self
     }
 
+    /// Returns how long calls wait.
+    pub fn waits(&self) -> Duration {
+        self.patience
+    }
+
     /// Returns the stream.
     pub fn stream(&self) -> &Arc<dyn LogStream> {
         &self.stream

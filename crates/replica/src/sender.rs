@@ -318,8 +318,9 @@ impl Sender {
                     Ok(None) | Err(_) => {}
                 }
             }
+            let lost = self.lost_after(after, &error);
             let mut tail = self.lock();
-            tail.trouble = Some(error.to_string());
+            tail.trouble = Some(lost.unwrap_or_else(|| error.to_string()));
             if !again(&error) {
                 tail.unknown = Some(bytes.to_vec());
                 return Err(error.into());
@@ -332,6 +333,18 @@ impl Sender {
         tail.position = after + 1;
         tail.trouble = None;
         Ok(())
+    }
+
+    /// Returns a sentence if the stream no longer has a message that it had confirmed.
+    fn lost_after(&self, after: u64, error: &StreamError) -> Option<String> {
+        let is_conflict = matches!(error, StreamError::Conflict { .. });
+        let (_, last) = self.stream.bounds().ok().filter(|_| is_conflict)?;
+        (last < after).then(|| {
+            format!(
+                "the stream has lost messages: it ends with {last}, and had confirmed {after}; \
+                 begin a new stream, and seed each follower from a backup of this pool"
+            )
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Tail> {

@@ -19,6 +19,7 @@ mod operating;
 mod output;
 mod pool;
 mod readers;
+mod replica;
 mod reproduce;
 mod run;
 mod signals;

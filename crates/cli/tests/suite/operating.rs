@@ -1,8 +1,8 @@
 //! The commands of the book's Operating pages, run as they stand there.
 //!
 //! Each block of commands runs in a directory of its own, which has what the pages assume: closed
-//! pools `my.pool` (with the collection `stock`) and `bank.pool`, and a backup. Absolute paths lead
-//! into that directory.
+//! pools `my.pool` (with the collection `stock`) and `bank.pool`, and a backup; a stream `stream` of
+//! a primary, and its `follower.pool`. Absolute paths lead into that directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,8 +11,14 @@ use lastword::{Options, Pool};
 
 use crate::common::Room;
 
-const PAGES: [&str; 5] =
-    ["backup.md", "check-and-repair.md", "sizing.md", "troubleshooting.md", "upgrading.md"];
+const PAGES: [&str; 6] = [
+    "backup.md",
+    "check-and-repair.md",
+    "replication.md",
+    "sizing.md",
+    "troubleshooting.md",
+    "upgrading.md",
+];
 
 /// Returns the blocks of shell commands of a page, each with its line.
 fn blocks(page: &str) -> Vec<(usize, String)> {
@@ -42,6 +48,15 @@ fn prepared() -> Room {
     let pool = Pool::open(room.path("my.pool"), Options::new()).unwrap();
     pool.hash_map::<str, u64>("stock").unwrap();
     pool.close().unwrap();
+    let primary = Pool::create(room.path("primary.pool"), Options::new().bytes(1 << 20)).unwrap();
+    primary.backup(room.path("follower.pool")).unwrap();
+    primary.close().unwrap();
+    let stream = replica::DirectoryStream::create(room.path("stream")).unwrap();
+    let options = Options::new();
+    replica::Primary::open(room.path("primary.pool"), options, &replica::Link::new(stream))
+        .unwrap()
+        .close()
+        .unwrap();
     room
 }
 

@@ -77,10 +77,10 @@ pub(crate) fn a_new_primary(bug: Option<Mutant>) -> Option<String> {
 pub(crate) fn a_group_in_parts(bug: Option<Mutant>) -> Option<String> {
     observe(bug, |dir| {
         pools(dir)?;
-        let link = Link::new(MemoryStream::with_message_bytes(1000));
+        let link = Link::new(MemoryStream::with_message_bytes(300));
         let primary = open(dir, &link)?;
         let follower = follow(dir, &link)?;
-        let ids: [u64; 500] = std::array::from_fn(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a));
+        let ids: [u64; 100] = std::array::from_fn(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a));
         let done = primary.pool().run(|tx| tx.alloc(ids))?;
         follower.wait_for(done.ticket.id(), SOON)?;
         let found = follower.pool().run(|tx| tx.get(done.value))?.value;

@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 
 use lastword::{Pool, TxId};
 
-use crate::assembly::Assembly;
 use crate::error::Error;
-use crate::history::{End, decode};
+use crate::groups::Groups;
+use crate::history::End;
 use crate::link::Link;
 use crate::message::{Term, Writer};
 use crate::sender::{Sender, begin_term};
-use crate::stream::ReadStream;
 
 /// The longest wait for a message, between two looks at the requests of other threads.
 const LOOK: Duration = Duration::from_millis(20);
@@ -110,81 +109,69 @@ impl Following {
 
     fn follow(&self, pool: &Pool) -> Result<Outcome, Error> {
         let mut applier = pool.applier()?;
-        let mut assembly = Assembly::new();
-        let mut position = self.progress().position;
-        let mut reader: Option<Box<dyn ReadStream>> = None;
+        let mut groups = Groups::at(&self.link.stream, self.progress().position);
         loop {
             let request = self.lock().request;
             if request == Some(Request::Stop) {
                 return Ok(Outcome::Stopped);
             }
-            let next = match &mut reader {
-                Some(reader) => reader.next(LOOK),
-                None => self.link.stream.read_from(position).map(|begun| {
-                    reader = Some(begun);
-                    None
-                }),
-            };
-            match next {
-                Ok(Some((at, bytes))) => {
-                    let message = decode(at, &bytes)?;
-                    let (term, total_bytes) = (message.term, message.total_bytes);
-                    let group = assembly.add(at, message);
-                    let group = group.map_err(|damage| Error::Damaged { position: at, damage })?;
-                    if let Some(group) = group {
-                        applier.apply(&group)?;
-                    }
-                    position = at;
-                    let applied = applier.last();
-                    self.lock().progress = Progress {
-                        term: Some(term),
-                        position,
-                        applied,
-                        total_bytes,
-                        trouble: None,
-                    };
-                    self.applied.notify_all();
+            let is_at_end = match groups.next(LOOK) {
+                Ok(Some(group)) => {
+                    applier.apply(&group)?;
+                    false
                 }
-                Ok(None) => {
-                    let Some(Request::Promotion(until)) = request else { continue };
-                    if reader.is_none() {
-                        continue;
-                    }
-                    if let Some(sender) = self.try_to_begin(pool, &assembly, position, until)? {
-                        return Ok(Outcome::Promoted(Box::new(sender)));
-                    }
-                }
-                Err(error) if error.is_transient() => {
+                Ok(None) => true,
+                Err(Error::Stream(error)) if error.is_transient() => {
                     self.lock().progress.trouble = Some(error.to_string());
-                    reader = None;
                     std::thread::sleep(BACKOFF);
+                    self.check_time(request)?;
+                    continue;
                 }
-                Err(error) => return Err(error.into()),
-            }
-            if let Some(Request::Promotion(until)) = request
-                && Instant::now() > until
+                Err(error) => return Err(error),
+            };
+            self.lock().progress = Progress {
+                term: groups.term(),
+                position: groups.position(),
+                applied: applier.last(),
+                total_bytes: groups.total_bytes(),
+                trouble: None,
+            };
+            self.applied.notify_all();
+            self.check_time(request)?;
+            if let (Some(Request::Promotion(until)), true) = (request, is_at_end)
+                && let Some(sender) = self.try_to_begin(pool, &groups, until)?
             {
-                return Err(Error::NotAtEnd(self.link.patience));
+                return Ok(Outcome::Promoted(Box::new(sender)));
             }
         }
     }
 
-    /// Begins a term, if the message at `position` is the last one of the stream.
+    fn check_time(&self, request: Option<Request>) -> Result<(), Error> {
+        match request {
+            Some(Request::Promotion(until)) if Instant::now() > until => {
+                Err(Error::NotAtEnd(self.link.patience))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins a term, if all messages of the stream were read.
     fn try_to_begin(
         &self,
         pool: &Pool,
-        assembly: &Assembly,
-        position: u64,
+        groups: &Groups,
         until: Instant,
     ) -> Result<Option<Sender>, Error> {
         let end = match End::of(&*self.link.stream) {
             Err(Error::Stream(error)) if error.is_transient() => return Ok(None),
             end => end?,
         };
-        let Some(end) = end.filter(|end| end.position == position) else { return Ok(None) };
+        let end = end.filter(|end| end.position == groups.position());
+        let Some(end) = end else { return Ok(None) };
         let applied = self.progress().applied;
-        if applied != end.complete || assembly.complete().is_some_and(|id| id != end.complete) {
-            return Ok(None);
+        if applied != end.complete || groups.complete().is_some_and(|id| id != applied) {
+            let (found, last) = (TxId(end.complete.0 + 1), applied);
+            return Err(lastword::ReplicationError::Gap { found, last }.into());
         }
         // First: after a crash, a pool that the stream calls its primary must have all of it.
         pool.flush()?;
