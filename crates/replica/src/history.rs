@@ -38,8 +38,8 @@ impl End {
         Ok(Some(End { position, term, complete: message.complete(), total_bytes, sent }))
     }
 
-    /// Returns the last term before the present one that this pool has written, and the last
-    /// transaction that was complete when it ended. The search ends where messages were trimmed.
+    /// Returns the last ended term of this pool, and the last transaction that was complete when
+    /// it ended. The search ends where messages were trimmed.
     ///
     /// # Errors
     /// As [`End::of`].

@@ -28,7 +28,7 @@
 //! decision costs availability, never a replicated transaction.
 //!
 //! Limits: one primary writes, and no data are sharded. A primary that is cut off from the stream
-//! still answers reads, of old values, until its next append; [`Primary::confirm`] excludes that.
+//! still serves reads, of old values, until its next append; [`Primary::confirm`] excludes that.
 
 mod assembly;
 mod error;

@@ -61,7 +61,7 @@ pub(crate) struct ReplicaPromote {
 pub(crate) struct Feed {
     #[command(flatten)]
     pub(crate) stream: StreamUrl,
-    /// Begin after this transaction [default: with the oldest one that the stream keeps]
+    /// Begin after this transaction [default: the oldest in the stream]
     #[arg(long, value_name = "ID")]
     pub(crate) after: Option<u64>,
     /// Wait for further transactions, instead of ending with the last one

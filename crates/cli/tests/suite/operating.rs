@@ -1,8 +1,8 @@
 //! The commands of the book's Operating pages, run as they stand there.
 //!
 //! Each block of commands runs in a directory of its own, which has what the pages assume: closed
-//! pools `my.pool` (with the collection `stock`) and `bank.pool`, and a backup; a stream `stream` of
-//! a primary, and its `follower.pool`. Absolute paths lead into that directory.
+//! pools `my.pool` (with the collection `stock`) and `bank.pool`, a backup, a stream of a primary,
+//! and its `follower.pool`. Absolute paths lead into that directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -117,7 +117,7 @@ impl FaultyStream {
         self.lock().appends_left = Some(appends);
     }
 
-    /// Ends a pause, also one that has not begun.
+    /// Ends the pause, also if it has not begun yet.
     pub fn resume(&self) {
         let mut state = self.lock();
         (state.is_paused, state.appends_left) = (false, None);
