@@ -17,17 +17,18 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A transaction.
 #[derive(Serialize)]
-struct Line<'g> {
+struct Line {
     id: u64,
-    writes: Vec<Run<'g>>,
+    writes: Vec<Run>,
 }
 
 /// Neighbouring words that a transaction writes.
 #[derive(Serialize)]
-struct Run<'g> {
+struct Run {
     /// The position of the first word in the heap, in bytes.
     at: u64,
-    words: &'g [u64],
+    /// In hexadecimal: JSON numbers of many programs are exact to 53 bits only.
+    words: Vec<String>,
 }
 
 /// Prints the transactions.
@@ -65,7 +66,11 @@ fn print(group: &Group, after: TxId) -> Result<(), Failure> {
             if id <= after.0 {
                 continue;
             }
-            let writes = runs.iter().map(|(index, words)| Run { at: 8 * index, words }).collect();
+            let writes = runs.iter().map(|(index, words)| Run {
+                at: 8 * index,
+                words: words.iter().map(|word| format!("{word:#x}")).collect(),
+            });
+            let writes = writes.collect();
             let line = Line { id, writes };
             writeln!(out, "{}", serde_json::to_string(&line)?)?;
         }

@@ -104,7 +104,7 @@ impl Description {
 fn open(pool: &Path, link: &Link) -> Result<Follower, Failure> {
     let info = lastword::inspect(pool)?;
     let (layout, version) = &info.layout;
-    Ok(Follower::open(pool, Options::new().layout(layout, *version), link)?)
+    Ok(Follower::open(pool, Options::new().layout(layout, *version).max_bytes(u64::MAX), link)?)
 }
 
 fn follow(arguments: &ReplicaFollow) -> Result<Verdict, Failure> {

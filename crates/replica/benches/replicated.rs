@@ -83,7 +83,7 @@ fn row(dir: &std::path::Path, number: usize, name: &str, link: Option<Link>) -> 
         None => Subject::Local(pool),
         Some(link) => {
             pool.close().unwrap();
-            Subject::Replicated(Primary::open(&path, options, &link).unwrap())
+            Subject::Replicated(Primary::begin(&path, options, &link).unwrap())
         }
     };
     let results = OUTSTANDING.map(|_| (Vec::new(), Histogram::new(3).unwrap())).into();

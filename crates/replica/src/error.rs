@@ -103,9 +103,19 @@ pub enum Error {
     #[error("another program has opened the pool meanwhile: close it there, and open it again")]
     Opened,
 
-    /// A follower needs a stream that a primary has begun.
-    #[error("the stream has no message: open the primary first")]
+    /// The stream has no primary yet.
+    #[error(
+        "the stream has no message: give the right stream, or begin this one with \
+         `Primary::begin`"
+    )]
     Empty,
+
+    /// The stream has a primary already.
+    #[error(
+        "the stream has messages already: open the primary with `Primary::open`, or give an empty \
+         stream"
+    )]
+    Begun,
 
     /// A follower's transaction does not come within the time.
     #[error(

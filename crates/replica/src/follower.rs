@@ -74,8 +74,8 @@ impl Follower {
     pub fn open(path: impl AsRef<Path>, options: Options, link: &Link) -> Result<Follower, Error> {
         let path = path.as_ref();
         let log = read_log(path, |_| Ok(()))?;
-        let (pool, generation) = log.writer;
-        let end = End::of(&*link.stream)?.ok_or(Error::Empty)?;
+        let (pool, mut generation) = log.writer;
+        let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
         let primary = end.term.writer.pool;
         if !are_copies(primary, pool) {
             return Err(Error::OtherPool { pool, found: primary });
@@ -85,19 +85,24 @@ impl Follower {
         }
         let mut following = options.clone().following(true);
         let mut last = log.last;
-        // Each opening as a follower has a later generation than that of the term.
-        let deposed = end.past_term_of(pool, &*link.stream)?;
+        let deposed = link.retrying(|stream| end.past_term_of(pool, stream))?;
         if let Some((term, complete)) = deposed
             && generation <= term.writer.generation
             && !injected(Mutant::FormerPrimaryTrusted)
         {
             following = following.rejoining(complete);
             last = last.min(complete);
+            // A term may have begun without an opening. When a group is applied, the generation
+            // must be later than the term's, or the next opening would drop the group again.
+            while generation < term.writer.generation {
+                Pool::open(path, following.clone())?.close()?;
+                generation += 1;
+            }
         }
         if last > end.complete {
             return Err(Error::Ahead { reproduced: last, replicated: end.complete });
         }
-        let after = position_before(&*link.stream, last)?;
+        let after = link.retrying(|stream| position_before(stream, last))?;
         let pool = Arc::new(Pool::open(path, following)?);
         let following = Arc::new(Following::new(link.clone(), after, last));
         let run = {
@@ -116,7 +121,8 @@ impl Follower {
     }
 
     /// Waits until the transaction `id` of the primary is visible here. A client that passes the ID
-    /// of its last transaction reads its own writes.
+    /// of its last replicated transaction reads its own writes. The ID of one that was not
+    /// replicated may be that of another transaction after a change of the primary.
     ///
     /// # Errors
     /// [`Error::Late`]; as [`check`](Follower::check).
@@ -130,7 +136,7 @@ impl Follower {
     /// As [`wait_for`](Follower::wait_for), and those of the stream.
     pub fn catch_up(&self, patience: Duration) -> Result<TxId, Error> {
         let begun = Instant::now();
-        let end = End::of(&*self.link.stream)?.ok_or(Error::Empty)?;
+        let end = self.link.retrying(End::of)?.ok_or(Error::Empty)?;
         self.wait_for(end.complete, patience.saturating_sub(begun.elapsed()))?;
         Ok(end.complete)
     }
@@ -184,8 +190,9 @@ impl Follower {
     /// may have begun: the pool opens as the primary if it has, and as a follower otherwise.
     pub fn promote(mut self) -> Result<Primary, Error> {
         self.following.request_promotion();
-        let outcome = self.join()?;
+        let outcome = self.join();
         self.pool.close_shared()?;
+        let outcome = outcome?;
         let Outcome::Promoted(sender) = outcome else {
             return Err(Error::NotAtEnd(self.link.patience));
         };

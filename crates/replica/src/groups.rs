@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lastword::TxId;
 use lastword::replication::Group;
 
 use crate::assembly::Assembly;
 use crate::error::Error;
-use crate::history::{decode, position_before};
+use crate::history::{End, decode, position_before};
 use crate::message::Term;
 use crate::stream::{LogStream, ReadStream};
 
@@ -26,7 +26,7 @@ use crate::stream::{LogStream, ReadStream};
 /// # let options = Options::new().bytes(1 << 20).log_bytes(1 << 20);
 /// # Pool::create(&path, options.clone())?.close()?;
 /// let link = Link::new(MemoryStream::new());
-/// let primary = Primary::open(&path, options, &link)?;
+/// let primary = Primary::begin(&path, options, &link)?;
 /// let before = primary.pool().committed_id();
 /// let id = primary.pool().run(|tx| tx.alloc(7_u64))?.ticket.id();
 /// let mut groups = Groups::after(link.stream(), before)?;
@@ -40,6 +40,7 @@ pub struct Groups {
     assembly: Assembly,
     position: u64,
     total_bytes: u64,
+    sent: SystemTime,
 }
 
 impl Groups {
@@ -57,16 +58,17 @@ impl Groups {
     /// Those of the stream.
     pub fn oldest(stream: &Arc<dyn LogStream>) -> Result<Groups, Error> {
         let (first, _) = stream.bounds()?;
-        Ok(Groups::at(stream, first - 1))
+        Ok(Groups::at(stream, first.saturating_sub(1)))
     }
 
     /// Begins with the message after a position.
     pub(crate) fn at(stream: &Arc<dyn LogStream>, position: u64) -> Groups {
         let (stream, assembly) = (Arc::clone(stream), Assembly::new());
-        Groups { stream, reader: None, assembly, position, total_bytes: 0 }
+        Groups { stream, reader: None, assembly, position, total_bytes: 0, sent: UNIX_EPOCH }
     }
 
-    /// Returns the next complete group, or `None` if there is none within this time.
+    /// Returns the next complete group, or `None` if it has read none within this time. Further
+    /// messages may be there.
     ///
     /// # Errors
     /// [`Error::Damaged`]; those of the stream. After an error of the stream that is transient, the
@@ -88,11 +90,11 @@ impl Groups {
                 }
             };
             let message = decode(at, &bytes)?;
-            let total_bytes = message.total_bytes;
+            let (total_bytes, sent) = (message.total_bytes, message.sent);
             let group = self.assembly.add(at, message);
             let group = group.map_err(|damage| Error::Damaged { position: at, damage })?;
-            (self.position, self.total_bytes) = (at, total_bytes);
-            if group.is_some() {
+            (self.position, self.total_bytes, self.sent) = (at, total_bytes, sent);
+            if group.is_some() || begun.elapsed() >= patience {
                 return Ok(group);
             }
         }
@@ -108,9 +110,15 @@ impl Groups {
         self.assembly.term()
     }
 
-    /// Returns the last transaction that is complete in the messages that were read.
-    pub(crate) fn complete(&self) -> Option<TxId> {
-        self.assembly.complete()
+    /// Returns the end of the stream, if the last message that was read is its last one.
+    pub(crate) fn as_end(&self) -> Option<End> {
+        Some(End {
+            position: self.position,
+            term: self.assembly.term()?,
+            complete: self.assembly.complete()?,
+            total_bytes: self.total_bytes,
+            sent: self.sent,
+        })
     }
 
     /// Returns the bytes of words of the stream up to the last message that was read.

@@ -74,20 +74,42 @@ impl End {
 /// # Errors
 /// [`StreamError::Trimmed`] if that message was trimmed; as [`End::of`].
 pub(crate) fn position_before(stream: &dyn LogStream, last: TxId) -> Result<u64, Error> {
-    let (first, end) = stream.bounds()?;
+    let (mut first, mut end) = stream.bounds()?;
+    loop {
+        match search(stream, last, first, end) {
+            // Messages were trimmed beside the search. Each time there are fewer.
+            Err(Error::Stream(StreamError::Trimmed { position, .. })) if position >= first => {
+                let bounds = stream.bounds()?;
+                if bounds.0 <= first {
+                    return Err(StreamError::Trimmed { position, first }.into());
+                }
+                (first, end) = bounds;
+            }
+            found => return found,
+        }
+    }
+}
+
+/// Searches the messages of these positions.
+fn search(stream: &dyn LogStream, last: TxId, first: u64, end: u64) -> Result<u64, Error> {
     if end == 0 {
         return Ok(0);
     }
+    let trimmed = || StreamError::Trimmed { position: first.saturating_sub(1), first };
     let before = |position| Ok::<_, Error>(message_at(stream, position)?.complete_before());
     // The message in which the first transaction after `last` would be.
     let needed = partition(first, end + 1, |position| Ok(before(position)? <= last))?;
     if needed == first {
-        return Err(StreamError::Trimmed { position: first - 1, first }.into());
+        return Err(trimmed().into());
     }
     // It may be a later part of its group.
     let of_group = before(needed - 1)?;
     let begin = partition(first, needed, |position| Ok(before(position)? < of_group))?;
-    Ok(begin - 1)
+    match message_at(stream, begin)?.kind {
+        // The beginning of the group is gone.
+        Kind::Part { part, .. } if part > 0 => Err(trimmed().into()),
+        _ => Ok(begin - 1),
+    }
 }
 
 /// Returns the first position in `begin..end` for which `is_before` is false, or `end`.

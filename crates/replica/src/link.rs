@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::error::Error;
 use crate::stream::LogStream;
+
+/// The sleep after a failure of the stream.
+const BACKOFF: Duration = Duration::from_millis(50);
 
 /// A stream and the patience of calls that need it. Clones share the stream.
 #[derive(Clone)]
@@ -34,6 +38,24 @@ impl Link {
     /// Returns how long calls wait.
     pub fn waits(&self) -> Duration {
         self.patience
+    }
+
+    /// Repeats a call while the stream cannot be reached, for at most the patience.
+    pub(crate) fn retrying<T>(
+        &self,
+        mut call: impl FnMut(&dyn LogStream) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let begun = Instant::now();
+        loop {
+            match call(&*self.stream) {
+                Err(Error::Stream(error))
+                    if error.is_transient() && begun.elapsed() < self.patience =>
+                {
+                    std::thread::sleep(BACKOFF);
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Returns the stream.

@@ -246,6 +246,10 @@ impl Message {
 fn kind_of(header: &Header, plain: &[u8]) -> Result<Kind, Damage> {
     let (first, last) = (TxId(header.first.get()), TxId(header.last.get()));
     let (part, parts) = (header.part.get(), header.parts.get());
+    // A later term or transaction has a number, too.
+    if header.term.get() == u64::MAX || last.0 == u64::MAX || header.compressed > 1 {
+        return Err(Damage::Malformed);
+    }
     match header.kind {
         1 if part < parts && first.0 > 0 && first <= last && plain.len().is_multiple_of(8) => {
             let words = plain.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));

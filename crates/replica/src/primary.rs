@@ -3,17 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lastword::replication::{Group, Log, read_log};
+use lastword::replication::{Feed, Group, Log, read_log};
 use lastword::{Options, Pool, TxId};
 use system::mutants::carried;
 
 use crate::error::Error;
-use crate::history::End;
+use crate::groups::Groups;
+use crate::history::{End, message_at, position_before};
 use crate::link::Link;
-use crate::message::{Term, Writer};
-use crate::sender::{Sender, begin_term, for_patience};
+use crate::message::{Kind, Term, Writer};
+use crate::sender::{Sender, begin_term, for_patience, gather};
 
 /// A pool whose log is appended to a stream.
 ///
@@ -36,7 +37,7 @@ use crate::sender::{Sender, begin_term, for_patience};
 /// pool.backup(&copy)?; // a follower begins as a backup
 /// pool.close()?;
 ///
-/// let primary = Primary::open(&path, options.clone(), &link)?;
+/// let primary = Primary::begin(&path, options.clone(), &link)?;
 /// let follower = Follower::open(&copy, options, &link)?;
 /// let done = primary.pool().run(|tx| tx.alloc(7_u64))?;
 /// let (cell, id) = (done.value, done.ticket.id());
@@ -48,6 +49,7 @@ use crate::sender::{Sender, begin_term, for_patience};
 #[derive(Debug)]
 pub struct Primary {
     pool: Arc<Pool>,
+    feed: Arc<Feed>,
     sender: Arc<Sender>,
     thread: Option<JoinHandle<()>>,
     patience: Duration,
@@ -70,25 +72,44 @@ pub struct PrimaryStatus {
 }
 
 impl Primary {
-    /// Opens a pool as the primary of a stream, and begins a term. An empty stream gets its first
-    /// one; every follower is seeded from a backup that this pool has made since it was created.
+    /// Opens a pool as the first primary of an empty stream. Each follower is seeded from a backup
+    /// of this pool that has its last transaction, or a later one.
+    ///
+    /// # Errors
+    /// [`Error::Begun`]; as [`open`](Primary::open).
+    pub fn begin(path: impl AsRef<Path>, options: Options, link: &Link) -> Result<Primary, Error> {
+        let path = path.as_ref();
+        let log = read_log(path, |_| Ok(()))?;
+        if link.retrying(End::of)?.is_some() {
+            return Err(Error::Begun);
+        }
+        let sender = begin_term(&link.stream, next_writer(&log), (None, log.last), link.patience)?;
+        Primary::of(path, options, sender, link)
+    }
+
+    /// Opens a pool as the primary of a stream again, and begins a term.
     ///
     /// After a crash it first appends the groups of the log that the stream lacks. So all recovered
     /// transactions are replicated when this returns.
     ///
     /// # Errors
-    /// [`Error::NotPrimary`], [`Error::OtherPool`], [`Error::OlderCopy`], [`Error::Ahead`]: the
-    /// pool cannot continue the stream. [`Error::Fenced`]: another primary began a term at the same
+    /// [`Error::Empty`], [`Error::NotPrimary`], [`Error::OtherPool`], [`Error::OlderCopy`],
+    /// [`Error::Ahead`]: the pool cannot continue the stream. [`Error::Fenced`]: another primary began a term at the same
     /// time. [`Error::Stream`], after the link's patience. As [`read_log`] and [`Pool::open`].
     pub fn open(path: impl AsRef<Path>, options: Options, link: &Link) -> Result<Primary, Error> {
         let path = path.as_ref();
-        let log = read_log(path, |_| Ok(()))?;
-        let end = End::of(&*link.stream)?;
-        let complete = check_end(&log, end)?;
-        let (pool, generation) = log.writer;
-        // The opening below is of this generation.
-        let writer = Writer { pool, generation: generation + 1 };
-        let sender = begin_term(&link.stream, writer, (end, complete), link.patience)?;
+        let log = complete_promotion(path, &options, link)?;
+        let begun = Instant::now();
+        let (complete, sender) = loop {
+            let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
+            let complete = check_end(&log, end)?;
+            let from = (Some(end), complete);
+            match begin_term(&link.stream, next_writer(&log), from, link.patience) {
+                // A message of an earlier opening, which has crashed, may arrive late.
+                Err(Error::Fenced { .. }) if begun.elapsed() < link.patience => {}
+                sender => break (complete, sender?),
+            }
+        };
         send_rest(path, complete, &sender, link)?;
         Primary::of(path, options, sender, link)
     }
@@ -101,7 +122,7 @@ impl Primary {
         link: &Link,
     ) -> Result<Primary, Error> {
         let pool = Arc::new(Pool::open(path, options.replicated(true))?);
-        let feed = pool.feed()?;
+        let feed = Arc::new(pool.feed()?);
         let Writer { pool: id, generation } = sender.term().writer;
         let (_, replicated) = sender.confirmed();
         if feed.writer() != (id, generation) || pool.replicated_id() != Some(replicated) {
@@ -109,12 +130,12 @@ impl Primary {
         }
         let sender = Arc::new(sender);
         let run = {
-            let sender = Arc::clone(&sender);
+            let (sender, feed) = (Arc::clone(&sender), Arc::clone(&feed));
             carried(move || sender.run(&feed))
         };
         let thread = std::thread::Builder::new().name("lw-send".into()).spawn(run);
         let thread = thread.map_err(|error| Error::Stopped(error.to_string()))?;
-        Ok(Primary { pool, sender, thread: Some(thread), patience: link.patience })
+        Ok(Primary { pool, feed, sender, thread: Some(thread), patience: link.patience })
     }
 
     /// Returns the pool.
@@ -131,7 +152,12 @@ impl Primary {
     /// [`Error::Fenced`], [`Error::Unconfirmed`]; as [`Pool::wait_replicated`].
     pub fn confirm(&self) -> Result<(), Error> {
         let committed = self.pool.committed_id();
-        self.sender.confirm(self.patience)?;
+        let confirmed = self.sender.confirm(self.patience);
+        if let Err(Error::Fenced { term }) = confirmed {
+            // The sender's thread would notice it at its next group.
+            self.feed.fence(term)?;
+        }
+        confirmed?;
         Ok(self.pool.wait_replicated(committed)?)
     }
 
@@ -168,18 +194,48 @@ impl Primary {
 impl Primary {
     /// Leaves the pool as a crash would, if no other handle of it is left: for tests.
     pub fn abandon(mut self) {
-        if let Some(pool) = Arc::into_inner(self.pool) {
-            pool.abandon();
-        }
+        let Some(pool) = Arc::into_inner(self.pool) else { return };
+        pool.abandon();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
+/// Reads the log of a closed pool. A follower that crashed after its term had begun, and before it
+/// had all groups durably, first applies the rest.
+fn complete_promotion(path: &Path, options: &Options, link: &Link) -> Result<Log, Error> {
+    let log = read_log(path, |_| Ok(()))?;
+    let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
+    let message = link.retrying(|stream| message_at(stream, end.position))?;
+    let has_only_begun = matches!(message.kind, Kind::Term { .. });
+    if end.term.writer != next_writer(&log) || !has_only_begun || log.last >= end.complete {
+        return Ok(log);
+    }
+    let pool = Pool::open(path, options.clone().following(true))?;
+    {
+        let mut applier = pool.applier()?;
+        let mut groups = link
+            .retrying(|stream| Ok(Groups::at(&link.stream, position_before(stream, log.last)?)))?;
+        while applier.last() < end.complete {
+            if let Some(group) = link.retrying(|_| groups.next(link.patience))? {
+                applier.apply(&group)?;
+            }
+        }
+    }
+    pool.close()?;
+    Ok(read_log(path, |_| Ok(()))?)
+}
+
+/// Returns the writer that the next opening of a closed pool is.
+fn next_writer(log: &Log) -> Writer {
+    let (pool, generation) = log.writer;
+    Writer { pool, generation: generation + 1 }
+}
+
 /// Returns the last complete transaction of the stream, if this closed pool can continue it.
-fn check_end(log: &Log, end: Option<End>) -> Result<TxId, Error> {
-    let (pool, Some(end)) = (log.writer.0, end) else { return Ok(log.last) };
+fn check_end(log: &Log, end: End) -> Result<TxId, Error> {
+    let pool = log.writer.0;
     let (writer, replicated) = (end.term.writer, end.complete);
     if !are_copies(writer.pool, pool) {
         return Err(Error::OtherPool { pool, found: writer.pool });
@@ -198,7 +254,6 @@ fn check_end(log: &Log, end: Option<End>) -> Result<TxId, Error> {
 
 /// Appends the groups of a closed pool's log that the stream lacks. Small neighbours share a group.
 fn send_rest(path: &Path, complete: TxId, sender: &Sender, link: &Link) -> Result<(), Error> {
-    let words_max = link.stream.message_bytes_max() / 8;
     let mut failure = None;
     let mut gathered: Option<Group> = None;
     let mut append = |group: Group| {
@@ -212,14 +267,13 @@ fn send_rest(path: &Path, complete: TxId, sender: &Sender, link: &Link) -> Resul
         if group.last <= complete {
             return Ok(());
         }
-        match &mut gathered {
-            Some(first) if first.words.len() + group.words.len() <= words_max => {
-                first.last = group.last;
-                first.heap_bytes = first.heap_bytes.max(group.heap_bytes);
-                first.words.extend(group.words);
-                Ok(())
-            }
-            _ => gathered.replace(group).map_or(Ok(()), &mut append),
+        let Some(before) = &mut gathered else {
+            gathered = Some(group);
+            return Ok(());
+        };
+        match gather(before, group, link.stream.message_bytes_max()) {
+            None => Ok(()),
+            Some(next) => append(std::mem::replace(before, next)),
         }
     });
     let sent = read.and_then(|_| gathered.take().map_or(Ok(()), append));

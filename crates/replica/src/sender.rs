@@ -22,8 +22,8 @@ use lastword::TxId;
 use lastword::replication::{Feed, Group};
 use system::mutants::{Mutant, injected};
 
-use crate::error::Error;
-use crate::history::End;
+use crate::error::{Damage, Error};
+use crate::history::{End, decode};
 use crate::message::{Kind, Message, Term, parts_of};
 use crate::stream::{LogStream, StreamError};
 
@@ -69,6 +69,20 @@ struct Tail {
     torn: bool,
     /// The last failure, until an append succeeds.
     trouble: Option<String>,
+}
+
+/// Ends an append.
+struct Ending<'s>(&'s Sender);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut tail = self.0.lock();
+        if std::mem::take(&mut tail.busy) {
+            (tail.torn, tail.trouble) = (true, Some("a thread has panicked in an append".into()));
+        }
+        drop(tail);
+        self.0.ended.notify_all();
+    }
 }
 
 impl Tail {
@@ -156,13 +170,22 @@ impl Sender {
 
     /// Sends the groups of a feed until its pool is closed, or another primary begins a term.
     pub(crate) fn run(&self, feed: &Feed) {
+        let mut left = None;
         loop {
-            let group = match feed.next(LOOK) {
+            let next = match left.take() {
+                Some(group) => Ok(Some(group)),
+                None => feed.next(LOOK),
+            };
+            let mut group = match next {
                 Ok(Some(group)) => group,
                 Ok(None) => continue,
                 // Closed, or poisoned: the pool reports the cause to every caller.
                 Err(_) => return,
             };
+            // After an outage many groups wait, and each message costs a reply.
+            while let (None, Ok(Some(next))) = (&left, feed.next(Duration::ZERO)) {
+                left = gather(&mut group, next, self.stream.message_bytes_max());
+            }
             if injected(Mutant::ConfirmedBeforeReply) {
                 let _ = feed.replicated(group.last);
             }
@@ -240,16 +263,21 @@ impl Sender {
         let begun = tail.begun;
         let unknown = tail.unknown.take();
         drop(tail);
+        // After a panic, too: the threads that wait get an error.
+        let ending = Ending(self);
         let appended = self.append_all(unknown, kinds, &mut again);
         let mut tail = self.lock();
         tail.busy = false;
         match &appended {
             Ok(()) => tail.confirmed = begun,
             Err(Error::Fenced { term }) => tail.fenced = Some(*term),
+            Err(error @ Error::Damaged { .. }) => {
+                (tail.torn, tail.trouble) = (true, Some(error.to_string()));
+            }
             Err(_) => {}
         }
         drop(tail);
-        self.ended.notify_all();
+        drop(ending);
         appended
     }
 
@@ -311,8 +339,16 @@ impl Sender {
                         after = self.stream.bounds()?.1;
                         continue;
                     }
-                    Ok(Some(found)) => return Err(fenced_by(&found)),
-                    Err(StreamError::Trimmed { .. }) => return Err(fenced_by(&[])),
+                    Ok(Some(found)) => {
+                        let term = decode(after + 1, &found)?.term.number;
+                        return Err(Error::Fenced { term });
+                    }
+                    Err(StreamError::Trimmed { position, .. }) => {
+                        let end = End::of(&*self.stream)?;
+                        let damage = Damage::Gap;
+                        let end = end.ok_or(Error::Damaged { position, damage })?;
+                        return Err(Error::Fenced { term: end.term.number });
+                    }
                     // Not there, or not to be seen. The same bytes are sent again, and if the
                     // first ones land late, one of the two is refused.
                     Ok(None) | Err(_) => {}
@@ -353,8 +389,13 @@ impl Sender {
     }
 }
 
-/// The error of a writer after whose last message this one follows.
-fn fenced_by(message: &[u8]) -> Error {
-    let term = Message::decode(message).map_or(0, |message| message.term.number);
-    Error::Fenced { term }
+/// Adds a group to the one before it, if both fit into a message of the stream.
+pub(crate) fn gather(before: &mut Group, next: Group, message_bytes_max: usize) -> Option<Group> {
+    if 8 * (before.words.len() + next.words.len()) > message_bytes_max {
+        return Some(next);
+    }
+    before.last = next.last;
+    before.heap_bytes = before.heap_bytes.max(next.heap_bytes);
+    before.words.extend(next.words);
+    None
 }

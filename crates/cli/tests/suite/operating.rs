@@ -53,7 +53,7 @@ fn prepared() -> Room {
     primary.close().unwrap();
     let stream = replica::DirectoryStream::create(room.path("stream")).unwrap();
     let options = Options::new();
-    replica::Primary::open(room.path("primary.pool"), options, &replica::Link::new(stream))
+    replica::Primary::begin(room.path("primary.pool"), options, &replica::Link::new(stream))
         .unwrap()
         .close()
         .unwrap();

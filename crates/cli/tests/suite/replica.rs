@@ -21,7 +21,7 @@ fn replicated(room: &Room) -> (Primary, Ptr<u64>) {
     pool.backup(room.path("c.pool")).unwrap();
     pool.close().unwrap();
     let stream = DirectoryStream::create(room.path("stream")).unwrap();
-    let primary = Primary::open(&path, options(), &Link::new(stream)).unwrap();
+    let primary = Primary::begin(&path, options(), &Link::new(stream)).unwrap();
     for value in 1..=5 {
         primary.pool().run(|tx| tx.set(cell, value)).unwrap().ticket.wait_replicated().unwrap();
     }
@@ -69,8 +69,8 @@ fn feed_prints_writes_of_each_transaction() {
     let all = lines(run(&room, &["feed"]));
     let ids: Vec<u64> = all.iter().map(|line| line["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, (last - 4..=last).collect::<Vec<_>>());
-    let values = all.iter().map(|line| line["writes"][0]["words"][0].as_u64().unwrap());
-    assert_eq!(values.collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    let values = all.iter().map(|line| line["writes"][0]["words"][0].as_str().unwrap());
+    assert_eq!(values.collect::<Vec<_>>(), ["0x1", "0x2", "0x3", "0x4", "0x5"]);
     let after = (last - 2).to_string();
     assert_eq!(lines(run(&room, &["feed", "--after", &after])), all[3..]);
 }

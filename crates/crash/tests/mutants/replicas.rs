@@ -34,7 +34,7 @@ fn observe(
 }
 
 fn open(dir: &Path, link: &Link) -> Result<Primary, Error> {
-    Primary::open(dir.join("0.pool"), options(), link)
+    Primary::begin(dir.join("0.pool"), options(), link)
 }
 
 fn follow(dir: &Path, link: &Link) -> Result<Follower, Error> {

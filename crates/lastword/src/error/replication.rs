@@ -10,7 +10,7 @@ pub enum ReplicationError {
     /// Another primary has begun a later term. The pool is poisoned with this.
     #[error(
         "another primary has begun term {term}: no replica has the transactions of this pool after \
-         {replicated}; use the new primary, and seed a follower from its backup"
+         {replicated}; use the new primary, and open this pool as its follower"
     )]
     Fenced {
         /// The term of the other primary.

@@ -7,7 +7,6 @@ use lastword::{Pool, TxId};
 
 use crate::error::Error;
 use crate::groups::Groups;
-use crate::history::End;
 use crate::link::Link;
 use crate::message::{Term, Writer};
 use crate::sender::{Sender, begin_term};
@@ -99,36 +98,48 @@ impl Following {
 
     /// Applies the messages of the stream until another thread requests the end.
     pub(super) fn run(&self, pool: Arc<Pool>) -> Result<Outcome, Error> {
+        // Callers get an error after a panic, too.
+        let _ending = Ending(self);
         let outcome = self.follow(&pool);
-        if let Err(error) = &outcome {
-            self.lock().stopped = Some(error.to_string());
-        }
-        self.applied.notify_all();
+        let stopped = match &outcome {
+            Ok(_) => "the follower was closed or promoted".into(),
+            Err(error) => error.to_string(),
+        };
+        self.lock().stopped = Some(stopped);
         outcome
     }
 
     fn follow(&self, pool: &Pool) -> Result<Outcome, Error> {
         let mut applier = pool.applier()?;
         let mut groups = Groups::at(&self.link.stream, self.progress().position);
+        // The end of the stream when a promotion was requested.
+        let mut target = None;
         loop {
             let request = self.lock().request;
-            if request == Some(Request::Stop) {
-                return Ok(Outcome::Stopped);
-            }
-            let is_at_end = match groups.next(LOOK) {
-                Ok(Some(group)) => {
-                    applier.apply(&group)?;
-                    false
-                }
-                Ok(None) => true,
+            let wait = match request {
+                Some(Request::Stop) => return Ok(Outcome::Stopped),
+                // The old primary may append without a pause.
+                Some(Request::Promotion(_)) => Duration::from_millis(1),
+                None => LOOK,
+            };
+            let next = match groups.next(wait) {
                 Err(Error::Stream(error)) if error.is_transient() => {
                     self.lock().progress.trouble = Some(error.to_string());
+                    if request.is_some_and(Request::is_over) {
+                        return Err(error.into());
+                    }
                     std::thread::sleep(BACKOFF);
-                    self.check_time(request)?;
                     continue;
                 }
-                Err(error) => return Err(error),
+                next => next?,
             };
+            let sender = match request {
+                Some(request) => self.try_to_begin(pool, &groups, request, &mut target)?,
+                None => None,
+            };
+            if let Some(group) = next {
+                applier.apply(&group)?;
+            }
             self.lock().progress = Progress {
                 term: groups.term(),
                 position: groups.position(),
@@ -137,46 +148,43 @@ impl Following {
                 trouble: None,
             };
             self.applied.notify_all();
-            self.check_time(request)?;
-            if let (Some(Request::Promotion(until)), true) = (request, is_at_end)
-                && let Some(sender) = self.try_to_begin(pool, &groups, until)?
-            {
+            if let Some(sender) = sender {
+                let (_, complete) = sender.confirmed();
+                if applier.last() != complete {
+                    let (found, last) = (TxId(complete.0), applier.last());
+                    return Err(lastword::ReplicationError::Gap { found, last }.into());
+                }
                 return Ok(Outcome::Promoted(Box::new(sender)));
             }
-        }
-    }
-
-    fn check_time(&self, request: Option<Request>) -> Result<(), Error> {
-        match request {
-            Some(Request::Promotion(until)) if Instant::now() > until => {
-                Err(Error::NotAtEnd(self.link.patience))
+            if request.is_some_and(Request::is_over) {
+                return Err(Error::NotAtEnd(self.link.patience));
             }
-            _ => Ok(()),
         }
     }
 
-    /// Begins a term, if all messages of the stream were read.
+    /// Begins a term after the last message that was read, if no other message follows it. The
+    /// stream decides: while the old primary appends, each message is a new attempt.
     fn try_to_begin(
         &self,
         pool: &Pool,
         groups: &Groups,
-        until: Instant,
+        request: Request,
+        target: &mut Option<u64>,
     ) -> Result<Option<Sender>, Error> {
-        let end = match End::of(&*self.link.stream) {
-            Err(Error::Stream(error)) if error.is_transient() => return Ok(None),
-            end => end?,
+        let Request::Promotion(until) = request else { return Ok(None) };
+        let target = match *target {
+            Some(target) => target,
+            None => match self.link.stream.bounds() {
+                Ok((_, last)) => *target.insert(last),
+                Err(error) if error.is_transient() => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
         };
-        let end = end.filter(|end| end.position == groups.position());
-        let Some(end) = end else { return Ok(None) };
-        let applied = self.progress().applied;
-        if applied != end.complete || groups.complete().is_some_and(|id| id != applied) {
-            let (found, last) = (TxId(end.complete.0 + 1), applied);
-            return Err(lastword::ReplicationError::Gap { found, last }.into());
-        }
-        // First: after a crash, a pool that the stream calls its primary must have all of it.
-        pool.flush()?;
-        let info = pool.info();
+        let Some(end) = groups.as_end().filter(|end| end.position >= target) else {
+            return Ok(None);
+        };
         // Of the opening after this one.
+        let info = pool.info();
         let writer = Writer { pool: info.pool_id, generation: info.generation + 1 };
         let left = until.saturating_duration_since(Instant::now());
         match begin_term(&self.link.stream, writer, (Some(end), end.complete), left) {
@@ -189,6 +197,24 @@ impl Following {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No call leaves the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes the end of the thread.
+struct Ending<'f>(&'f Following);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let panicked = || "the follower's thread has panicked".into();
+        self.0.lock().stopped.get_or_insert_with(panicked);
+        self.0.applied.notify_all();
+    }
+}
+
+impl Request {
+    /// Whether the time of a promotion is over.
+    fn is_over(self) -> bool {
+        matches!(self, Request::Promotion(until) if Instant::now() > until)
     }
 }
 

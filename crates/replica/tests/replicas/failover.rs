@@ -2,7 +2,7 @@
 
 use lastword::{Objects, ReplicationError, TxId};
 use replica::message::Kind;
-use replica::{Error, MemoryStream};
+use replica::{Error, LogStream, MemoryStream};
 
 use crate::set::{SOON, Set, assert_equal, change, content, map};
 
@@ -83,6 +83,7 @@ fn confirmation_notices_new_primary() {
     let new = set.follow(1).promote().unwrap();
     new.confirm().unwrap();
     assert!(matches!(old.confirm().unwrap_err(), Error::Fenced { term: 2 }));
+    assert!(old.pool().run(|tx| tx.alloc(1_u64)).is_err());
 }
 
 #[test]
@@ -124,9 +125,9 @@ fn two_promotions_at_once_are_ordered() {
         _ => (other, one),
     };
     assert_eq!((earlier.status().term.number, later.status().term.number), (2, 3));
+    assert_eq!((content(later.pool()), content(earlier.pool())), (before.clone(), before));
     later.confirm().unwrap();
     assert!(matches!(earlier.confirm().unwrap_err(), Error::Fenced { term: 3 }));
-    assert_eq!((content(later.pool()), content(earlier.pool())), (before.clone(), before));
 }
 
 /// A client reads its own writes on a follower.
@@ -144,4 +145,83 @@ fn client_reads_own_writes_on_follower() {
         assert_eq!(read, Some(text));
     }
     assert!(follower.status().applied > TxId(100));
+}
+
+/// The old primary commits without a pause while a follower is promoted.
+#[test]
+fn busy_primary_is_fenced() {
+    let set = Set::new(MemoryStream::new(), 1);
+    let old = set.open(0);
+    let follower = set.follow(1);
+    let new = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut last = TxId(0);
+            while let Ok(done) = old.pool().run(|tx| tx.alloc(1_u64)) {
+                match done.ticket.wait_replicated() {
+                    Ok(()) => last = old.pool().replicated_id().unwrap(),
+                    Err(_) => break,
+                }
+            }
+            last
+        });
+        while old.status().position < 50 {
+            std::thread::yield_now();
+        }
+        let new = follower.promote().unwrap();
+        let last = writer.join().unwrap();
+        assert!(new.pool().committed_id() >= last, "an acknowledged transaction is lost");
+        new
+    });
+    assert_eq!(new.status().term.number, 2);
+}
+
+/// A pool whose term has begun, and that was never opened in it, follows more than once.
+#[test]
+fn primary_that_only_began_follows_again() {
+    let set = Set::new(MemoryStream::new(), 1);
+    let primary = set.open(0);
+    let last = change(primary.pool(), 1, 50);
+    primary.pool().wait_replicated(last).unwrap();
+    set.net.pause();
+    change(primary.pool(), 2, 50);
+    primary.pool().flush().unwrap();
+    primary.abandon();
+    // The term message is let through, and nothing after it.
+    set.net.resume();
+    set.net.pause_after(1);
+    let link = set.primary.clone().patience(std::time::Duration::from_millis(50));
+    assert!(replica::Primary::open(set.path(0), crate::set::options(), &link).is_err());
+    let new = set.follow(1).promote().unwrap();
+    assert_eq!(new.status().term.number, 3);
+    for seed in 0..3 {
+        change(new.pool(), 10 + seed, 50);
+        let follower = set.follow(0);
+        assert_equal(&follower, new.pool());
+        follower.close().unwrap();
+    }
+}
+
+/// A promotion crashes between its term and the opening of the pool.
+#[test]
+fn interrupted_promotion_is_completed() {
+    let set = Set::new(MemoryStream::new(), 1);
+    let primary = set.open(0);
+    let last = change(primary.pool(), 1, 100);
+    primary.pool().wait_replicated(last).unwrap();
+    let before = content(primary.pool());
+    primary.abandon();
+    // As the promotion writes it, with nothing applied.
+    let log = lastword::replication::read_log(set.path(1), |_| Ok(())).unwrap();
+    let mut message = set.messages().remove(0);
+    let (_, end) = set.stream.bounds().unwrap();
+    let previous = message.term;
+    message.term.number = 2;
+    message.term.at = end + 1;
+    message.term.writer =
+        replica::message::Writer { pool: log.writer.0, generation: log.writer.1 + 1 };
+    message.kind = Kind::Term { last, previous: Some(previous) };
+    set.stream.append(end, &message.encode()).unwrap();
+    let primary = set.open(1);
+    assert_eq!((content(primary.pool()), primary.status().term.number), (before, 3));
+    assert_equal(&set.follow(0), primary.pool());
 }

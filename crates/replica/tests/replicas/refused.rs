@@ -11,6 +11,7 @@ fn wrong_pools_are_refused() {
     let follow = |number| Follower::open(set.path(number), options(), &set.link).unwrap_err();
     let open = |number| Primary::open(set.path(number), options(), &set.link).unwrap_err();
     assert!(matches!(follow(1), Error::Empty));
+    assert!(matches!(open(0), Error::Empty));
     // A copy of the files, not a backup.
     std::fs::copy(set.path(0), set.path(5)).unwrap();
     std::fs::copy(set.path(0).with_extension("pool.log"), set.path(5).with_extension("pool.log"))
@@ -25,6 +26,8 @@ fn wrong_pools_are_refused() {
     assert!(matches!(open(9), Error::OtherPool { .. }));
     assert!(matches!(follow(9), Error::OtherPool { .. }));
     primary.close().unwrap();
+    let begun = Primary::begin(set.path(0), options(), &set.link).unwrap_err();
+    assert!(matches!(begun, Error::Begun));
     // Opened alone, it has transactions that no log has.
     let pool = Pool::open(set.path(0), options()).unwrap();
     pool.run(|tx| tx.alloc(1_u64)).unwrap().ticket.wait().unwrap();

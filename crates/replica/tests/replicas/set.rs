@@ -47,7 +47,11 @@ impl Set {
 
     /// Opens a pool as the primary behind the network.
     pub(crate) fn open(&self, number: usize) -> Primary {
-        Primary::open(self.path(number), options(), &self.primary).unwrap()
+        let opened = match self.stream.bounds().unwrap() {
+            (_, 0) => Primary::begin(self.path(number), options(), &self.primary),
+            _ => Primary::open(self.path(number), options(), &self.primary),
+        };
+        opened.unwrap()
     }
 
     pub(crate) fn follow(&self, number: usize) -> Follower {

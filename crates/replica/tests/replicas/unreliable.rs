@@ -40,7 +40,7 @@ fn outage_of_stream_holds_commits() {
     let set = Set::new(MemoryStream::new(), 1);
     let options = crate::set::options().log_bytes(128 << 10).ring_entries(1 << 12);
     let options = options.patience(Duration::from_millis(50));
-    let primary = replica::Primary::open(set.path(0), options, &set.primary).unwrap();
+    let primary = replica::Primary::begin(set.path(0), options, &set.primary).unwrap();
     set.net.pause();
     let done = primary.pool().run(|tx| tx.alloc(1_u64)).unwrap();
     done.ticket.wait().unwrap();
@@ -63,7 +63,7 @@ fn outage_of_stream_holds_commits() {
 fn confirmation_gives_up_without_reply() {
     let set = Set::new(MemoryStream::new(), 1);
     let link = set.primary.clone().patience(Duration::from_millis(100));
-    let primary = replica::Primary::open(set.path(0), crate::set::options(), &link).unwrap();
+    let primary = replica::Primary::begin(set.path(0), crate::set::options(), &link).unwrap();
     set.net.set_faults(replica::Faults { lost_request: 1000, ..Default::default() });
     assert!(matches!(primary.confirm().unwrap_err(), replica::Error::Unconfirmed(_)));
     set.net.set_faults(replica::Faults::default());
