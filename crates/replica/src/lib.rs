@@ -49,6 +49,8 @@ pub use link::Link;
 pub use primary::{Primary, PrimaryStatus};
 pub use stream::directory::DirectoryStream;
 pub use stream::faulty::{Faults, FaultyStream};
+#[cfg(feature = "nats")]
+pub use stream::jetstream::JetStream;
 pub use stream::memory::MemoryStream;
 pub use stream::{LogStream, ReadStream, StreamError};
 

@@ -26,6 +26,8 @@ use thiserror::Error;
 
 pub mod directory;
 pub mod faulty;
+#[cfg(feature = "nats")]
+pub mod jetstream;
 pub mod memory;
 mod url;
 

@@ -22,24 +22,38 @@ pub(crate) struct Subject {
     pub(crate) _storage: Box<dyn std::any::Any + Send + Sync>,
 }
 
-/// Defines a module with a test for each check. `$subject` is an expression for a [`Subject`].
+/// Runs all checks. `$subject` is an expression for a [`Subject`], which each check gets anew.
+/// `contract!(module: $subject)` defines a module with a test for each check, and
+/// `contract!(all: $subject)` runs them one after another.
 #[macro_export]
 macro_rules! contract {
-    ($name:ident, $subject:expr) => {
-        $crate::contract!(@checks $name, $subject, [
+    (all: $subject:expr) => {
+        $crate::contract!(@with run () $subject);
+    };
+    ($name:ident: $subject:expr) => {
+        $crate::contract!(@with tests ($name) $subject);
+    };
+    (@with $kind:ident $name:tt $subject:expr) => {
+        $crate::contract!(@$kind $name $subject, [
             positions_are_dense, empty_stream_has_no_message, append_after_other_position_conflicts,
             concurrent_appends_have_one_winner, readers_see_messages_of_other_handles,
             reader_waits_for_next_message, trimmed_messages_are_reported,
             too_large_message_is_not_appended, reopened_stream_has_its_messages
         ]);
     };
-    (@checks $name:ident, $subject:expr, [$($check:ident),*]) => {
+    (@tests ($name:ident) $subject:expr, [$($check:ident),*]) => {
         mod $name {
             $(#[test]
             fn $check() {
                 $crate::contract::$check(&$subject);
             })*
         }
+    };
+    (@run () $subject:expr, [$($check:ident),*]) => {
+        $(
+            eprintln!("check: {}", stringify!($check));
+            $crate::contract::$check(&$subject);
+        )*
     };
 }
 

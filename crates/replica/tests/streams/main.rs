@@ -42,7 +42,7 @@ fn with_faults(seed: u64) -> Subject {
     }
 }
 
-contract!(memory_stream, crate::memory());
-contract!(directory_stream, crate::in_directory());
-contract!(faulty_stream, crate::with_faults(1));
-contract!(faulty_stream_of_another_seed, crate::with_faults(2));
+contract!(memory_stream: crate::memory());
+contract!(directory_stream: crate::in_directory());
+contract!(faulty_stream: crate::with_faults(1));
+contract!(faulty_stream_of_another_seed: crate::with_faults(2));
