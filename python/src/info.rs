@@ -61,6 +61,7 @@ metrics! {
     room_wait_ns
     log_used_bytes
     log_capacity_bytes
+    unreplicated_bytes
     view_bytes
     failed_growths
     undurable_ns

@@ -59,6 +59,9 @@ pub struct Metrics {
     pub log_used_bytes: u64,
     /// Size of the log in bytes.
     pub log_capacity_bytes: u64,
+    /// Bytes of durable writes that the required stream lacks, at this moment; 0 without a stream.
+    /// See [`Options::max_lag`](crate::Options::max_lag).
+    pub unreplicated_bytes: u64,
     /// Disk space of open views in bytes; see [`Options::view_bytes`](crate::Options::view_bytes).
     pub view_bytes: u64,
     /// Growths of the heap that failed: of the pool's thread, of a transaction that found the heap

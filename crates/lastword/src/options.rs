@@ -144,6 +144,7 @@ pub struct Options {
     pub(crate) recycle_every: u64,
     pub(crate) unlogged: bool,
     pub(crate) patience: Duration,
+    pub(crate) max_lag: u64,
     pub(crate) without_log: bool,
     pub(crate) page_checksums: PageOptions,
     /// `None`: no limit.
@@ -194,6 +195,7 @@ impl Options {
             recycle_every: 0,
             unlogged: false,
             patience: PATIENCE,
+            max_lag: u64::MAX,
             without_log: false,
             page_checksums: PageOptions::default(),
             recovery_time: None,

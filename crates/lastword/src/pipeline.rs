@@ -587,6 +587,7 @@ impl Pipeline {
             room_wait_ns: meter.room_wait_ns(),
             log_used_bytes,
             log_capacity_bytes,
+            unreplicated_bytes: self.persist.queue.unreplicated_bytes(),
             undurable_ns: meter.undurable.age_ns(committed, self.persist.durable().0),
             ..Metrics::default()
         }

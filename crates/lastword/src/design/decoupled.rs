@@ -103,7 +103,7 @@ impl<T: Tm, S: ShadowMemory> Decoupled<T, S> {
         let blocks = matches!(storage.medium, crate::Medium::File);
         let identity = recover::identity(&superblock);
         let mut persist = Persist::new(storage.log, identity, last, grouping(options, blocks));
-        persist.queue.replicated.require(last.0, options.stream_patience());
+        persist.queue.replicated.require(last.0, options.stream_limits());
         let heap_image =
             if options.ideal_reproduce { Parts::whole(Nowhere) } else { storage.heap_image };
         let reproduce = Reproduce::new(heap_image, storage.superblocks)
@@ -203,7 +203,7 @@ impl<T: Tm, S: ShadowMemory> Inner<T, S> {
 
 impl<T: Tm, S: ShadowMemory> Steps for Inner<T, S> {
     fn persist_step(&self) -> Result<Step, Error> {
-        self.pipeline.persist_step(self.memory.clock(), false, true)
+        self.pipeline.background_persist_step(self.memory.clock())
     }
 
     fn reproduce_if_due(&self) -> Result<Step, Error> {

@@ -9,8 +9,8 @@ use words::TxId;
 pub enum ReplicationError {
     /// Another primary has begun a later term. The pool is poisoned with this.
     #[error(
-        "another primary has begun term {term}: no replica has the transactions of this pool after \
-         {replicated}; use the new primary, and open this pool as its follower"
+        "another primary has begun term {term}: the transactions of this pool after {replicated} \
+         may be in no replica; use the new primary, and open this pool as its follower"
     )]
     Fenced {
         /// The term of the other primary.
@@ -34,11 +34,11 @@ pub enum ReplicationError {
         fed: bool,
     },
 
-    /// A transaction could not begin: the log is full of transactions that the stream lacks. It had
-    /// no effect.
+    /// A transaction could not begin: the stream lacks as much as the log, or
+    /// [`Options::max_lag`](crate::Options::max_lag), allows. It had no effect.
     #[error(
-        "the log is full, and the stream has confirmed nothing after {replicated} for the pool's \
-         patience: check the stream, and run the transaction again"
+        "the log is full (or `max_lag` is reached), and the stream has confirmed nothing after \
+         {replicated} for the pool's patience: check the stream, and run the transaction again"
     )]
     Stalled {
         /// The last transaction that the stream has.
@@ -48,9 +48,9 @@ pub enum ReplicationError {
     /// A committed transaction is not durable yet, since the log is full of transactions that the
     /// stream lacks. It may become durable later. Do not run it again.
     #[error(
-        "transaction {id} is committed and not durable yet: the log is full, and the stream has \
-         confirmed nothing after {replicated} for the pool's patience; check the stream, and wait \
-         again"
+        "transaction {id} is committed and not durable yet: the log is full (or `max_lag` is \
+         reached), and the stream has confirmed nothing after {replicated} for the pool's \
+         patience; check the stream, and wait again"
     )]
     Undurable {
         /// The transaction.

@@ -9,9 +9,11 @@ use crate::error::Error;
 use crate::role::ReplicationRole;
 
 impl Options {
-    /// Returns how long threads wait for a stream; `None`: no stream is required.
-    pub(crate) fn stream_patience(&self) -> Option<Duration> {
-        (self.replication == ReplicationRole::Primary).then_some(self.patience)
+    /// Returns how long threads wait for a stream, and how many bytes it may lack; `None`: no
+    /// stream is required.
+    pub(crate) fn stream_limits(&self) -> Option<(Duration, u64)> {
+        let is_required = self.replication == ReplicationRole::Primary;
+        is_required.then_some((self.patience, self.max_lag))
     }
 
     /// Returns the transaction after which the opening drops the log.
@@ -36,6 +38,8 @@ impl Options {
             "only `decoupled` with a full shadow is replicated"
         } else if self.group > 0 {
             "combined groups are not replicated; open the pool without `group`"
+        } else if self.unbounded {
+            "rings without a bound are not replicated; open the pool without `unbounded`"
         } else if self.ideal_reproduce {
             "ideal reproduction is not replicated"
         } else if !self.migrations.is_empty() {
@@ -65,6 +69,15 @@ impl Options {
     /// this and [`following`](Options::following), the last call with `true` counts.
     pub fn replicated(self, replicated: bool) -> Options {
         self.with_role(ReplicationRole::Primary, replicated)
+    }
+
+    /// Sets how many bytes of durable writes a required stream may lack. The pool keeps them in
+    /// memory, decoded, until the stream has them. Beyond that, transactions wait as for a full
+    /// log: see [`replicated`](Options::replicated). Default: as many as fit in the log. The stream
+    /// may lack one larger group, and a group grows while it waits. Does not persist.
+    pub fn max_lag(mut self, bytes: u64) -> Options {
+        self.max_lag = bytes;
+        self
     }
 
     /// Opens the pool as a follower: only an [`Applier`](crate::replication::Applier) writes, which

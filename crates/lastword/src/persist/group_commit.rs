@@ -315,11 +315,14 @@ impl Persist {
         (full || few) && count + packing.len() < self.medium.depth()
     }
 
-    /// Whether queued writes fit in memory with a group that ends at `plain_end`. The limit is
-    /// the log's size: a compressed log holds far more writes than memory could. A group is half
-    /// the log at most, so it never waits forever.
-    pub(super) fn has_memory(&self, plain_end: u64) -> bool {
-        !self.grouping.compress || plain_end <= self.queue.plain_tail() + self.medium.bytes()
+    /// Whether queued writes fit in memory with a group whose writes are those from `plain` to
+    /// `plain_end`. The limit is the log's size: a compressed log holds far more writes than memory
+    /// could. A group is half the log at most, so it never waits forever. A required stream has a
+    /// limit of its own.
+    pub(super) fn has_memory(&self, plain: u64, plain_end: u64) -> bool {
+        let bounded = self.grouping.compress;
+        let fits = !bounded || plain_end <= self.queue.plain_tail() + self.medium.bytes();
+        fits && self.queue.may_lag(plain, plain_end)
     }
 
     /// Limits the workers to records for so many bytes of log a second, or lifts the limit.

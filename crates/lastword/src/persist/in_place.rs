@@ -44,7 +44,7 @@ impl Persist {
         let (full, _) = self.is_due(sending);
         let Sending { log, pending, closed, .. } = sending;
         let (first, last, words) = (pending.first().0, pending.last().0, pending.words());
-        let has_room = log.has_room(words, &self.queue.tail);
+        let has_room = log.has_room(words, &self.queue.tail) && self.queue.next_may_lag(words);
         // Relaxed: as in `take_off`. Stored if it changes, because each waiter reads it.
         if self.log_full.load(Ordering::Relaxed) == has_room {
             self.log_full.store(!has_room, Ordering::Relaxed);

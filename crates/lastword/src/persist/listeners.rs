@@ -104,6 +104,16 @@ impl Listeners {
         taken
     }
 
+    /// Removes and returns all tasks.
+    pub(crate) fn take_tasks(&mut self) -> Vec<Listener> {
+        let is_task = |listener: &Listener| matches!(listener, Listener::Task(_));
+        let (tasks, rest) =
+            std::mem::take(&mut self.by_id).into_iter().partition(|(_, it)| is_task(it));
+        self.by_id = rest;
+        let tasks: BTreeMap<(u64, u64), Listener> = tasks;
+        tasks.into_values().collect()
+    }
+
     /// Number of listeners.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()

@@ -458,7 +458,7 @@ impl Persist {
         while let Some(front) = packing.ready.front() {
             let plain_end = *plain + 8 * (front.plain_words() - GROUP_HEADER_WORDS) as u64;
             let has_room =
-                log.has_room(front.words(), &self.queue.tail) && self.has_memory(plain_end);
+                log.has_room(front.words(), &self.queue.tail) && self.has_memory(*plain, plain_end);
             // Relaxed: as in `take_off`.
             self.log_full.store(!has_room, Ordering::Relaxed);
             if !has_room {

@@ -64,6 +64,8 @@ pub(crate) struct Queue {
     plain_end: AtomicU64,
     /// Bytes of writes ever reproduced.
     plain_tail: AtomicU64,
+    /// If a stream is required: bytes of writes that it has of those.
+    plain_open: AtomicU64,
     /// Memory of reproduced groups, for reuse.
     spare: Mutex<Spare>,
     /// Most words of spare memory kept.
@@ -113,6 +115,7 @@ impl Queue {
             tail: AtomicU64::new(0),
             plain_end: AtomicU64::new(0),
             plain_tail: AtomicU64::new(0),
+            plain_open: AtomicU64::new(0),
             spare: Mutex::default(),
             spare_max: spare_max * group_words,
             group_words,
@@ -142,6 +145,30 @@ impl Queue {
     pub(crate) fn plain_tail(&self) -> u64 {
         // Relaxed: the count bounds memory and guards no data.
         self.plain_tail.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of durable writes that the required stream lacks.
+    pub(crate) fn unreplicated_bytes(&self) -> u64 {
+        // Relaxed: as for `plain_tail`. This one first, since it never exceeds the end.
+        let open = self.plain_open.load(Ordering::Relaxed);
+        let end = self.plain_end.load(Ordering::Relaxed);
+        if self.replicated.is_required() { end.saturating_sub(open) } else { 0 }
+    }
+
+    /// Whether the stream may lack a group with the writes from `plain` to `plain_end`. It may lack
+    /// any one group, so that a large one does not wait forever.
+    pub(crate) fn may_lag(&self, plain: u64, plain_end: u64) -> bool {
+        if !self.replicated.is_required() {
+            return true;
+        }
+        let open = self.plain_open.load(Ordering::Relaxed);
+        plain <= open || plain_end - open <= self.replicated.max_lag()
+    }
+
+    /// As [`may_lag`](Queue::may_lag), for a group of `words` words behind all queued ones.
+    pub(crate) fn next_may_lag(&self, words: usize) -> bool {
+        let plain = self.plain_end.load(Ordering::Relaxed);
+        self.may_lag(plain, plain + 8 * (words - GROUP_HEADER_WORDS) as u64)
     }
 
     /// The log sequence after the last durable group.
@@ -252,6 +279,9 @@ impl Queue {
             let count = waiting.groups.partition_point(|queued| queued.group.last <= last);
             let Some(index) = count.checked_sub(1) else { return };
             let group = waiting.groups[index].group;
+            let opened = waiting.groups.iter().take(count).filter(|it| it.group.end > waiting.open);
+            let plain = opened.map(|queued| 8 * queued.writes().len() as u64).sum();
+            self.plain_open.fetch_add(plain, Ordering::Relaxed);
             waiting.open = waiting.open.max(group.end);
             group
         };
@@ -334,17 +364,20 @@ mod tests {
     #[test]
     fn group_is_taken_after_stream_has_it() {
         let mut queue = Queue::new(64, 4);
-        queue.replicated.require(0, Some(std::time::Duration::ZERO));
+        queue.replicated.require(0, Some((std::time::Duration::ZERO, 8 * 40)));
         for id in 1..=3 {
             push(&queue, id, 10);
         }
         let (group, writes) = queue.copy_next().unwrap();
         assert_eq!((group.first, group.last, writes.len()), (1, 3, 30));
+        assert!(queue.next_may_lag(GROUP_HEADER_WORDS + 10));
+        assert!(!queue.next_may_lag(GROUP_HEADER_WORDS + 11));
         // The feed has the group as it was, so the next one gets memory of its own.
         push(&queue, 4, 10);
         assert!(!queue.has_open() && queue.take(u64::MAX / 2).is_empty());
+        assert_eq!(queue.unreplicated_bytes(), 8 * 40);
         queue.has_replicated(3);
-        assert_eq!(queue.replicated.id(), 3);
+        assert_eq!((queue.replicated.id(), queue.unreplicated_bytes()), (3, 8 * 10));
         let taken = queue.take(u64::MAX / 2);
         assert_eq!((taken.len(), taken[0].group.last), (1, 3));
         assert!(!queue.has_open());
@@ -358,5 +391,10 @@ mod tests {
         queue.has_replicated(u64::MAX);
         assert_eq!((queue.replicated.id(), queue.take(u64::MAX / 2).len()), (4, 1));
         assert!(queue.is_held_back());
+        assert_eq!(queue.unreplicated_bytes(), 8 * 10);
+        let (group, _) = queue.copy_next().unwrap();
+        queue.has_replicated(group.last);
+        // A group alone may exceed the limit.
+        assert!(queue.next_may_lag(GROUP_HEADER_WORDS + 1000));
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Replicated {
     required: bool,
     /// How long a thread waits for the stream.
     patience: Duration,
+    /// Bytes of durable writes that the stream may lack.
+    max_lag: u64,
     id: AtomicU64,
     /// Whether a feed exists.
     fed: AtomicBool,
@@ -41,11 +43,11 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
-    /// Requires a stream, which has all transactions up to `last`, and waits so long for it.
-    /// `None`: no stream is required.
-    pub(crate) fn require(&mut self, last: u64, patience: Option<Duration>) {
-        if let Some(patience) = patience {
-            (self.required, self.patience) = (true, patience);
+    /// Requires a stream, which has all transactions up to `last`, waits so long for it, and lets
+    /// it lack so many bytes. `None`: no stream is required.
+    pub(crate) fn require(&mut self, last: u64, limits: Option<(Duration, u64)>) {
+        if let Some((patience, max_lag)) = limits {
+            (self.required, self.patience, self.max_lag) = (true, patience, max_lag);
             self.id.store(last, Ordering::Relaxed);
         }
     }
@@ -58,6 +60,11 @@ impl Replicated {
     /// How long a thread waits for the stream.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
+    }
+
+    /// Bytes of durable writes that the stream may lack.
+    pub(crate) fn max_lag(&self) -> u64 {
+        self.max_lag
     }
 
     /// Returns the last transaction that the stream has.
@@ -73,7 +80,7 @@ impl Replicated {
         self.moved.notify();
     }
 
-    /// Notes that no thread waits for the stream, or that a new feed begins.
+    /// Notes that no thread waits for the stream.
     pub(crate) fn goes_on(&self) {
         *lock(&self.held) = None;
     }

@@ -264,6 +264,18 @@ impl Progress {
         }
     }
 
+    /// Wakes all tasks, which look again for a cause that is no outcome.
+    pub(crate) fn wake_tasks(&self) {
+        let tasks = {
+            let mut lists = lock(&self.lists);
+            let tasks = lists.listeners.take_tasks();
+            self.waiting.fetch_sub(tasks.len(), Ordering::Relaxed);
+            tasks
+        };
+        // A task gets no outcome.
+        tasks.into_iter().for_each(|task| task.notify(Ok(())));
+    }
+
     /// Number of listeners not yet notified.
     pub(crate) fn listeners(&self) -> usize {
         lock(&self.lists).listeners.len()

@@ -8,6 +8,7 @@ use super::{Pipeline, PipelineView};
 use crate::Error;
 use crate::error::ReplicationError;
 use crate::persist::{Replicated, Step};
+use crate::sync::AtomicU64;
 
 /// The longest sleep between two looks at the poison of the pool, and at a full log that the stream
 /// holds back. The watermark itself wakes the thread.
@@ -27,12 +28,22 @@ impl Pipeline {
             && !self.reproduce.is_working()
     }
 
+    /// Runs one persist step of a background thread. Wakes the tasks that wait while the stream has
+    /// made no progress for the pool's patience: no thread may wait with them.
+    pub(crate) fn background_persist_step(&self, clock: &AtomicU64) -> Result<Step, Error> {
+        let step = self.persist_step(clock, false, true)?;
+        if step == Step::LogFull && self.is_held_back() && self.replicated().is_out_of_patience() {
+            self.persist.progress.wake_tasks();
+        }
+        Ok(step)
+    }
+
     /// Waits until the stream has the transaction `id`, which is durable here. Returns at once if
     /// no stream is required.
     ///
     /// # Errors
-    /// [`ReplicationError::Behind`] after the patience of the pool, or if no feed exists; that of a
-    /// pool that has failed.
+    /// [`ReplicationError::Behind`] after the patience of the pool, or if no feed exists;
+    /// [`Error::Closed`]; that of a pool that has failed.
     pub(super) fn wait_for_stream(&self, id: TxId) -> Result<(), Error> {
         let replicated = self.replicated();
         if !replicated.is_required() {
@@ -45,8 +56,11 @@ impl Pipeline {
                 return Ok(());
             }
             self.persist.progress.check()?;
+            if replicated.is_closed() {
+                return Err(Error::Closed { call: "wait_replicated" });
+            }
             let left = replicated.patience().saturating_sub(begun.elapsed());
-            if left.is_zero() || !replicated.is_fed() || replicated.is_closed() {
+            if left.is_zero() || !replicated.is_fed() {
                 return Err(self.behind(id).into());
             }
             replicated.moved.wait(epoch, Some(left.min(LOOK)));
@@ -116,7 +130,6 @@ impl PipelineView<'_> {
         }
         let begun = replicated.begin_feed();
         if begun {
-            replicated.goes_on();
             self.pipeline.persist.queue.copy_after(replicated.id());
         }
         Ok(begun)

@@ -31,6 +31,7 @@ mod growth_ahead;
 mod heap_reuse;
 mod ideal;
 mod indexes;
+mod lag;
 mod limits;
 mod listeners;
 mod live_views;
