@@ -61,7 +61,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 62] = [
+const PARTS: [(&str, Part); 64] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -73,6 +73,7 @@ const PARTS: [(&str, Part); 62] = [
     ("a group in parts", replicas::a_group_in_parts),
     ("a message of an old term", replicas::a_message_of_an_old_term),
     ("a former primary that follows", replicas::a_former_primary_that_follows),
+    ("a stream that lags", replication::a_stream_that_lags),
     ("a group that never was", parts::a_group_that_never_was),
     ("a group that is gone", parts::a_group_that_is_gone),
     ("a wrap that ends too early", parts::a_wrap_that_ends_too_early),
@@ -123,6 +124,7 @@ const PARTS: [(&str, Part); 62] = [
     ("calls of a new pool", seam::calls_of_a_new_pool),
     ("calls of a removal", seam::calls_of_a_removal),
     ("calls of an opening", seam::calls_of_an_opening),
+    ("calls of a log read", seam::calls_of_a_log_read),
     ("a write for io_uring", seam::a_write_for_io_uring),
 ];
 

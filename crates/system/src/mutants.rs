@@ -200,6 +200,8 @@ pub enum Mutant {
     PartAppliedAlone,
     TermNotChecked,
     FormerPrimaryTrusted,
+    LogReadUnsettled,
+    LagUnbounded,
     AppliedBeforeChecked,
     ReaderIgnoresWitness,
     PagesNotProtected,

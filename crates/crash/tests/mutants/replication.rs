@@ -73,3 +73,25 @@ fn rejoin(path: &std::path::Path, medium: Medium) -> Result<Option<String>, Erro
     let found = pool.committed_id();
     Ok((found != kept).then(|| format!("the pool ends with {found}, not with {kept}")))
 }
+
+/// The stream lacks no more than it may, in a pool that writes its log in another thread's place.
+pub(crate) fn a_stream_that_lags(bug: Option<Mutant>) -> Option<String> {
+    const MAX_LAG: u64 = 16 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let _injected = inject(bug);
+    let emulated = Medium::Emulated { latency_cycles: 0, bandwidth_bytes_per_second: 0 };
+    [("file", Medium::File), ("emulated", emulated)].into_iter().find_map(|(name, medium)| {
+        let options = Options::new().bytes(1 << 20).log_bytes(1 << 20).background(false);
+        let options = options.medium(medium).replicated(true).max_lag(MAX_LAG);
+        let pool = Pool::create(dir.path().join(name), options.patience(Duration::ZERO)).unwrap();
+        let commits = (0..100_u64).map(|round| {
+            let _ = pool.run(|tx| tx.alloc([round; 50]))?;
+            pool.flush()
+        });
+        let is_stopped = commits.take_while(Result::is_ok).count() < 100;
+        let lag = pool.metrics().unreplicated_bytes;
+        pool.abandon();
+        let wrong = !is_stopped || lag > MAX_LAG || lag < MAX_LAG / 2;
+        wrong.then(|| format!("the stream lacks {lag} bytes, and commits go on"))
+    })
+}

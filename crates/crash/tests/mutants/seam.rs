@@ -13,7 +13,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use faults::mutants::{Mutant, inject};
-use lastword::{Addr, AnyDesign, AnyPool, AnyWorker, Error, LogDamage, Medium, Options, TxId};
+use lastword::replication::read_log;
+use lastword::{
+    Addr, AnyDesign, AnyPool, AnyWorker, Error, LogDamage, Medium, Objects, Options, Pool, TxId,
+};
 use medium::executed::{self, Call, Instruction};
 use medium::sync::Arc;
 use medium::{Combining, Domain, Emulation, HeapMedium, MappedHeap, PoolFile, Prewrite, writes};
@@ -428,6 +431,31 @@ pub(crate) fn calls_of_an_opening(bug: Option<Mutant>) -> Option<String> {
         design.open(&path, options(Medium::File)).unwrap().abandon();
     };
     let Some(((), calls)) = executed::calls(open) else { return skipped(bug, "calls") };
+    believed(&calls, &path)
+}
+
+/// A read of the log for a stream: as an opening.
+pub(crate) fn calls_of_a_log_read(bug: Option<Mutant>) -> Option<String> {
+    let (_dir, path) = pool_on_a_disk();
+    let pool = Pool::create(&path, options(Medium::File)).unwrap();
+    let _ = pool.run(|tx| tx.alloc(1_u64)).unwrap();
+    pool.flush().unwrap();
+    pool.abandon();
+    let read = || {
+        let _injected = inject(bug);
+        let mut groups = 0;
+        let log = read_log(&path, |_| {
+            groups += 1;
+            Ok(())
+        });
+        assert!(log.unwrap().last > TxId(0) && groups > 0);
+    };
+    let Some(((), calls)) = executed::calls(read) else { return skipped(bug, "calls") };
+    believed(&calls, &path)
+}
+
+/// Reports a file of a pool whose pages in the cache are neither made durable nor forgotten.
+fn believed(calls: &[Call], path: &Path) -> Option<String> {
     let is_read_anew = |file: &Path| {
         calls.iter().any(|call| {
             let is_advice = call.number == libc::SYS_fadvise64 && call.arguments[3] == DONTNEED;
@@ -435,7 +463,7 @@ pub(crate) fn calls_of_an_opening(bug: Option<Mutant>) -> Option<String> {
         })
     };
     let log = path.with_file_name("pool.log");
-    let kept = [&path, &log].into_iter().find(|file| !is_read_anew(file));
+    let kept = [path, &log].into_iter().find(|file| !is_read_anew(file));
     kept.map(|file| format!("lost: an opening believes the page cache of {}", file.display()))
 }
 

@@ -448,6 +448,8 @@ pub const DETECTIONS: &[Detection] = &[
     part(Mutant::PartAppliedAlone, "a group in parts"),
     part(Mutant::TermNotChecked, "a message of an old term"),
     part(Mutant::FormerPrimaryTrusted, "a former primary that follows"),
+    part(Mutant::LogReadUnsettled, "calls of a log read"),
+    part(Mutant::LagUnbounded, "a stream that lags"),
     part(Mutant::AppliedBeforeChecked, "a refused opening"),
     part(Mutant::ReaderIgnoresWitness, "a lost end beside its owner"),
     part(Mutant::RemovalNotSynced, "calls of a removal"),

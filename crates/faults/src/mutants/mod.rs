@@ -420,6 +420,9 @@ with_between_threads! {
     TermNotChecked 474 "term-not-checked" "A follower applies messages of an ended term.",
     FormerPrimaryTrusted 475 "former-primary-trusted"
         "A deposed primary keeps the end of its log when it follows.",
+    LogReadUnsettled 477 "log-read-unsettled"
+        "A log is read for the stream from a page cache that the disk may lack.",
+    LagUnbounded 478 "lag-unbounded" "The stream may lack any number of bytes.",
     AppliedBeforeChecked 431 "applied-before-checked" "Records are applied before all are read.",
     ReaderIgnoresWitness 432 "reader-ignores-witness" "Readers of a pool in use ignore witnesses.",
     RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use medium::PoolFile;
+use medium::mutants::{Mutant, injected};
 use words::TxId;
 
 use super::Group;
@@ -26,8 +27,9 @@ pub struct Log {
 }
 
 /// Passes the groups of a closed pool's log that its heap image may lack to `visit`, in order.
-/// Never writes. A primary sends them after a crash, before it opens the pool: recovery applies
-/// them to the heap image.
+/// Writes nothing. A primary sends them after a crash, before it opens the pool: recovery applies
+/// them to the heap image. First makes both files durable as they are, for one persist barrier
+/// each: a group must not reach the stream that this machine can lose.
 ///
 /// # Errors
 /// As [`Pool::open`](crate::Pool::open), [`ReplicationError::Combined`], and those of `visit`. A
@@ -37,7 +39,13 @@ pub fn read_log(
     mut visit: impl FnMut(Group) -> Result<(), Error>,
 ) -> Result<Log, Error> {
     let expected = CheckOptions { migrates: true, ..CheckOptions::new() };
-    let survey = Survey::of(path.as_ref(), &expected, |path| PoolFile::open_shared(path))?;
+    let survey = Survey::of(path.as_ref(), &expected, |path| {
+        let file = PoolFile::open_shared(path)?;
+        if !injected(Mutant::LogReadUnsettled) {
+            file.settle()?;
+        }
+        Ok(file)
+    })?;
     let log_place = survey.log_place().clone();
     let found = survey.found()?;
     let superblock = *found.superblocks.current();
