@@ -17,7 +17,7 @@ pub(crate) use self::crash::{
 };
 pub(crate) use self::expected::Expected;
 pub(crate) use self::replica::{
-    Feed, ReplicaCommand, ReplicaFollow, ReplicaPromote, ReplicaStatus, StreamUrl,
+    Feed, ReplicaCommand, ReplicaCreate, ReplicaFollow, ReplicaPromote, ReplicaStatus, StreamUrl,
 };
 pub(crate) use self::sim::{SheetFormat, SimCommand, SimList, SimMerge, SimRun, SimSweep};
 use crate::designs::{DesignName, DesignParser};

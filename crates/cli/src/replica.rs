@@ -9,7 +9,7 @@ use replica::{End, Follower, Lag, Link, LogStream};
 use serde::Serialize;
 
 use crate::args::{
-    Format, ReplicaCommand, ReplicaFollow, ReplicaPromote, ReplicaStatus, StreamUrl,
+    Format, ReplicaCommand, ReplicaCreate, ReplicaFollow, ReplicaPromote, ReplicaStatus, StreamUrl,
 };
 use crate::failure::{Failure, Verdict};
 use crate::output;
@@ -21,10 +21,20 @@ use crate::report::{json, print, table};
 /// The stream or the pool cannot be used.
 pub(crate) fn run(command: &ReplicaCommand) -> Result<Verdict, Failure> {
     match command {
+        ReplicaCommand::Create(arguments) => create(arguments),
         ReplicaCommand::Status(arguments) => status(arguments),
         ReplicaCommand::Follow(arguments) => follow(arguments),
         ReplicaCommand::Promote(arguments) => promote(arguments),
     }
+}
+
+fn create(arguments: &ReplicaCreate) -> Result<Verdict, Failure> {
+    let stream = replica::stream::create(&arguments.url).map_err(replica::Error::from)?;
+    output::print("the stream is created, and empty")?;
+    for warning in stream.warnings().map_err(replica::Error::from)? {
+        output::print(&format!("warning: {warning}"))?;
+    }
+    Ok(Verdict::Held)
 }
 
 /// Opens the stream of a command.

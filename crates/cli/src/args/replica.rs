@@ -9,6 +9,8 @@ use super::{Output, positive};
 /// A pool on several machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplicaCommand {
+    /// Create an empty stream, with three copies on a NATS server
+    Create(ReplicaCreate),
     /// Describe a stream: its term, its primary, its end, and settings that are a risk
     Status(ReplicaStatus),
     /// Follow the primary of a stream: apply its groups to a backup of its pool
@@ -26,6 +28,13 @@ pub(crate) struct StreamUrl {
     /// Time to wait for the stream
     #[arg(long, value_name = "S", default_value = "10", value_parser = positive)]
     pub(crate) patience: f64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplicaCreate {
+    /// URL of the new stream: `dir:PATH`, or `nats://HOST:PORT,.../STREAM`
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
 }
 
 #[derive(Debug, Args)]

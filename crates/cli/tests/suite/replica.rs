@@ -80,7 +80,8 @@ fn unusable_streams_are_refused() {
     let room = Room::new();
     room.refuse("dir:PATH", &["replica", "status", "--stream", "ftp://host/stream"]);
     room.refuse("none", &["replica", "status", "--stream", "dir:none"]);
-    DirectoryStream::create(room.path("stream")).unwrap();
+    assert!(room.expect(0, &["replica", "create", STREAM[1]]).contains("is created"));
+    room.refuse("exist", &["replica", "create", STREAM[1]]);
     room.refuse("no message", &["feed", STREAM[0], STREAM[1]]);
     let text = run(&room, &["replica", "status"]);
     assert!(text.contains("none yet"), "{text}");

@@ -28,6 +28,7 @@ pub enum ReplicationError {
     Behind { id: words::TxId, replicated: words::TxId, fed: bool },
     Stalled { replicated: words::TxId },
     Undurable { id: words::TxId, replicated: words::TxId },
+    Inside { first: words::TxId, last_of_group: words::TxId, kept: words::TxId },
 }
 
 impl From<ReplicationError> for Error {

@@ -48,7 +48,7 @@ impl Options {
     }
 
     /// No model requires a stream.
-    pub(crate) fn stream_patience(&self) -> Option<std::time::Duration> {
+    pub(crate) fn stream_limits(&self) -> Option<(std::time::Duration, u64)> {
         None
     }
 

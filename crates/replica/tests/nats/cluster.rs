@@ -40,12 +40,23 @@ fn program(test: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian has it among the programs for root.
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    let found = folders.map(|folder| folder.join("nats-server")).find(|path| path.exists());
+    let mut found = folders.map(|folder| folder.join("nats-server")).filter(|path| path.exists());
+    let found = found.find(|path| is_recent(path));
     if found.is_none() {
-        let reason = format!("nats-server is not installed, and {PROGRAM} is not set");
+        let reason = format!("no nats-server since 2.10.23 is installed, and {PROGRAM} is not set");
         let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
     }
     found
+}
+
+/// Returns whether a server has version 2.10.23 or later. Clusters of older ones lose streams when
+/// all servers are killed.
+fn is_recent(program: &Path) -> bool {
+    let output = Command::new(program).arg("--version").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let version = text.trim().rsplit('v').next().unwrap();
+    let numbers = version.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    numbers.take(3).ge([2, 10, 23])
 }
 
 impl Cluster {
