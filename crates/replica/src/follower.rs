@@ -121,8 +121,8 @@ impl Follower {
     }
 
     /// Waits until the transaction `id` of the primary is visible here. A client that passes the ID
-    /// of its last replicated transaction reads its own writes. The ID of one that was not
-    /// replicated may be that of another transaction after a change of the primary.
+    /// of its last replicated transaction reads its own writes. After a change of the primary, the
+    /// ID of an unreplicated transaction may be that of another one.
     ///
     /// # Errors
     /// [`Error::Late`]; as [`check`](Follower::check).

@@ -94,8 +94,9 @@ impl Primary {
     ///
     /// # Errors
     /// [`Error::Empty`], [`Error::NotPrimary`], [`Error::OtherPool`], [`Error::OlderCopy`],
-    /// [`Error::Ahead`]: the pool cannot continue the stream. [`Error::Fenced`]: another primary began a term at the same
-    /// time. [`Error::Stream`], after the link's patience. As [`read_log`] and [`Pool::open`].
+    /// [`Error::Ahead`]: the pool cannot continue the stream. [`Error::Fenced`]: another primary
+    /// began a term at the same time. [`Error::Stream`], after the link's patience. As [`read_log`]
+    /// and [`Pool::open`].
     pub fn open(path: impl AsRef<Path>, options: Options, link: &Link) -> Result<Primary, Error> {
         let path = path.as_ref();
         let log = complete_promotion(path, &options, link)?;

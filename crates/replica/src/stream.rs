@@ -44,8 +44,8 @@ pub trait LogStream: Send + Sync {
     /// [`StreamError::Conflict`]: another message follows `after`. [`StreamError::Unknown`]: the
     /// stream may have the message, now or later. Repeat it, as the same bytes after the same
     /// position: at most one of the two is appended. Only a message at `after + 1` settles it.
-    /// [`StreamError::TooLarge`], [`StreamError::Unreachable`], [`StreamError::Refused`]: the stream
-    /// does not have it.
+    /// [`StreamError::TooLarge`], [`StreamError::Unreachable`], [`StreamError::Refused`]: the
+    /// stream does not have it.
     fn append(&self, after: u64, message: &[u8]) -> Result<u64, StreamError>;
 
     /// Returns the positions of the oldest message that is kept, and of the last one. An empty
