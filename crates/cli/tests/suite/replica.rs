@@ -81,7 +81,7 @@ fn unusable_streams_are_refused() {
     room.refuse("dir:PATH", &["replica", "status", "--stream", "ftp://host/stream"]);
     room.refuse("none", &["replica", "status", "--stream", "dir:none"]);
     assert!(room.expect(0, &["replica", "create", STREAM[1]]).contains("is created"));
-    room.refuse("exist", &["replica", "create", STREAM[1]]);
+    room.refuse("files already", &["replica", "create", STREAM[1]]);
     room.refuse("no message", &["feed", STREAM[0], STREAM[1]]);
     let text = run(&room, &["replica", "status"]);
     assert!(text.contains("none yet"), "{text}");
