@@ -1,11 +1,12 @@
-//! Primaries in processes of their own, which are killed or stopped while they commit, and followers
-//! that are promoted.
+//! Primaries in processes of their own, which are killed or stopped while they commit, and
+//! followers that are promoted.
 //!
 //! A round: a child process opens a pool as the primary, and prints each transaction that is
-//! replicated. The parent follows it, ends the child by SIGKILL or stops it by SIGSTOP, and promotes
-//! the follower. In the next round the two pools change places, so the old primary rejoins.
+//! replicated. The parent follows it, ends the child by SIGKILL or stops it by SIGSTOP, and
+//! promotes the follower. In the next round the two pools change places, so the old primary
+//! rejoins.
 //!
-//! `LASTWORD_ROUNDS=100` runs that many rounds. They take about half a second each.
+//! `LASTWORD_ROUNDS=100` runs that many rounds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../nats/cluster.rs"]
