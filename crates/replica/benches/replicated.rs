@@ -64,7 +64,7 @@ impl Row {
                 true => pool.wait_for(id).unwrap(),
                 false => pool.wait_replicated(id).unwrap(),
             }
-            latencies.saturating_record(start.elapsed().as_nanos() as u64);
+            latencies.record(start.elapsed().as_nanos() as u64).unwrap();
             count += 1;
         }
         let rate = count as f64 / begun.elapsed().as_secs_f64();
@@ -101,7 +101,8 @@ fn main() {
     }
     for (number, url) in (3..).zip(&urls) {
         let link = Link::shared(replica::stream::open(url).unwrap().into());
-        rows.push(row(dir.path(), number, url, Some(link)));
+        let scheme = url.split(':').next().unwrap_or_default();
+        rows.push(row(dir.path(), number, scheme, Some(link)));
     }
     for _ in 0..ROUNDS {
         for index in 0..OUTSTANDING.len() {
