@@ -7,7 +7,7 @@ returns the result file. This process writes the file to DIR before it waits for
 nodes need no shared directory, but the same build of `lastword`: a hash covers its commit.
 
 A task whose worker or node fails runs again from its start, at most --retries times. A point that
-fails by itself would fail again, and does not. DIR equals the directory of a run on one machine, to
+fails by itself runs once: it would fail again. DIR equals the directory of a run on one machine, to
 the last byte. Points with a file in DIR do not run: the same command continues a sweep.
 
 Exit status: 0 all points ran, 1 some failed and the others ran, 2 usage or I/O.
@@ -76,10 +76,10 @@ def main() -> int:
     """Runs the command line and returns the exit status."""
     parser = argparse.ArgumentParser(description="Run the points of a sweep on a Ray cluster.")
     parser.add_argument("sweep", type=Path, metavar="FILE.toml")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="of the results")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="result directory")
     parser.add_argument("--address", help="the cluster [default: RAY_ADDRESS, or this machine]")
-    parser.add_argument("--program", default="lastword", help="name or path on every node")
-    parser.add_argument("--retries", type=int, default=3, help="of one point [default: 3]")
+    parser.add_argument("--program", default="lastword", help="program on each node (name or path)")
+    parser.add_argument("--retries", type=int, default=3, help="retries of a point [default: 3]")
     arguments = parser.parse_args()
     command = [arguments.program, "sim", "sweep", str(arguments.sweep)]
     listed = subprocess.run([*command, "--list"], stdout=subprocess.PIPE, text=True)
