@@ -20,7 +20,7 @@ pub(crate) struct Assembly {
     begun: Option<Begun>,
 }
 
-/// A group of which not all parts are here.
+/// A group with missing parts.
 #[derive(Debug)]
 struct Begun {
     next: u32,

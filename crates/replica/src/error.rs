@@ -119,8 +119,8 @@ pub enum Error {
 
     /// A follower's transaction does not come within the time.
     #[error(
-        "transaction {id} is not here after {waited:?}, and the follower has {last}: check the \
-         primary and the stream, and wait again"
+        "the follower has not applied transaction {id} within {waited:?}, and ends with {last}: \
+         check the primary and the stream, and wait again"
     )]
     Late {
         /// The transaction.
@@ -166,7 +166,10 @@ pub enum Damage {
     Checksum,
 
     /// The format has another version.
-    #[error("its format has version {found}, and this program reads version {expected}")]
+    #[error(
+        "its format has version {found}, and this program reads version {expected}; use the \
+         version of Lastword that wrote it"
+    )]
     Version {
         /// The version of the message.
         found: u16,
@@ -179,7 +182,10 @@ pub enum Damage {
     Malformed,
 
     /// The message does not belong to the term before it.
-    #[error("it is of term {found} after term {expected}, so its writer ignored the fence")]
+    #[error(
+        "it is of term {found} after term {expected}, so its writer ignored the fence; stop that \
+         writer, and begin a new stream"
+    )]
     Term {
         /// The term of the message.
         found: u64,
@@ -188,6 +194,9 @@ pub enum Damage {
     },
 
     /// The message does not continue the one before it.
-    #[error("it does not continue the message before it, so the stream lacks messages")]
+    #[error(
+        "it does not continue the message before it, so the stream lacks messages; begin a new \
+         stream, and seed each follower from a backup"
+    )]
     Gap,
 }

@@ -85,6 +85,7 @@ impl Follower {
         }
         let mut following = options.clone().following(true);
         let mut last = log.last;
+        let mut later_than = None;
         let deposed = link.retrying(|stream| end.past_term_of(pool, stream))?;
         if let Some((term, complete)) = deposed
             && generation <= term.writer.generation
@@ -92,17 +93,18 @@ impl Follower {
         {
             following = following.rejoining(complete);
             last = last.min(complete);
-            // A term may have begun without an opening. When a group is applied, the generation
-            // must be later than the term's, or the next opening would drop the group again.
-            while generation < term.writer.generation {
-                Pool::open(path, following.clone())?.close()?;
-                generation += 1;
-            }
+            later_than = Some(term.writer.generation);
         }
         if last > end.complete {
             return Err(Error::Ahead { reproduced: last, replicated: end.complete });
         }
         let after = link.retrying(|stream| position_before(stream, last))?;
+        // A term may have begun without an opening. When a group is applied, the generation must be
+        // later than the term's, or the next opening would drop the group again.
+        while later_than.is_some_and(|term| generation < term) {
+            Pool::open(path, following.clone())?.close()?;
+            generation += 1;
+        }
         let pool = Arc::new(Pool::open(path, following)?);
         let following = Arc::new(Following::new(link.clone(), after, last));
         let run = {
@@ -186,12 +188,20 @@ impl Follower {
     /// deposes the earlier. Every replicated transaction is in both.
     ///
     /// # Errors
-    /// [`Error::NotAtEnd`]; those of the stream, and of the pool. The pool is closed then. The term
-    /// may have begun: the pool opens as the primary if it has, and as a follower otherwise.
+    /// [`Error::NotAtEnd`]; those of the stream, and of the pool. The pool is closed then, unless
+    /// its readers do not end ([`StillUsed`](lastword::Error::StillUsed)). The term may have begun:
+    /// the pool opens as the primary if it has, and as a follower otherwise.
     pub fn promote(mut self) -> Result<Primary, Error> {
         self.following.request_promotion();
+        let begun = Instant::now();
         let outcome = self.join();
-        self.pool.close_shared()?;
+        loop {
+            match self.pool.close_shared() {
+                // Readers end soon, and the old primary is fenced already.
+                Err(lastword::Error::StillUsed(_)) if begun.elapsed() < self.link.patience => {}
+                closed => break closed?,
+            }
+        }
         let outcome = outcome?;
         let Outcome::Promoted(sender) = outcome else {
             return Err(Error::NotAtEnd(self.link.patience));

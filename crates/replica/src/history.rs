@@ -33,7 +33,12 @@ impl End {
         if position == 0 {
             return Ok(None);
         }
-        let message = message_at(stream, position)?;
+        let Some(bytes) = stream.get(position)? else {
+            // Two servers have replied, and one of them lags.
+            let why = format!("message {position} is not on each of its servers yet");
+            return Err(StreamError::Unreachable(why).into());
+        };
+        let message = decode(position, &bytes)?;
         let Message { term, total_bytes, sent, .. } = message;
         Ok(Some(End { position, term, complete: message.complete(), total_bytes, sent }))
     }
@@ -68,8 +73,8 @@ impl End {
     }
 }
 
-/// Returns the position before the first message that a pool needs which ends with the transaction
-/// `last`. A binary search: the transactions before each message only grow.
+/// Returns the position after which a pool that ends with the transaction `last` begins to read.
+/// A binary search finds it, since transaction IDs never fall along the stream.
 ///
 /// # Errors
 /// [`StreamError::Trimmed`] if that message was trimmed; as [`End::of`].
@@ -77,7 +82,8 @@ pub(crate) fn position_before(stream: &dyn LogStream, last: TxId) -> Result<u64,
     let (mut first, mut end) = stream.bounds()?;
     loop {
         match search(stream, last, first, end) {
-            // Messages were trimmed beside the search. Each time there are fewer.
+            // Another process trimmed messages during the search. Each retry searches fewer
+            // messages, so the loop ends.
             Err(Error::Stream(StreamError::Trimmed { position, .. })) if position >= first => {
                 let bounds = stream.bounds()?;
                 if bounds.0 <= first {

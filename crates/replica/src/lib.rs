@@ -14,11 +14,11 @@
 //! ```
 //!
 //! Lastword has no consensus of its own. The stream orders its messages, and a new primary begins
-//! by a message, its *term*. All safety stands on the stream's compare-and-append:
+//! by a message, its *term*. Safety depends on the stream's compare-and-append:
 //!
-//! - An append names the last message. After another writer's message it is refused. So nothing of
-//!   an old primary stands behind the term of a new one, and an old primary learns at its next
-//!   append that it is deposed. Its pool is poisoned then and acknowledges nothing more.
+//! - An append names the last message. The stream refuses it after another writer's message. So no
+//!   message of an old primary follows the term of a new one. An old primary detects at its next
+//!   append that it is deposed. Its pool is then poisoned and acknowledges nothing more.
 //! - A primary has one append outstanding: see [`stream`].
 //! - A primary applies to its heap image only transactions that the stream has. So a deposed one
 //!   can follow: it drops the end of its log.

@@ -77,6 +77,14 @@ pub struct Writer {
     pub generation: u64,
 }
 
+impl Writer {
+    /// Whether this pool, in this opening or a later one, has begun the term. Its message may
+    /// arrive late, after the pool was opened as a follower again.
+    pub(crate) fn is_before(&self, term: &Term) -> bool {
+        term.writer.pool == self.pool && term.writer.generation >= self.generation
+    }
+}
+
 /// The time in which one writer appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
@@ -287,7 +295,7 @@ fn unpack(packed: &[u8], bytes: u64) -> Result<Vec<u8>, Damage> {
     lz4_flex::decompress(packed, bytes as usize).map_err(|_| Damage::Malformed)
 }
 
-/// Splits a group into parts, each of which fits in a message of so many bytes.
+/// Splits a group into parts, each of which fits in a message of `message_bytes_max` bytes.
 pub fn parts_of(group: &Group, message_bytes_max: usize) -> impl Iterator<Item = Kind> + '_ {
     // LZ4 is used only where it makes the payload smaller.
     let words_max = (message_bytes_max.saturating_sub(HEADER_BYTES) / 8).max(1);

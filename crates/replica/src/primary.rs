@@ -83,7 +83,11 @@ impl Primary {
         if link.retrying(End::of)?.is_some() {
             return Err(Error::Begun);
         }
-        let sender = begin_term(&link.stream, next_writer(&log), (None, log.last), link.patience)?;
+        let sender = begin_term(&link.stream, next_writer(&log), (None, log.last), link.patience);
+        let sender = sender.map_err(|error| match error {
+            Error::Fenced { .. } => Error::Begun,
+            error => error,
+        })?;
         Primary::of(path, options, sender, link)
     }
 
@@ -156,7 +160,7 @@ impl Primary {
         let confirmed = self.sender.confirm(self.patience);
         if let Err(Error::Fenced { term }) = confirmed {
             // The sender's thread would notice it at its next group.
-            self.feed.fence(term)?;
+            let _ = self.feed.fence(term);
         }
         confirmed?;
         Ok(self.pool.wait_replicated(committed)?)
@@ -210,7 +214,10 @@ fn complete_promotion(path: &Path, options: &Options, link: &Link) -> Result<Log
     let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
     let message = link.retrying(|stream| message_at(stream, end.position))?;
     let has_only_begun = matches!(message.kind, Kind::Term { .. });
-    if end.term.writer != next_writer(&log) || !has_only_begun || log.last >= end.complete {
+    let (writer, next) = (end.term.writer, next_writer(&log));
+    // An opening below that was interrupted has a later generation.
+    let is_own = writer.pool == next.pool && writer.generation <= next.generation;
+    if !is_own || !has_only_begun || log.last >= end.complete {
         return Ok(log);
     }
     let pool = Pool::open(path, options.clone().following(true))?;
@@ -219,8 +226,9 @@ fn complete_promotion(path: &Path, options: &Options, link: &Link) -> Result<Log
         let mut groups = link
             .retrying(|stream| Ok(Groups::at(&link.stream, position_before(stream, log.last)?)))?;
         while applier.last() < end.complete {
-            if let Some(group) = link.retrying(|_| groups.next(link.patience))? {
-                applier.apply(&group)?;
+            match link.retrying(|_| groups.next(link.patience))? {
+                Some(group) => applier.apply(&group)?,
+                None => return Err(Error::NotAtEnd(link.patience)),
             }
         }
     }

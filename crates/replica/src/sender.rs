@@ -24,13 +24,13 @@ use system::mutants::{Mutant, injected};
 
 use crate::error::{Damage, Error};
 use crate::history::{End, decode};
-use crate::message::{Kind, Message, Term, parts_of};
+use crate::message::{HEADER_BYTES, Kind, Message, Term, parts_of};
 use crate::stream::{LogStream, StreamError};
 
 /// The first and the longest sleep before an append is sent again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(500));
 
-/// The longest wait for a group, between two looks whether the pool is closed.
+/// The longest wait for a group, after which the thread checks whether the pool is closed.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Appends the messages of one term.
@@ -77,7 +77,8 @@ struct Ending<'s>(&'s Sender);
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         let mut tail = self.0.lock();
-        if std::mem::take(&mut tail.busy) {
+        // Another thread may append already, unless this one has panicked.
+        if std::thread::panicking() && std::mem::take(&mut tail.busy) {
             (tail.torn, tail.trouble) = (true, Some("a thread has panicked in an append".into()));
         }
         drop(tail);
@@ -131,7 +132,8 @@ pub(crate) fn begin_term(
     Ok(sender)
 }
 
-/// Returns whether to send again after an error: until this time, and only if that can help.
+/// Returns a closure that decides whether to send again: within `patience`, and only after
+/// transient errors and conflicts.
 pub(crate) fn for_patience(patience: Duration) -> impl FnMut(&StreamError) -> bool {
     let begun = Instant::now();
     move |error| {
@@ -165,6 +167,12 @@ impl Sender {
         group: &Group,
         again: impl FnMut(&StreamError) -> bool,
     ) -> Result<(), Error> {
+        // A gap would void every later transaction: no follower gets past it.
+        let (_, complete) = self.confirmed();
+        if group.first.0 != complete.0 + 1 {
+            let (found, last) = (group.first, complete);
+            return Err(lastword::ReplicationError::Gap { found, last }.into());
+        }
         self.append(parts_of(group, self.stream.message_bytes_max()), again)
     }
 
@@ -183,7 +191,10 @@ impl Sender {
                 Err(_) => return,
             };
             // After an outage many groups wait, and each message costs a reply.
-            while let (None, Ok(Some(next))) = (&left, feed.next(Duration::ZERO)) {
+            // `left` first: each group that the feed returns must be sent.
+            while left.is_none()
+                && let Ok(Some(next)) = feed.next(Duration::ZERO)
+            {
                 left = gather(&mut group, next, self.stream.message_bytes_max());
             }
             if injected(Mutant::ConfirmedBeforeReply) {
@@ -344,13 +355,18 @@ impl Sender {
                         return Err(Error::Fenced { term });
                     }
                     Err(StreamError::Trimmed { position, .. }) => {
-                        let end = End::of(&*self.stream)?;
-                        let damage = Damage::Gap;
-                        let end = end.ok_or(Error::Damaged { position, damage })?;
-                        return Err(Error::Fenced { term: end.term.number });
+                        match End::of(&*self.stream) {
+                            Ok(Some(end)) => return Err(Error::Fenced { term: end.term.number }),
+                            // It is read again.
+                            Err(Error::Stream(error)) if error.is_transient() => {}
+                            Err(error) => return Err(error),
+                            Ok(None) => {
+                                return Err(Error::Damaged { position, damage: Damage::Gap });
+                            }
+                        }
                     }
-                    // Not there, or not to be seen. The same bytes are sent again, and if the
-                    // first ones land late, one of the two is refused.
+                    // The stream lacks the message, or cannot be read. Send the same bytes
+                    // again: if the first copy arrives late, the stream refuses one of the two.
                     Ok(None) | Err(_) => {}
                 }
             }
@@ -391,7 +407,8 @@ impl Sender {
 
 /// Adds a group to the one before it, if both fit into a message of the stream.
 pub(crate) fn gather(before: &mut Group, next: Group, message_bytes_max: usize) -> Option<Group> {
-    if 8 * (before.words.len() + next.words.len()) > message_bytes_max {
+    let words = before.words.len() + next.words.len();
+    if HEADER_BYTES + 8 * words > message_bytes_max {
         return Some(next);
     }
     before.last = next.last;

@@ -8,8 +8,8 @@
 //!   trimmed <-
 //! ```
 //!
-//! Replication stands on this trait alone. An implementation keeps each message that it has
-//! confirmed, through what its [`warnings`](LogStream::warnings) do not exclude.
+//! Replication depends on this trait alone. An implementation keeps each message that it has
+//! confirmed, except after the failures that its [`warnings`](LogStream::warnings) name.
 //!
 //! Invariants that every implementation keeps, and `tests/streams/contract.rs` checks:
 //! - Positions begin at 1 and are dense. A message never changes, and never moves.
@@ -61,7 +61,7 @@ pub trait LogStream: Send + Sync {
     /// [`StreamError::Trimmed`]; as [`bounds`](LogStream::bounds).
     fn get(&self, position: u64) -> Result<Option<Vec<u8>>, StreamError>;
 
-    /// Returns a reader that begins with the message after `after`. Each reader is of its own.
+    /// Returns a reader that begins with the message after `after`. Readers are independent.
     ///
     /// # Errors
     /// As [`get`](LogStream::get).

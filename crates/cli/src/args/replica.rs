@@ -25,7 +25,7 @@ pub(crate) struct StreamUrl {
     /// Stream of the pool's log: `dir:PATH`, or `nats://HOST:PORT,.../STREAM`
     #[arg(long, value_name = "URL")]
     pub(crate) stream: String,
-    /// Time to wait for the stream
+    /// Time to wait for the stream, in seconds
     #[arg(long, value_name = "S", default_value = "10", value_parser = positive)]
     pub(crate) patience: f64,
 }
@@ -52,7 +52,7 @@ pub(crate) struct ReplicaFollow {
     pub(crate) pool: PathBuf,
     #[command(flatten)]
     pub(crate) stream: StreamUrl,
-    /// End when the pool has all transactions that the stream has at the start
+    /// Exit after applying the transactions that the stream has at the start
     #[arg(long)]
     pub(crate) once: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Feed {
     /// Begin after this transaction [default: the oldest in the stream]
     #[arg(long, value_name = "ID")]
     pub(crate) after: Option<u64>,
-    /// Wait for further transactions, instead of ending with the last one
+    /// Wait for further transactions instead of exiting after the last one
     #[arg(long)]
     pub(crate) follow: bool,
 }

@@ -74,7 +74,7 @@ fn rejoin(path: &std::path::Path, medium: Medium) -> Result<Option<String>, Erro
     Ok((found != kept).then(|| format!("the pool ends with {found}, not with {kept}")))
 }
 
-/// The stream lacks no more than it may, in a pool that writes its log in another thread's place.
+/// The lag stays within `max_lag` in a pool whose worker runs the persist steps.
 pub(crate) fn a_stream_that_lags(bug: Option<Mutant>) -> Option<String> {
     const MAX_LAG: u64 = 16 << 10;
     let dir = tempfile::tempdir().unwrap();

@@ -434,7 +434,7 @@ pub(crate) fn calls_of_an_opening(bug: Option<Mutant>) -> Option<String> {
     believed(&calls, &path)
 }
 
-/// A read of the log for a stream: as an opening.
+/// Reads the log for a stream. Its files must be durable or read anew, as in an opening.
 pub(crate) fn calls_of_a_log_read(bug: Option<Mutant>) -> Option<String> {
     let (_dir, path) = pool_on_a_disk();
     let pool = Pool::create(&path, options(Medium::File)).unwrap();

@@ -6,8 +6,8 @@
 //!
 //! - The pool is refused as damaged, or has the state after some transaction.
 //! - Without a loss, that is the last acknowledged one or a later one.
-//! - After the loss of a page, few acknowledged transactions are missing: those that had no durable
-//!   witness. That is one at most where one thread does everything, and else two of each worker.
+//! - After the loss of a page, acknowledged transactions are missing only if they had no durable
+//!   witness: at most two of each worker, or one in a pool without background threads.
 //!
 //! Half of the rounds have background threads. In the others one thread commits and reproduces, for
 //! a stream that lacks the last groups. So steps end shortly before the end of the log, and bugs
@@ -180,7 +180,7 @@ impl Round {
         });
         let found = self.number(&cells.unwrap().value);
         pool.abandon();
-        found.map(Some).ok_or_else(|| "the pool has the state of no moment".into())
+        found.map(Some).ok_or_else(|| "the pool has the state after no transaction".into())
     }
 }
 
@@ -310,7 +310,7 @@ fn lost_page_of_mapped_log_is_refused_or_unwitnessed() {
 
 #[test]
 fn missing_witness_is_found_by_random_losses() {
-    /// Most rounds that a bug may survive: several times as many as each does.
+    /// Limit of the rounds for one bug: several times the rounds that find each.
     const ROUNDS: u64 = 600;
     for bug in [
         Mutant::GroupWitnessIntoCache,

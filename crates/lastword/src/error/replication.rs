@@ -34,8 +34,8 @@ pub enum ReplicationError {
         fed: bool,
     },
 
-    /// A transaction could not begin: the stream lacks as much as the log, or
-    /// [`Options::max_lag`](crate::Options::max_lag), allows. It had no effect.
+    /// A transaction could not begin: the log is full of transactions that the stream lacks, or the
+    /// lag has reached [`Options::max_lag`](crate::Options::max_lag). It had no effect.
     #[error(
         "the log is full (or `max_lag` is reached), and the stream has confirmed nothing after \
          {replicated} for the pool's patience: check the stream, and run the transaction again"

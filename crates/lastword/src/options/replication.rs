@@ -99,20 +99,21 @@ impl Options {
     /// last group that the stream has of this pool, or a later transaction, which drops nothing.
     /// The pool then continues with the transactions of the new primary.
     ///
-    /// The heap image has no dropped transaction, if each opening since the pool was last equal to
-    /// the stream was one with [`replicated`](Options::replicated) or
-    /// [`following`](Options::following) and succeeded. Any other opening applies the log to the
-    /// heap image, in part even if it fails or the process ends meanwhile. After such a one, make a
-    /// new copy.
+    /// The heap image must have no dropped transaction. It has none if every opening since the pool
+    /// last equalled the stream succeeded and used [`replicated`](Options::replicated) or
+    /// [`following`](Options::following). Any other opening applies the log to the heap image, in
+    /// part even if the opening fails or the process ends. After such an opening, replace the pool
+    /// by a backup of the primary.
     ///
-    /// A crash during the opening leaves the pool as it was before, or without these transactions.
-    /// Repeat it with the same `last`: an opening without this applies the whole log. After it has
-    /// returned, open the pool with [`following`](Options::following).
+    /// A crash during the opening leaves the pool unchanged, or without the dropped transactions.
+    /// Repeat the opening with the same `last`: an opening without `rejoining` applies the whole
+    /// log. Later openings use [`following`](Options::following).
     ///
     /// [`Pool::open`](crate::Pool::open) returns
-    /// [`ReplicationError::Ahead`](crate::ReplicationError::Ahead) and
-    /// [`ReplicationError::Inside`](crate::ReplicationError::Inside), and changes nothing then. No
-    /// pool is created with this.
+    /// [`ReplicationError::Ahead`](crate::ReplicationError::Ahead) or
+    /// [`ReplicationError::Inside`](crate::ReplicationError::Inside) if it cannot drop the
+    /// transactions, and then changes nothing. [`Pool::create`](crate::Pool::create) refuses this
+    /// option.
     pub fn rejoining(self, last: TxId) -> Options {
         self.with_role(ReplicationRole::Follower { keep: Some(last) }, true)
     }

@@ -43,8 +43,8 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
-    /// Requires a stream, which has all transactions up to `last`, waits so long for it, and lets
-    /// it lack so many bytes. `None`: no stream is required.
+    /// Requires a stream, which has all transactions up to `last`. `limits` is the time that
+    /// threads wait for the stream, and the bytes that it may lack. `None`: no stream is required.
     pub(crate) fn require(&mut self, last: u64, limits: Option<(Duration, u64)>) {
         if let Some((patience, max_lag)) = limits {
             (self.required, self.patience, self.max_lag) = (true, patience, max_lag);

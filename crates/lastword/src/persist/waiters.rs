@@ -264,7 +264,7 @@ impl Progress {
         }
     }
 
-    /// Wakes all tasks, which look again for a cause that is no outcome.
+    /// Wakes all tasks, although none has an outcome. Each checks its other reasons to end.
     pub(crate) fn wake_tasks(&self) {
         let tasks = {
             let mut lists = lock(&self.lists);
@@ -272,7 +272,7 @@ impl Progress {
             self.waiting.fetch_sub(tasks.len(), Ordering::Relaxed);
             tasks
         };
-        // A task gets no outcome.
+        // A task ignores the result: `notify` only wakes it.
         tasks.into_iter().for_each(|task| task.notify(Ok(())));
     }
 

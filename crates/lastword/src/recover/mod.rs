@@ -67,7 +67,7 @@ pub(crate) fn identity(superblock: &Superblock) -> Identity {
 pub(crate) enum Until {
     /// The end of the log.
     End,
-    /// The group of this transaction, behind which another call has found the end.
+    /// The group that ends with this transaction: an earlier scan found the log's end after it.
     Found(TxId),
     /// This transaction, or the end of a log that ends before it. The rest of the log is not read.
     Kept(TxId),
@@ -108,8 +108,8 @@ pub(crate) fn replay(
     replay_until(Until::End, superblock, log, heap_image, log_path)
 }
 
-/// Does the same, but ends with the transaction `last`, if the log has it. The caller begins a new
-/// generation, which drops the rest of the log.
+/// Replays the log as [`replay`] does, up to the transaction `last` if the log has it. The caller
+/// begins a new generation, which drops the rest of the log.
 ///
 /// # Errors
 /// As [`replay`]; [`ReplicationError::Inside`]: the heap image is as before.

@@ -27,9 +27,9 @@ pub struct Log {
 }
 
 /// Passes the groups of a closed pool's log that its heap image may lack to `visit`, in order.
-/// Writes nothing. A primary sends them after a crash, before it opens the pool: recovery applies
-/// them to the heap image. First makes both files durable as they are, for one persist barrier
-/// each: a group must not reach the stream that this machine can lose.
+/// Changes no byte of the pool. A primary sends these groups after a crash, before it opens the
+/// pool: recovery applies them to the heap image. Before the first group, one persist barrier makes
+/// each file durable: a group that this machine can lose must not reach the stream.
 ///
 /// # Errors
 /// As [`Pool::open`](crate::Pool::open), [`ReplicationError::Combined`], and those of `visit`. A

@@ -11,7 +11,7 @@ use crate::link::Link;
 use crate::message::{Term, Writer};
 use crate::sender::{Sender, begin_term};
 
-/// The longest wait for a message, between two looks at the requests of other threads.
+/// The longest wait for a message, after which the thread checks for requests of other threads.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The sleep after a failure of the stream.
@@ -46,7 +46,7 @@ pub(super) struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Request {
     Stop,
-    /// To begin a term, at this time at the latest.
+    /// Begin a term before this deadline.
     Promotion(Instant),
 }
 
@@ -112,8 +112,10 @@ impl Following {
     fn follow(&self, pool: &Pool) -> Result<Outcome, Error> {
         let mut applier = pool.applier()?;
         let mut groups = Groups::at(&self.link.stream, self.progress().position);
-        // The end of the stream when a promotion was requested.
+        // The end of the stream when a promotion was last tried.
         let mut target = None;
+        let info = pool.info();
+        let own = Writer { pool: info.pool_id, generation: info.generation };
         loop {
             let request = self.lock().request;
             let wait = match request {
@@ -133,10 +135,9 @@ impl Following {
                 }
                 next => next?,
             };
-            let sender = match request {
-                Some(request) => self.try_to_begin(pool, &groups, request, &mut target)?,
-                None => None,
-            };
+            if let Some(term) = groups.term().filter(|term| own.is_before(term)) {
+                return Err(Error::IsPrimary { term: term.number });
+            }
             if let Some(group) = next {
                 applier.apply(&group)?;
             }
@@ -148,12 +149,10 @@ impl Following {
                 trouble: None,
             };
             self.applied.notify_all();
-            if let Some(sender) = sender {
-                let (_, complete) = sender.confirmed();
-                if applier.last() != complete {
-                    let (found, last) = (TxId(complete.0), applier.last());
-                    return Err(lastword::ReplicationError::Gap { found, last }.into());
-                }
+            // After the group is applied: a follower that cannot apply it must fence no primary.
+            if let Some(request) = request
+                && let Some(sender) = self.try_to_begin(&groups, own, request, &mut target)?
+            {
                 return Ok(Outcome::Promoted(Box::new(sender)));
             }
             if request.is_some_and(Request::is_over) {
@@ -166,30 +165,32 @@ impl Following {
     /// stream decides: while the old primary appends, each message is a new attempt.
     fn try_to_begin(
         &self,
-        pool: &Pool,
         groups: &Groups,
+        own: Writer,
         request: Request,
         target: &mut Option<u64>,
     ) -> Result<Option<Sender>, Error> {
         let Request::Promotion(until) = request else { return Ok(None) };
-        let target = match *target {
-            Some(target) => target,
+        let last = match *target {
+            Some(last) => last,
             None => match self.link.stream.bounds() {
                 Ok((_, last)) => *target.insert(last),
                 Err(error) if error.is_transient() => return Ok(None),
                 Err(error) => return Err(error.into()),
             },
         };
-        let Some(end) = groups.as_end().filter(|end| end.position >= target) else {
+        let Some(end) = groups.as_end().filter(|end| end.position >= last) else {
             return Ok(None);
         };
         // Of the opening after this one.
-        let info = pool.info();
-        let writer = Writer { pool: info.pool_id, generation: info.generation + 1 };
+        let writer = Writer { generation: own.generation + 1, ..own };
         let left = until.saturating_duration_since(Instant::now());
         match begin_term(&self.link.stream, writer, (Some(end), end.complete), left) {
-            // The old primary has appended meanwhile.
-            Err(Error::Fenced { .. }) => Ok(None),
+            // The old primary has appended meanwhile. The next attempt is after the new end.
+            Err(Error::Fenced { .. }) => {
+                *target = None;
+                Ok(None)
+            }
             begun => begun.map(Some),
         }
     }

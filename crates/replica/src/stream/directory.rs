@@ -42,7 +42,7 @@ pub mod file;
 /// Largest message, in bytes: the default limit of a NATS server, so that messages can be moved.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Time between two looks at the directory, since NFS does not notify.
+/// Polling interval of the directory: NFS does not notify of changes.
 const POLL: Duration = Duration::from_millis(5);
 
 const HEAD: &str = "stream";

@@ -112,7 +112,7 @@ impl FaultyStream {
         self.lock().is_paused = true;
     }
 
-    /// Begins a pause after so many appends.
+    /// Begins a pause after `appends` appends.
     pub fn pause_after(&self, appends: u64) {
         self.lock().appends_left = Some(appends);
     }

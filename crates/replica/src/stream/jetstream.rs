@@ -10,12 +10,12 @@
 //! The position of a message is its sequence in the stream. The header makes a publish
 //! compare-and-append on the last sequence of the whole stream.
 //!
-//! **An append has no reply.** The leader may have died after or before it had the message. The
+//! **A reply can be lost.** The leader may have died before or after it stored the message. The
 //! client may also hold a publish while it reconnects, and send it seconds after `append` returned.
-//! So `Unknown` means: another call may still find the message later. `append` reports
-//! `Unreachable` only if it has given nothing to the client, or a server has replied that no server
-//! takes the subject. A late publish still names its position, and a stream has one message a
-//! position. So it becomes the message or nothing, and never a second copy:
+//! `append` then returns `Unknown`: the message may still appear in the stream. It returns
+//! `Unreachable` only if the client has no copy of the publish, or if a server has replied that no
+//! server takes the subject. A late publish still names its position, and each position has one
+//! message. So a late publish takes its own position or is refused:
 //!
 //! - A writer that repeats the same message at the same position has one of the two appended.
 //! - After a message of another writer, a new primary's first one for example, a late publish is

@@ -49,7 +49,7 @@ impl MemoryStream {
         MemoryStream::default()
     }
 
-    /// Creates an empty stream that takes messages of at most so many bytes.
+    /// Creates an empty stream that takes messages of at most `message_bytes_max` bytes.
     pub fn with_message_bytes(message_bytes_max: usize) -> MemoryStream {
         let (messages, appended) = (Mutex::default(), Condvar::new());
         MemoryStream { shared: Arc::new(Shared { messages, appended, message_bytes_max }) }

@@ -18,7 +18,7 @@ const READY: Duration = Duration::from_secs(40);
 
 const PROGRAM: &str = "LASTWORD_NATS_SERVER";
 
-/// Servers that stop with this value, also by a panic.
+/// Servers that stop when this value is dropped.
 pub(crate) struct Cluster {
     nodes: Vec<Node>,
     directory: TempDir,

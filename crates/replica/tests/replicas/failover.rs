@@ -94,8 +94,8 @@ fn confirmations_share_marks() {
         for seed in 0..4 {
             let primary = &primary;
             let _ = scope.spawn(move || {
-                for round in 0..50 {
-                    change(primary.pool(), seed * 100 + round, 1);
+                for round in 0..500 {
+                    change(primary.pool(), seed * 1000 + round, 1);
                     primary.confirm().unwrap();
                 }
             });

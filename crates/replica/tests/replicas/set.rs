@@ -17,7 +17,7 @@ pub(crate) struct Set {
     /// The stream as the primary sees it.
     pub(crate) net: FaultyStream,
     pub(crate) primary: Link,
-    /// For all others.
+    /// The link of followers and of new primaries, without faults.
     pub(crate) link: Link,
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn options() -> Options {
 }
 
 impl Set {
-    /// Creates a pool with a map, and so many copies.
+    /// Creates a pool with a map, and `copies` backups of it.
     pub(crate) fn new(stream: MemoryStream, copies: usize) -> Set {
         let dir = tempfile::tempdir().unwrap();
         let net = FaultyStream::new(stream.clone(), Faults::default());

@@ -72,3 +72,26 @@ fn confirmation_gives_up_without_reply() {
     primary.pool().wait_replicated(last).unwrap();
     assert_equal(&set.follow(1), primary.pool());
 }
+
+/// Many groups wait for the stream after an outage. Each is sent, in few messages.
+#[test]
+fn backlog_after_outage_is_sent_whole() {
+    let set = Set::new(MemoryStream::with_message_bytes(300 << 10), 1);
+    let primary = set.open(0);
+    let texts = crate::set::map(primary.pool());
+    set.net.pause();
+    let mut last = lastword::TxId(0);
+    for round in 0..60_u64 {
+        let text = round.to_string().repeat(10_000);
+        let done = primary.pool().run(|tx| texts.insert(tx, round, text.as_str()).map(drop));
+        last = done.unwrap().ticket.id();
+        primary.pool().wait_for(last).unwrap();
+    }
+    set.net.resume();
+    primary.pool().wait_replicated(last).unwrap();
+    let messages = set.messages();
+    for (before, message) in messages.iter().zip(&messages[1..]) {
+        assert_eq!(message.complete_before(), before.complete());
+    }
+    assert_equal(&set.follow(1), primary.pool());
+}

@@ -83,7 +83,7 @@ pub(super) fn head(file: &[u8]) -> Result<Head, &'static str> {
     }
     let [magic, identity, first, reserved, _] = words(file);
     if magic != HEAD || reserved != 0 {
-        return Err("it is none of this version");
+        return Err("its format is unknown to this version");
     }
     if encode([magic, identity, first, reserved], &[]) != file || first == 0 {
         return Err("its checksum is wrong");

@@ -21,10 +21,10 @@ use crate::stream::StreamError;
 /// and callers repeat their calls.
 pub(super) const REPLY: Duration = Duration::from_secs(3);
 
-/// Time between two signs of life. The client gives up a server that missed two.
+/// Interval of pings. The client drops a connection after two pings without a reply.
 const PING: Duration = Duration::from_secs(1);
 
-/// Time between two looks at a connection that is being restored.
+/// Polling interval while the client reconnects.
 const POLL: Duration = Duration::from_millis(5);
 
 pub(super) struct Connection {
@@ -48,7 +48,7 @@ impl Connection {
             options = options.user_and_password(user, password);
         }
         let servers = address.servers.iter().map(|server| {
-            let why = |error| StreamError::Refused(format!("{server} is no server: {error}"));
+            let why = |error| StreamError::Refused(format!("{server} is not an address: {error}"));
             server.parse::<ServerAddr>().map_err(why)
         });
         let servers = servers.collect::<Result<Vec<_>, _>>()?;

@@ -17,7 +17,7 @@ use crate::stream::{LogStream, ReadStream, StreamError};
 /// Messages that a reader asks for in advance.
 const BATCH: usize = 16;
 
-/// Time between two signs of life of an idle consumer. After two of them without one it is lost.
+/// Heartbeat interval of an idle consumer. After two missed heartbeats the consumer is lost.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Time that a request for messages stays at the server.

@@ -41,7 +41,7 @@ fn subject(stream: &str) -> String {
     format!("lastword.{stream}")
 }
 
-/// Returns the reason why a stream is none that replication can use.
+/// Returns the reason why replication cannot use a stream, or `None` if it can.
 pub(super) fn refusal(config: &Config) -> Option<&'static str> {
     let [subject] = &config.subjects[..] else {
         return Some("it needs exactly one subject");
