@@ -59,8 +59,8 @@ fn append_through(test: &str, fault: impl FnOnce(&mut Cluster, usize)) {
 }
 
 #[test]
-fn killed_leader_loses_and_repeats_no_message() {
-    append_through("killed_leader_loses_and_repeats_no_message", |cluster, leader| {
+fn killed_leader_loses_no_message() {
+    append_through("killed_leader_loses_no_message", |cluster, leader| {
         cluster.kill(leader);
         thread::sleep(Duration::from_secs(1)); // Some appends fail, or go to a new leader.
         cluster.restart(leader);
@@ -68,8 +68,8 @@ fn killed_leader_loses_and_repeats_no_message() {
 }
 
 #[test]
-fn stopped_leader_loses_and_repeats_no_message() {
-    append_through("stopped_leader_loses_and_repeats_no_message", |cluster, leader| {
+fn stopped_leader_loses_no_message() {
+    append_through("stopped_leader_loses_no_message", |cluster, leader| {
         cluster.pause(leader);
         thread::sleep(Duration::from_secs(8)); // The others elect a leader.
         cluster.resume(leader);
@@ -122,8 +122,8 @@ fn reply_that_is_cut_off_is_unknown() {
 }
 
 #[test]
-fn late_publish_is_refused_after_another_message() {
-    let test = "late_publish_is_refused_after_another_message";
+fn late_publish_after_other_is_refused() {
+    let test = "late_publish_after_other_is_refused";
     let Some(cluster) = Cluster::start(test, 1) else { return };
     let (proxy, stream, direct) = through_proxy(&cluster);
     proxy.set(HOLD);
@@ -139,8 +139,8 @@ fn late_publish_is_refused_after_another_message() {
 }
 
 #[test]
-fn late_publish_and_its_repetition_are_one_message() {
-    let test = "late_publish_and_its_repetition_are_one_message";
+fn late_publish_is_not_duplicated() {
+    let test = "late_publish_is_not_duplicated";
     let Some(cluster) = Cluster::start(test, 1) else { return };
     let (proxy, stream, direct) = through_proxy(&cluster);
     proxy.set(HOLD);

@@ -91,7 +91,7 @@ fn directory_without_stream_is_refused() {
 }
 
 #[test]
-fn temporary_file_of_dead_append_is_removed() {
+fn dead_append_leaves_no_file() {
     let (directory, stream) = stream_of(2);
     let (dead, live) = (".append-2-00", ".append-3-00");
     for name in [dead, live] {

@@ -55,7 +55,7 @@ fn ids_beyond_a_marks_range_are_recovered() {
 }
 
 #[test]
-fn record_fits_up_to_the_end_of_its_slot() {
+fn record_fills_its_slot() {
     let dir = tempfile::tempdir().unwrap();
     let (redo, _) = Redo::create(&dir.path().join("pool"), &options()).unwrap();
     let mut local = redo.local(0).unwrap();

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_fits_up_to_the_end_of_its_slot() {
+    fn batch_fills_its_slot() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().bytes(1 << 20).log_bytes(256 << 10);
         for medium in [Medium::File, Medium::PersistentCache] {
