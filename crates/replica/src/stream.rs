@@ -49,13 +49,17 @@ pub trait LogStream: Send + Sync {
     fn append(&self, after: u64, message: &[u8]) -> Result<u64, StreamError>;
 
     /// Returns the positions of the oldest message that is kept, and of the last one. An empty
-    /// stream has the bounds (1, 0).
+    /// stream has the bounds (1, 0). A stale reply may miss the newest messages: only an append
+    /// shows that nothing follows.
     ///
     /// # Errors
     /// [`StreamError::Unreachable`], [`StreamError::Refused`].
     fn bounds(&self) -> Result<(u64, u64), StreamError>;
 
-    /// Returns the message at a position, or `None` after the last one.
+    /// Returns the message at a position, or `None` after the last one. A stale reply may miss the
+    /// newest messages, but none that this handle knows: a call has returned its position or a
+    /// later one. The call then fails, as [`Unreachable`](StreamError::Unreachable) if it may
+    /// succeed later.
     ///
     /// # Errors
     /// [`StreamError::Trimmed`]; as [`bounds`](LogStream::bounds).

@@ -31,10 +31,12 @@
 //! **Reads go to the leader**, with `allow_direct` off. A leader that is cut off from the others
 //! may not know yet that it is deposed. So `bounds` and `get` may miss the newest messages for a
 //! few seconds, but they never return a message that is not committed. Only an append proves that
-//! nothing newer exists.
+//! nothing newer exists. `get` returns `None` only beyond each position that this handle has seen:
+//! a message that was there, and is missing, is a transient error.
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{
@@ -76,6 +78,8 @@ struct Shared {
     /// The stream's own limit, if it has one.
     bytes_max: Option<usize>,
     monitors: Vec<String>,
+    /// The last position that a reply has shown. A server that lags shows an earlier one.
+    reached: AtomicU64,
 }
 
 impl JetStream {
@@ -144,8 +148,8 @@ impl JetStream {
         let stream = stream.map_err(|error| StreamError::Refused(reason(&error)))?;
         let subject = info.config.subjects[0].clone();
         let bytes_max = usize::try_from(info.config.max_message_size).ok().filter(|max| *max > 0);
-        let monitors = address.monitors;
-        let shared = Shared { connection, stream, name, subject, bytes_max, monitors };
+        let (monitors, reached) = (address.monitors, AtomicU64::new(0));
+        let shared = Shared { connection, stream, name, subject, bytes_max, monitors, reached };
         Ok(JetStream { shared: Arc::new(shared) })
     }
 
@@ -163,6 +167,10 @@ impl JetStream {
         info.ok_or_else(|| {
             StreamError::Refused(format!("stream {} does not exist any more", self.shared.name))
         })
+    }
+
+    fn has_reached(&self, position: u64) {
+        self.shared.reached.fetch_max(position, Ordering::Relaxed);
     }
 
     /// Returns the error of an append whose position another message has taken, or may take.
@@ -238,13 +246,17 @@ impl LogStream for JetStream {
         match reply {
             None => Err(unknown("no reply in time".to_owned())),
             Some(Err(error)) => Err(self.refusal(after, bytes, &error)),
-            Some(Ok(reply)) if reply.sequence == after + 1 => Ok(reply.sequence),
+            Some(Ok(reply)) if reply.sequence == after + 1 => {
+                self.has_reached(reply.sequence);
+                Ok(reply.sequence)
+            }
             Some(Ok(reply)) => Err(unknown(format!("it has position {}", reply.sequence))),
         }
     }
 
     fn bounds(&self) -> Result<(u64, u64), StreamError> {
         let state = self.info()?.state;
+        self.has_reached(state.last_sequence);
         Ok((state.first_sequence.max(1), state.last_sequence))
     }
 
@@ -254,19 +266,25 @@ impl LogStream for JetStream {
             if position > 0
                 && let Some(message) = self.fetch(position)?
             {
+                self.has_reached(position);
                 return Ok(Some(message));
             }
-            let (first, last) = self.bounds()?;
+            let (first, _) = self.bounds()?;
             if position < first {
                 return Err(StreamError::Trimmed { position, first });
             }
-            if position > last {
+            if position > self.shared.reached.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             // Appended since the first look.
         }
-        let why = format!("message {position} of stream {} is missing", self.shared.name);
-        Err(StreamError::Refused(format!("{why}: a client has deleted it")))
+        // Not for good: in a change of leaders a server that lags may reply to either call. A
+        // follower that took this for a deletion would stop without need.
+        Err(StreamError::Unreachable(format!(
+            "message {position} of stream {} was there, and is missing: the server that replied \
+             lags, or a client has deleted the message",
+            self.shared.name
+        )))
     }
 
     fn read_from(&self, after: u64) -> Result<Box<dyn ReadStream>, StreamError> {

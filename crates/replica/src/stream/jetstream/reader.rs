@@ -100,7 +100,7 @@ impl Reader {
         if position < first {
             return Err(StreamError::Trimmed { position, first });
         }
-        // An error if it was deleted.
+        // An error if the server lacks it.
         self.stream.get(position).map(|_| ())
     }
 }
@@ -117,6 +117,7 @@ impl ReadStream for Reader {
             match self.wait(messages, left) {
                 Next::Message(position, message) if position == self.after + 1 => {
                     self.after = position;
+                    self.stream.has_reached(position);
                     return Ok(Some((position, message)));
                 }
                 Next::Message(..) => {
