@@ -163,10 +163,25 @@ impl<D: Design> Feed<D> {
     /// # Errors
     /// [`Error::Closed`].
     pub fn fence(&self, term: u64) -> Result<(), Error> {
+        self.poison(|replicated| ReplicationError::Fenced { term, replicated })
+    }
+
+    /// Poisons the pool, because its groups can no longer be sent: no later transaction is
+    /// acknowledged, and waits for the stream end with [`Stopped`](ReplicationError::Stopped).
+    /// `why` is the cause, with its remedy. Not for a stream that does not reply:
+    /// commits wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn fail(&self, why: &str) -> Result<(), Error> {
+        self.poison(|replicated| ReplicationError::Stopped { replicated, why: why.to_owned() })
+    }
+
+    fn poison(&self, error: impl FnOnce(TxId) -> ReplicationError) -> Result<(), Error> {
         let design = self.design()?;
         let pipeline = design.pipeline().expect("a pool with a feed has a pipeline");
         let replicated = pipeline.replicated_id().unwrap_or_default();
-        pipeline.poison(ReplicationError::Fenced { term, replicated }.into());
+        pipeline.poison(error(replicated).into());
         Ok(())
     }
 

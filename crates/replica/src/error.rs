@@ -99,6 +99,18 @@ pub enum Error {
         replicated: TxId,
     },
 
+    /// The stream has lost its end.
+    #[error(
+        "the stream has lost messages: it ends with {last}, and had confirmed {confirmed}; begin \
+         a new stream, and seed each follower from a backup of this pool"
+    )]
+    Lost {
+        /// The position of its last message.
+        last: u64,
+        /// The last position that it has confirmed.
+        confirmed: u64,
+    },
+
     /// The pool was opened by another call between two steps of this one.
     #[error("another program has opened the pool meanwhile: close it there, and open it again")]
     Opened,

@@ -83,7 +83,7 @@ impl Primary {
         if link.retrying(End::of)?.is_some() {
             return Err(Error::Begun);
         }
-        let sender = begin_term(&link.stream, next_writer(&log), (None, log.last), link.patience);
+        let sender = begin_term(link, next_writer(&log), (None, log.last), link.patience);
         let sender = sender.map_err(|error| match error {
             Error::Fenced { .. } => Error::Begun,
             error => error,
@@ -109,7 +109,7 @@ impl Primary {
             let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
             let complete = check_end(&log, end)?;
             let from = (Some(end), complete);
-            match begin_term(&link.stream, next_writer(&log), from, link.patience) {
+            match begin_term(link, next_writer(&log), from, link.patience) {
                 // A message of an earlier opening, which has crashed, may arrive late.
                 Err(Error::Fenced { .. }) if begun.elapsed() < link.patience => {}
                 sender => break (complete, sender?),
@@ -154,13 +154,16 @@ impl Primary {
     /// is appended meanwhile.
     ///
     /// # Errors
-    /// [`Error::Fenced`], [`Error::Unconfirmed`]; as [`Pool::wait_replicated`].
+    /// [`Error::Fenced`], [`Error::Unconfirmed`], [`Error::Lost`], [`Error::Stopped`]; as
+    /// [`Pool::wait_replicated`].
     pub fn confirm(&self) -> Result<(), Error> {
         let committed = self.pool.committed_id();
         let confirmed = self.sender.confirm(self.patience);
+        // The sender's thread would notice it at its next group.
         if let Err(Error::Fenced { term }) = confirmed {
-            // The sender's thread would notice it at its next group.
             let _ = self.feed.fence(term);
+        } else if let Some(why) = self.sender.ended() {
+            let _ = self.feed.fail(&why);
         }
         confirmed?;
         Ok(self.pool.wait_replicated(committed)?)

@@ -13,6 +13,8 @@
 //!   another primary's. So a lost reply makes neither a duplicate nor a gap.
 //! - *Confirmed after the reply.* The feed is confirmed when the stream has all parts of a group.
 //! - *A foreign message deposes.* If another writer's message follows, the pool is poisoned.
+//! - *A sender that ends poisons.* The pool commits no longer if its groups have no way to the
+//!   stream. A stream that does not reply is no reason: the sender waits for it.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,8 @@ use system::mutants::{Mutant, injected};
 
 use crate::error::{Damage, Error};
 use crate::history::{End, decode};
-use crate::message::{HEADER_BYTES, Kind, Message, Term, parts_of};
+use crate::link::Link;
+use crate::message::{HEADER_BYTES, Kind, Message, Term, Writer, parts_of};
 use crate::stream::{LogStream, StreamError};
 
 /// The first and the longest sleep before an append is sent again.
@@ -37,6 +40,9 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Sender {
     stream: Arc<dyn LogStream>,
     term: Term,
+    previous: Option<Term>,
+    /// How long the stream may refuse a message, or lack a confirmed one.
+    patience: Duration,
     tail: Mutex<Tail>,
     /// An append has ended.
     ended: Condvar,
@@ -65,8 +71,11 @@ struct Tail {
     unknown: Option<Vec<u8>>,
     /// The term of another primary.
     fenced: Option<u64>,
-    /// Whether a group was given up. No message may follow a part of it in this term.
+    /// Whether the term is over: a part of a group was given up, and no message may follow it, or
+    /// the stream takes no further message.
     torn: bool,
+    /// Since when the stream lacks its last message, until it is seen there again.
+    lost: Option<Instant>,
     /// The last failure, until an append succeeds.
     trouble: Option<String>,
 }
@@ -86,6 +95,17 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// Poisons the pool if the thread panics.
+struct OnPanic<'f>(&'f Feed);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.fail("its thread has panicked; report this");
+        }
+    }
+}
+
 impl Tail {
     fn check(&self) -> Result<(), Error> {
         match (self.fenced, self.torn) {
@@ -101,8 +121,8 @@ impl Tail {
 /// # Errors
 /// [`Error::Fenced`] if another message follows that end; those of the stream, after the patience.
 pub(crate) fn begin_term(
-    stream: &Arc<dyn LogStream>,
-    writer: crate::message::Writer,
+    link: &Link,
+    writer: Writer,
     (end, complete): (Option<End>, TxId),
     patience: Duration,
 ) -> Result<Sender, Error> {
@@ -111,8 +131,10 @@ pub(crate) fn begin_term(
     let number = previous.map_or(1, |term| term.number + 1);
     let term = Term { number, at: position + 1, writer };
     let sender = Sender {
-        stream: Arc::clone(stream),
+        stream: Arc::clone(&link.stream),
         term,
+        previous,
+        patience: link.patience,
         tail: Mutex::new(Tail {
             position,
             complete,
@@ -123,6 +145,7 @@ pub(crate) fn begin_term(
             unknown: None,
             fenced: None,
             torn: false,
+            lost: None,
             trouble: None,
         }),
         ended: Condvar::new(),
@@ -176,8 +199,16 @@ impl Sender {
         self.append(parts_of(group, self.stream.message_bytes_max()), again)
     }
 
-    /// Sends the groups of a feed until its pool is closed, or another primary begins a term.
+    /// Returns the reason why the stream gets no more messages of this term.
+    pub(crate) fn ended(&self) -> Option<String> {
+        let tail = self.lock();
+        tail.torn.then(|| tail.trouble.clone().unwrap_or_default())
+    }
+
+    /// Sends the groups of a feed until its pool is closed. Poisons the pool if another primary
+    /// begins a term, or if the groups have no way to the stream any more.
     pub(crate) fn run(&self, feed: &Feed) {
+        let _on_panic = OnPanic(feed);
         let mut left = None;
         loop {
             let next = match left.take() {
@@ -204,11 +235,19 @@ impl Sender {
             let is_open = |_: &StreamError| feed.replicated(TxId(0)).is_ok();
             match self.append_group(&group, is_open) {
                 Ok(()) if feed.replicated(group.last).is_ok() => {}
+                Ok(()) => return,
                 Err(Error::Fenced { term }) => {
                     let _ = feed.fence(term);
                     return;
                 }
-                _ => return,
+                Err(error) => {
+                    // A closed pool has waited for the stream as long as it should.
+                    let probe = feed.replicated(TxId(0));
+                    if !matches!(probe, Err(lastword::Error::Closed { .. })) {
+                        let _ = feed.fail(&error.to_string());
+                    }
+                    return;
+                }
             }
         }
     }
@@ -333,9 +372,15 @@ impl Sender {
         again: &mut impl FnMut(&StreamError) -> bool,
     ) -> Result<(), Error> {
         let mut after = self.lock().position;
-        let mut backoff = BACKOFF.0;
+        let (mut backoff, mut refused) = (BACKOFF.0, None);
         loop {
-            let error = match self.stream.append(after, bytes) {
+            let appended = match self.has_lost(after)? {
+                // Another primary may fill the stream up to `after`. An append would then succeed
+                // behind its messages.
+                true => Err(StreamError::Conflict { after }),
+                false => self.stream.append(after, bytes),
+            };
+            let error = match appended {
                 Ok(_) => break,
                 Err(error) => error,
             };
@@ -344,40 +389,23 @@ impl Sender {
                 break;
             }
             if is_unknown || matches!(error, StreamError::Conflict { .. }) {
-                match self.stream.get(after + 1) {
-                    Ok(Some(found)) if found == bytes => break,
-                    Ok(Some(_)) if injected(Mutant::FenceIgnored) => {
+                match self.is_next(after, bytes) {
+                    Ok(true) => break,
+                    // The stream lacks the message, or cannot be read. Send the same bytes
+                    // again: if the first copy arrives late, the stream refuses one of the two.
+                    Ok(false) => {}
+                    Err(Error::Fenced { .. }) if injected(Mutant::FenceIgnored) => {
                         after = self.stream.bounds()?.1;
                         continue;
                     }
-                    Ok(Some(found)) => {
-                        let term = decode(after + 1, &found)?.term.number;
-                        return Err(Error::Fenced { term });
-                    }
-                    Err(StreamError::Trimmed { position, .. }) => {
-                        match End::of(&*self.stream) {
-                            Ok(Some(end)) => return Err(Error::Fenced { term: end.term.number }),
-                            // It is read again.
-                            Err(Error::Stream(error)) if error.is_transient() => {}
-                            Err(error) => return Err(error),
-                            Ok(None) => {
-                                return Err(Error::Damaged { position, damage: Damage::Gap });
-                            }
-                        }
-                    }
-                    // The stream lacks the message, or cannot be read. Send the same bytes
-                    // again: if the first copy arrives late, the stream refuses one of the two.
-                    Ok(None) | Err(_) => {}
+                    Err(error) => return Err(error),
                 }
             }
-            let lost = self.lost_after(after, &error);
-            let mut tail = self.lock();
-            tail.trouble = Some(lost.unwrap_or_else(|| error.to_string()));
-            if !again(&error) {
-                tail.unknown = Some(bytes.to_vec());
-                return Err(error.into());
+            let (cause, is_final) = self.note(after, &error, &mut refused);
+            if is_final || !again(&error) {
+                self.lock().unknown = Some(bytes.to_vec());
+                return Err(cause);
             }
-            drop(tail);
             std::thread::sleep(backoff);
             backoff = (2 * backoff).min(BACKOFF.1);
         }
@@ -387,16 +415,67 @@ impl Sender {
         Ok(())
     }
 
-    /// Returns a sentence if the stream no longer has a message that it had confirmed.
-    fn lost_after(&self, after: u64, error: &StreamError) -> Option<String> {
+    /// Whether the stream lacks the message at `after`, which it had confirmed.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`]: it has another primary's message there.
+    fn has_lost(&self, after: u64) -> Result<bool, Error> {
+        if self.lock().lost.is_none() {
+            return Ok(false);
+        }
+        let Ok(Some(bytes)) = self.stream.get(after) else { return Ok(true) };
+        let found = decode(after, &bytes)?.term;
+        let expected = if after < self.term.at { self.previous } else { Some(self.term) };
+        if expected != Some(found) {
+            return Err(Error::Fenced { term: found.number });
+        }
+        self.lock().lost = None;
+        Ok(false)
+    }
+
+    /// Whether the message after `after` is this one.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`]: it is another primary's.
+    fn is_next(&self, after: u64, bytes: &[u8]) -> Result<bool, Error> {
+        match self.stream.get(after + 1) {
+            Ok(Some(found)) if found == bytes => Ok(true),
+            Ok(Some(found)) => Err(Error::Fenced { term: decode(after + 1, &found)?.term.number }),
+            Err(StreamError::Trimmed { position, .. }) => match End::of(&*self.stream) {
+                Ok(Some(end)) => Err(Error::Fenced { term: end.term.number }),
+                // It is read again.
+                Err(Error::Stream(error)) if error.is_transient() => Ok(false),
+                Err(error) => Err(error),
+                Ok(None) => Err(Error::Damaged { position, damage: Damage::Gap }),
+            },
+            Ok(None) | Err(_) => Ok(false),
+        }
+    }
+
+    /// Notes a failure of the stream. Returns its cause, and whether the term is over, since the
+    /// failure is not transient and has lasted for the patience.
+    fn note(
+        &self,
+        after: u64,
+        error: &StreamError,
+        refused: &mut Option<Instant>,
+    ) -> (Error, bool) {
         let is_conflict = matches!(error, StreamError::Conflict { .. });
-        let (_, last) = self.stream.bounds().ok().filter(|_| is_conflict)?;
-        (last < after).then(|| {
-            format!(
-                "the stream has lost messages: it ends with {last}, and had confirmed {after}; \
-                 begin a new stream, and seed each follower from a backup of this pool"
-            )
-        })
+        let bounds = self.stream.bounds().ok().filter(|_| is_conflict);
+        let lost = bounds.filter(|(_, last)| *last < after);
+        let mut tail = self.lock();
+        let (cause, since) = match lost {
+            Some((_, last)) => {
+                let since = *tail.lost.get_or_insert_with(Instant::now);
+                (Error::Lost { last, confirmed: after }, Some(since))
+            }
+            None if is_conflict || error.is_transient() => (error.clone().into(), None),
+            None => (error.clone().into(), Some(*refused.get_or_insert_with(Instant::now))),
+        };
+        tail.trouble = Some(cause.to_string());
+        let is_final = since.is_some_and(|since| since.elapsed() >= self.patience);
+        tail.torn |= is_final;
+        (cause, is_final)
     }
 
     fn lock(&self) -> MutexGuard<'_, Tail> {

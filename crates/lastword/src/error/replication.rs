@@ -19,6 +19,15 @@ pub enum ReplicationError {
         replicated: TxId,
     },
 
+    /// No more transactions can reach the stream. The pool is poisoned with this.
+    #[error("the stream gets no more transactions of this pool after {replicated}: {why}")]
+    Stopped {
+        /// The last transaction that the stream has.
+        replicated: TxId,
+        /// The cause, and the remedy.
+        why: String,
+    },
+
     /// The stream does not have a transaction yet.
     #[error(
         "transaction {id} is durable here and not replicated: the stream has confirmed \

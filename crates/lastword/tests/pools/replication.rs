@@ -419,6 +419,25 @@ fn fenced_pool_acknowledges_nothing() {
     assert!(matches!(feed.fence(5).unwrap_err(), Error::Closed { .. }));
 }
 
+#[test]
+fn failed_feed_poisons_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::create(dir.path().join("a.pool"), options().replicated(true)).unwrap();
+    let feed = pool.feed().unwrap();
+    let done = pool.run(|tx| tx.alloc(1_u64)).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| done.ticket.wait_replicated());
+        feed.fail("the stream is gone").unwrap();
+        let error = waiter.join().unwrap().unwrap_err();
+        assert!(error.to_string().contains("the stream is gone"), "{error}");
+    });
+    let error = pool.run(|tx| tx.alloc(1_u64)).unwrap_err();
+    assert!(error.to_string().contains("the stream is gone"), "{error}");
+    assert!(matches!(feed.replicated(TxId(1)).unwrap_err(), Error::Poisoned { .. }));
+    drop(pool);
+    assert!(matches!(feed.fail("late").unwrap_err(), Error::Closed { .. }));
+}
+
 /// A primary crashes with transactions that the stream lacks. Its log has them, and sends them
 /// before the next opening.
 #[test]

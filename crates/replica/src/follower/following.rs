@@ -185,7 +185,7 @@ impl Following {
         // Of the opening after this one.
         let writer = Writer { generation: own.generation + 1, ..own };
         let left = until.saturating_duration_since(Instant::now());
-        match begin_term(&self.link.stream, writer, (Some(end), end.complete), left) {
+        match begin_term(&self.link, writer, (Some(end), end.complete), left) {
             // The old primary has appended meanwhile. The next attempt is after the new end.
             Err(Error::Fenced { .. }) => {
                 *target = None;
