@@ -159,6 +159,19 @@ pub enum Error {
     Stopped(String),
 }
 
+impl Error {
+    /// Whether the error may come from a server that lags and hides the end of the stream.
+    pub(crate) fn may_be_stale(&self) -> bool {
+        matches!(
+            self,
+            Error::Ahead { .. }
+                | Error::IsPrimary { .. }
+                | Error::NotPrimary { .. }
+                | Error::Fenced { .. }
+        )
+    }
+}
+
 impl From<lastword::ReplicationError> for Error {
     fn from(error: lastword::ReplicationError) -> Error {
         Error::Pool(error.into())

@@ -1,6 +1,7 @@
 //! A follower: a copy of the primary's pool to which the groups of the stream are applied.
 
 mod following;
+mod start;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +10,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lastword::replication::read_log;
 use lastword::{Options, Pool, TxId};
-use system::mutants::{Mutant, carried, injected};
+use system::mutants::carried;
 
 use self::following::{Following, Outcome};
+use self::start::Start;
 use crate::error::Error;
-use crate::history::{End, message_at, position_before};
+use crate::history::{End, message_at};
 use crate::link::Link;
 use crate::message::Term;
-use crate::primary::{Primary, are_copies};
+use crate::primary::Primary;
 
 /// A pool that follows the primary of a stream.
 ///
@@ -74,39 +76,18 @@ impl Follower {
     pub fn open(path: impl AsRef<Path>, options: Options, link: &Link) -> Result<Follower, Error> {
         let path = path.as_ref();
         let log = read_log(path, |_| Ok(()))?;
-        let (pool, mut generation) = log.writer;
-        let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
-        let primary = end.term.writer.pool;
-        if !are_copies(primary, pool) {
-            return Err(Error::OtherPool { pool, found: primary });
-        }
-        if primary == pool {
-            return Err(Error::IsPrimary { term: end.term.number });
-        }
+        let start = link.settling(|| Start::of(&log, &link.patient()))?;
         let mut following = options.clone().following(true);
-        let mut last = log.last;
-        let mut later_than = None;
-        let deposed = link.retrying(|stream| end.past_term_of(pool, stream))?;
-        if let Some((term, complete)) = deposed
-            && generation <= term.writer.generation
-            && !injected(Mutant::FormerPrimaryTrusted)
-        {
+        if let Some((term, complete)) = start.deposed {
             following = following.rejoining(complete);
-            last = last.min(complete);
-            later_than = Some(term.writer.generation);
-        }
-        if last > end.complete {
-            return Err(Error::Ahead { reproduced: last, replicated: end.complete });
-        }
-        let after = link.retrying(|stream| position_before(stream, last))?;
-        // A term may have begun without an opening. When a group is applied, the generation must be
-        // later than the term's, or the next opening would drop the group again.
-        while later_than.is_some_and(|term| generation < term) {
-            Pool::open(path, following.clone())?.close()?;
-            generation += 1;
+            // A term may have begun without an opening. When a group is applied, the generation
+            // must be later than the term's, or the next opening would drop the group again.
+            for _ in log.writer.1..term.writer.generation {
+                Pool::open(path, following.clone())?.close()?;
+            }
         }
         let pool = Arc::new(Pool::open(path, following)?);
-        let following = Arc::new(Following::new(link.clone(), after, last));
+        let following = Arc::new(Following::new(link.clone(), &start));
         let run = {
             let (following, pool) = (Arc::clone(&following), Arc::clone(&pool));
             carried(move || following.run(pool))

@@ -67,6 +67,12 @@ impl Groups {
         Groups { stream, reader: None, assembly, position, total_bytes: 0, sent: UNIX_EPOCH }
     }
 
+    /// Sets the bytes of words of the stream up to the position where this begins.
+    pub(crate) fn counting_from(mut self, total_bytes: u64) -> Groups {
+        self.total_bytes = total_bytes;
+        self
+    }
+
     /// Returns the next complete group, or `None` if it has read none within this time. Further
     /// messages may be there.
     ///

@@ -96,6 +96,25 @@ pub(crate) fn position_before(stream: &dyn LogStream, last: TxId) -> Result<u64,
     }
 }
 
+/// Returns the bytes of words of the stream up to a position that [`position_before`] has returned.
+///
+/// # Errors
+/// As [`End::of`].
+pub(crate) fn bytes_before(stream: &dyn LogStream, position: u64) -> Result<u64, Error> {
+    if position == 0 {
+        return Ok(0);
+    }
+    match message_at(stream, position) {
+        // A reader begins with the message after it.
+        Err(Error::Stream(StreamError::Trimmed { .. })) => {
+            let Message { total_bytes, kind, .. } = message_at(stream, position + 1)?;
+            let own = if let Kind::Part { words, .. } = kind { 8 * words.len() as u64 } else { 0 };
+            Ok(total_bytes.saturating_sub(own))
+        }
+        message => Ok(message?.total_bytes),
+    }
+}
+
 /// Searches the messages of these positions.
 fn search(stream: &dyn LogStream, last: TxId, first: u64, end: u64) -> Result<u64, Error> {
     if end == 0 {

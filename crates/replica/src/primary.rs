@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lastword::replication::{Feed, Group, Log, read_log};
 use lastword::{Options, Pool, TxId};
@@ -11,9 +11,9 @@ use system::mutants::carried;
 
 use crate::error::Error;
 use crate::groups::Groups;
-use crate::history::{End, message_at, position_before};
+use crate::history::{End, position_before};
 use crate::link::Link;
-use crate::message::{Kind, Term, Writer};
+use crate::message::{Term, Writer};
 use crate::sender::{Sender, begin_term, for_patience, gather};
 
 /// A pool whose log is appended to a stream.
@@ -103,18 +103,18 @@ impl Primary {
     /// and [`Pool::open`].
     pub fn open(path: impl AsRef<Path>, options: Options, link: &Link) -> Result<Primary, Error> {
         let path = path.as_ref();
-        let log = complete_promotion(path, &options, link)?;
-        let begun = Instant::now();
-        let (complete, sender) = loop {
-            let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
+        let mut log = read_log(path, |_| Ok(()))?;
+        // A stale end may hide the last term. A message of an earlier opening, which has crashed,
+        // may arrive late, and fences this one.
+        let (complete, sender) = link.settling(|| {
+            let end = End::of(&link.patient())?.ok_or(Error::Empty)?;
+            if let Some(completed) = complete_promotion(path, &options, link, (&log, end))? {
+                log = completed;
+            }
             let complete = check_end(&log, end)?;
             let from = (Some(end), complete);
-            match begin_term(link, next_writer(&log), from, link.patience) {
-                // A message of an earlier opening, which has crashed, may arrive late.
-                Err(Error::Fenced { .. }) if begun.elapsed() < link.patience => {}
-                sender => break (complete, sender?),
-            }
-        };
+            Ok((complete, begin_term(link, next_writer(&log), from, link.patience)?))
+        })?;
         send_rest(path, complete, &sender, link)?;
         Primary::of(path, options, sender, link)
     }
@@ -210,24 +210,26 @@ impl Primary {
     }
 }
 
-/// Reads the log of a closed pool. A follower that crashed after its term had begun, and before it
-/// had all groups durably, first applies the rest.
-fn complete_promotion(path: &Path, options: &Options, link: &Link) -> Result<Log, Error> {
-    let log = read_log(path, |_| Ok(()))?;
-    let end = link.retrying(End::of)?.ok_or(Error::Empty)?;
-    let message = link.retrying(|stream| message_at(stream, end.position))?;
-    let has_only_begun = matches!(message.kind, Kind::Term { .. });
-    let (writer, next) = (end.term.writer, next_writer(&log));
+/// Applies the rest of the stream to the closed pool of a follower that crashed after its term had
+/// begun, and before it had all groups durably. Returns its log if there was a rest.
+fn complete_promotion(
+    path: &Path,
+    options: &Options,
+    link: &Link,
+    (log, end): (&Log, End),
+) -> Result<Option<Log>, Error> {
+    let has_only_begun = end.position == end.term.at;
+    let (writer, next) = (end.term.writer, next_writer(log));
     // An opening below that was interrupted has a later generation.
     let is_own = writer.pool == next.pool && writer.generation <= next.generation;
     if !is_own || !has_only_begun || log.last >= end.complete {
-        return Ok(log);
+        return Ok(None);
     }
     let pool = Pool::open(path, options.clone().following(true))?;
     {
         let mut applier = pool.applier()?;
-        let mut groups = link
-            .retrying(|stream| Ok(Groups::at(&link.stream, position_before(stream, log.last)?)))?;
+        let after = position_before(&link.patient(), log.last)?;
+        let mut groups = Groups::at(&link.stream, after);
         while applier.last() < end.complete {
             match link.retrying(|_| groups.next(link.patience))? {
                 Some(group) => applier.apply(&group)?,
@@ -236,7 +238,7 @@ fn complete_promotion(path: &Path, options: &Options, link: &Link) -> Result<Log
         }
     }
     pool.close()?;
-    Ok(read_log(path, |_| Ok(()))?)
+    Ok(Some(read_log(path, |_| Ok(()))?))
 }
 
 /// Returns the writer that the next opening of a closed pool is.

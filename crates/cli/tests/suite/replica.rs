@@ -54,7 +54,7 @@ fn follower_is_promoted() {
     assert!(text.contains("last transaction") && text.contains("dir:stream"), "{text}");
     // The old primary follows, and the new one does not.
     run(&room, &["replica", "follow", "a.pool", "--once"]);
-    let refused = ["replica", "follow", "c.pool", "--once", STREAM[0], STREAM[1]];
+    let refused = ["replica", "follow", "c.pool", "--patience", "0.1", STREAM[0], STREAM[1]];
     room.refuse("promote a follower first", &refused);
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lastword::{Pool, TxId};
 
+use super::start::Start;
 use crate::error::Error;
 use crate::groups::Groups;
 use crate::link::Link;
@@ -58,8 +59,9 @@ pub(super) enum Outcome {
 }
 
 impl Following {
-    pub(super) fn new(link: Link, position: u64, applied: TxId) -> Following {
-        let progress = Progress { term: None, position, applied, total_bytes: 0, trouble: None };
+    pub(super) fn new(link: Link, start: &Start) -> Following {
+        let Start { position, last: applied, total_bytes, .. } = *start;
+        let progress = Progress { term: None, position, applied, total_bytes, trouble: None };
         let state = State { progress, request: None, stopped: None };
         Following { link, state: Mutex::new(state), applied: Condvar::new() }
     }
@@ -111,7 +113,8 @@ impl Following {
 
     fn follow(&self, pool: &Pool) -> Result<Outcome, Error> {
         let mut applier = pool.applier()?;
-        let mut groups = Groups::at(&self.link.stream, self.progress().position);
+        let Progress { position, total_bytes, .. } = self.progress();
+        let mut groups = Groups::at(&self.link.stream, position).counting_from(total_bytes);
         // The end of the stream when a promotion was last tried.
         let mut target = None;
         let info = pool.info();

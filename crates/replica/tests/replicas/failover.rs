@@ -2,7 +2,7 @@
 
 use lastword::{Objects, ReplicationError, TxId};
 use replica::message::Kind;
-use replica::{Error, LogStream, MemoryStream};
+use replica::{Error, MemoryStream};
 
 use crate::set::{SOON, Set, assert_equal, change, content, map};
 
@@ -211,16 +211,7 @@ fn interrupted_promotion_is_completed() {
     let before = content(primary.pool());
     primary.abandon();
     // As the promotion writes it, with nothing applied.
-    let log = lastword::replication::read_log(set.path(1), |_| Ok(())).unwrap();
-    let mut message = set.messages().remove(0);
-    let (_, end) = set.stream.bounds().unwrap();
-    let previous = message.term;
-    message.term.number = 2;
-    message.term.at = end + 1;
-    message.term.writer =
-        replica::message::Writer { pool: log.writer.0, generation: log.writer.1 + 1 };
-    message.kind = Kind::Term { last, previous: Some(previous) };
-    set.stream.append(end, &message.encode()).unwrap();
+    set.begin_term_of(1);
     let primary = set.open(1);
     assert_eq!((content(primary.pool()), primary.status().term.number), (before, 3));
     assert_equal(&set.follow(0), primary.pool());

@@ -29,12 +29,15 @@ struct Shared {
     stream: MemoryStream,
     /// Reads go to this older copy, as to a server that lags.
     lagging: Option<MemoryStream>,
+    /// Readers get no message.
+    holds_readers: bool,
     hook: Arc<Hook>,
 }
 
 impl HookedStream {
     pub(crate) fn new(stream: MemoryStream) -> HookedStream {
-        let shared = Shared { stream, lagging: None, hook: Arc::new(|_| Ok(())) };
+        let shared =
+            Shared { stream, lagging: None, holds_readers: false, hook: Arc::new(|_| Ok(())) };
         HookedStream { shared: Arc::new(Mutex::new(shared)) }
     }
 
@@ -49,6 +52,11 @@ impl HookedStream {
     /// Removes the hook.
     pub(crate) fn unhook(&self) {
         self.hook(|_| Ok(()));
+    }
+
+    /// Keeps messages from readers, which wait for the next one, until this is called with `false`.
+    pub(crate) fn hold_readers(&self, hold: bool) {
+        self.lock().holds_readers = hold;
     }
 
     /// Serves reads from a copy that ends with the message `last`.
@@ -132,7 +140,12 @@ struct Reader {
 
 impl ReadStream for Reader {
     fn next(&mut self, patience: Duration) -> Result<Option<(u64, Vec<u8>)>, StreamError> {
-        let next = self.stream.begin(Call::Next)?.read_from(self.after)?.next(patience)?;
+        let stream = self.stream.begin(Call::Next)?;
+        if self.stream.lock().holds_readers {
+            std::thread::sleep(patience.min(Duration::from_millis(1)));
+            return Ok(None);
+        }
+        let next = stream.read_from(self.after)?.next(patience)?;
         self.after += u64::from(next.is_some());
         Ok(next)
     }

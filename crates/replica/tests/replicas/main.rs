@@ -5,6 +5,7 @@ mod ended;
 mod failover;
 mod following;
 mod hooked;
+mod lagging;
 mod refused;
 mod restarts;
 mod set;

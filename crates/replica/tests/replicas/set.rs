@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lastword::collections::HashMap;
+use lastword::replication::read_log;
 use lastword::{Options, Pool, TxId};
-use replica::{Faults, FaultyStream, Follower, Link, LogStream, MemoryStream, Primary};
+use replica::message::{Kind, Message, Term, Writer};
+use replica::{End, Faults, FaultyStream, Follower, Link, LogStream, MemoryStream, Primary};
 
 /// Time for a step that other threads make soon.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -54,15 +56,37 @@ impl Set {
         opened.unwrap()
     }
 
+    /// Opens a pool as the primary, and makes some messages.
+    pub(crate) fn open_with_messages(&self, number: usize) -> Primary {
+        let primary = self.open(number);
+        for seed in 0..20 {
+            let last = change(primary.pool(), seed, 5);
+            primary.pool().wait_replicated(last).unwrap();
+        }
+        primary
+    }
+
     pub(crate) fn follow(&self, number: usize) -> Follower {
         Follower::open(self.path(number), options(), &self.link).unwrap()
     }
 
+    /// Appends the message with which a promotion of this closed pool begins its term, and nothing
+    /// after it.
+    pub(crate) fn begin_term_of(&self, number: usize) {
+        let log = read_log(self.path(number), |_| Ok(())).unwrap();
+        let writer = Writer { pool: log.writer.0, generation: log.writer.1 + 1 };
+        let end = End::of(&self.stream).unwrap().unwrap();
+        let term = Term { number: end.term.number + 1, at: end.position + 1, writer };
+        let kind = Kind::Term { last: end.complete, previous: Some(end.term) };
+        let message = Message { term, total_bytes: end.total_bytes, sent: end.sent, kind };
+        self.stream.append(end.position, &message.encode()).unwrap();
+    }
+
     /// Returns the messages of the stream, decoded.
-    pub(crate) fn messages(&self) -> Vec<replica::message::Message> {
+    pub(crate) fn messages(&self) -> Vec<Message> {
         let (first, last) = self.stream.bounds().unwrap();
         let get = |at| self.stream.get(at).unwrap().unwrap();
-        (first..=last).map(|at| replica::message::Message::decode(&get(at)).unwrap()).collect()
+        (first..=last).map(|at| Message::decode(&get(at)).unwrap()).collect()
     }
 }
 
