@@ -14,11 +14,12 @@ fn options() -> Options {
     Options::new().bytes(1 << 20).log_bytes(1 << 20).patience(SOON)
 }
 
-/// Creates `0.pool` with a cell, and a copy, `1.pool`.
+/// Creates `0.pool` with a cell, and two copies, `1.pool` and `2.pool`.
 fn pools(dir: &Path) -> Result<Ptr<u64>, Error> {
     let pool = Pool::create(dir.join("0.pool"), options())?;
     let cell = pool.run(|tx| tx.alloc(0_u64))?.value;
     pool.backup(dir.join("1.pool"))?;
+    pool.backup(dir.join("2.pool"))?;
     pool.close()?;
     Ok(cell)
 }
@@ -95,8 +96,6 @@ pub(crate) fn a_message_of_an_old_term(bug: Option<Mutant>) -> Option<String> {
         let stream = MemoryStream::new();
         let link = Link::new(stream.clone());
         let old = open(dir, &link)?;
-        std::fs::copy(dir.join("1.pool"), dir.join("2.pool")).unwrap();
-        std::fs::copy(dir.join("1.pool.log"), dir.join("2.pool.log")).unwrap();
         let mut message = {
             old.pool().run(|tx| tx.set(cell, 1))?.ticket.wait_replicated()?;
             let (_, last) = stream.bounds()?;
