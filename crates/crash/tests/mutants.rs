@@ -35,6 +35,8 @@ mod replicas;
 mod replication;
 #[path = "mutants/seam.rs"]
 mod seam;
+#[path = "mutants/slot_losses.rs"]
+mod slot_losses;
 #[path = "mutants/snapshots.rs"]
 mod snapshots;
 #[path = "mutants/transfers.rs"]
@@ -61,7 +63,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 64] = [
+const PARTS: [(&str, Part); 67] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -113,6 +115,9 @@ const PARTS: [(&str, Part); 64] = [
     ("a lost record of another slot", hostile::a_lost_record_of_another_slot),
     ("a lost end of a log", hostile::a_lost_end_of_a_log),
     ("a lost end of a slot", hostile::a_lost_end_of_a_slot),
+    ("lost pages of undo", |bug| slot_losses::lost_pages("undo", bug)),
+    ("lost pages of redo", |bug| slot_losses::lost_pages("redo", bug)),
+    ("lost pages of snapshot", |bug| slot_losses::lost_pages("snapshot", bug)),
     ("a run freed to a used bin", pairs::a_run_freed_to_a_used_bin),
     ("a refused opening", refused::a_refused_opening),
     ("a lost end beside its owner", readers::a_lost_end_beside_its_owner),

@@ -213,7 +213,11 @@ pub enum Mutant {
     WitnessLeftOut,
     WitnessIgnored,
     WitnessBeforeRecord,
-    WitnessBeforeHead,
+    HeadNotDoubled,
+    SlotPageWitnessLeftOut,
+    SlotPageWitnessIntoCache,
+    TruncationVoidsWitness,
+    SlotWitnessNotKept,
     GapsIgnored,
 
     // Between threads: the models in crates/models detect these.

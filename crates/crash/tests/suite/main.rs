@@ -13,6 +13,9 @@ mod programs;
 mod regressions;
 mod renew;
 mod rot;
+#[path = "../mutants/slot_losses.rs"]
+mod slot_losses;
+mod slot_witnesses;
 mod threads;
 mod users_crate;
 mod witnesses;

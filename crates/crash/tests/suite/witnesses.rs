@@ -22,11 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use faults::mutants::{Mutant, inject};
-use faults::recording::{Ask, Choose, Model, PowerCut, Question, Recorder};
+use faults::recording::{Model, PowerCut, Recorder};
 use lastword::{Durability, Error, Medium, Objects, Options, Pool, Ptr, Words, Worker};
 use medium::PoolFile;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::slot_losses::{Chance, calm};
 
 const PATH: &str = "/pool";
 const LOG_AT: u64 = 2 << 20;
@@ -39,24 +41,6 @@ const WORDS: usize = 128;
 const TRANSACTIONS: u64 = 1600;
 
 type Cells = [u64; WORDS];
-
-/// A power failure after which uncertain content is old, new or random.
-struct Chance {
-    random: Xoshiro256PlusPlus,
-    crash_in: u32,
-    temper: u32,
-}
-
-impl Choose for Chance {
-    fn choose(&mut self, question: Question) -> usize {
-        match question.ask {
-            Ask::Crash => usize::from(self.random.random_range(0..self.crash_in) == 0),
-            Ask::Content | Ask::Word if self.temper == 0 => 0,
-            Ask::Content | Ask::Word if self.temper == 1 => question.options - 1,
-            _ => self.random.random_range(0..question.options),
-        }
-    }
-}
 
 /// Most transactions that the stream of a pool lacks: fewer than fill the log.
 const LACKING: usize = 200;
@@ -193,10 +177,6 @@ struct Tally {
     refused_parts: u64,
 }
 
-fn calm() -> Model {
-    Model { crashes: 0, every_word: false, ..Model::default() }
-}
-
 /// Runs a round; returns a broken promise.
 fn run(round: &Round, tally: &mut Tally) -> Result<(), String> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(round.seed);
@@ -288,7 +268,7 @@ fn fail(round: &Round, recorder: &Recorder, tally: &mut Tally) -> u64 {
     acknowledged.into_inner()
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 

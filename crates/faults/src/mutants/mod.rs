@@ -428,13 +428,20 @@ with_between_threads! {
     RemovalNotSynced 437 "removal-not-synced" "The removal of a file's name is not made durable.",
     ColourNotProtected 438 "colour-not-protected" "A red-black tree protects no unwritten node.",
     PagesNotProtected 433 "pages-not-protected" "No transaction protects the page object.",
-    WitnessLeftOut 372 "witness-left-out" "A durable record or head leaves no witness.",
+    WitnessLeftOut 372 "witness-left-out" "A durable record of a slot leaves no witness.",
     GapsIgnored 374 "gaps-ignored" "Recovery takes records behind the gap of another slot.",
     WitnessBeforeRecord 375 "witness-before-record" "A record of a slot has its witness too early.",
-    WitnessBeforeHead 376 "witness-before-head"
-        "The witness of a slot's head is stored before the head is durable.",
     WitnessIgnored 373 "witness-ignored"
-        "Recovery takes a slot that ends before the record or head that was durable last.",
+        "Recovery takes a slot that ends before the record that was durable last.",
+    HeadNotDoubled 490 "head-not-doubled" "A slot's head on mapped media has one copy.",
+    SlotPageWitnessLeftOut 491 "slot-page-witness-left-out"
+        "No witness of a page of a slot is stored.",
+    SlotPageWitnessIntoCache 492 "slot-page-witness-into-cache"
+        "The witness of a page of a slot stays in the cache.",
+    TruncationVoidsWitness 493 "truncation-voids-witness"
+        "No record after a truncation leaves a witness before the next page of its slot.",
+    SlotWitnessNotKept 494 "slot-witness-not-kept"
+        "A truncation leaves the witnesses of the last records in the cache.",
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl fmt::Display for LogDamage {
                 write!(f, "a record is missing there, which the record at byte {proof} proves")
             }
             LogDamage::SlotEndLost => f.write_str(
-                "the slot ends there, and its witness says that a later record or head was durable",
+                "the slot ends there, and its witness says that a later record was durable",
             ),
             LogDamage::Gap { missing, proof } => {
                 write!(f, "no slot has transaction {missing}, which the record at byte {proof} ")?;

@@ -35,20 +35,23 @@
 //! | `redo` | in slot 0 alone: the heap image has all slots' records up to `transaction ID` |
 //! | `snapshot` | as `redo`, by stamps; `last ID` bounds the IDs of applied transactions |
 //!
+//! On mapped media each head is stored twice, for one barrier. The second copy lies 128 bytes into
+//! the page of the other first copy, so the loss of one page loses no head.
+//!
 //! # Durable format: slot witness
 //!
-//! On mapped media the page of each copy of a head also has two witnesses, each in a line of its
-//! own. A witness says that a record or head was durable, and lies in another page. So recovery
-//! detects a last record or head that was damaged after its barrier, which would otherwise look
-//! like a torn one. A witness is stored after that barrier, and no barrier waits for it: after a
-//! power failure it may be older, or torn, and so invalid. An invalid witness says nothing.
+//! On mapped media the pages of the heads also have witnesses, each in a line of its own. A witness
+//! says that a record was durable, and lies in another page. So recovery detects a last record that
+//! was damaged after its barrier, which would otherwise look like a torn one. A witness is stored
+//! after that barrier; see `witnesses`. After a power failure it may be older, or torn, and so
+//! invalid. An invalid witness says nothing.
 //!
 //! ```text
-//!   bytes  64         | witness of a record; page of copy 0               |
-//!          128        | witness of the head whose copy is the other page  |
+//!   bytes  64         | witness of one of the last two records            |
+//!          192        | witness of the first record that reaches a page   |
 //!
-//!   word   0      | `undo`: sequence; else ID or stamp; head: sequence |
-//!          1      | `undo`: end of the record, in words; else its sequence; head: 0 |
+//!   word   0      | `undo`: sequence; else ID or stamp              |
+//!          1      | `undo`: end of the record, in words; else its sequence |
 //!          2      | check (32)             | generation (low 32)       |
 //! ```
 //!
@@ -89,10 +92,13 @@ const SLOTS_MIN: usize = 4;
 const SLOT_BYTES_MIN: u64 = 64 << 10;
 /// Alignment of the copies of a head, so that no device write covers both.
 pub(super) const HEAD_BYTES: u64 = 4096;
-/// Offsets of the witnesses in the page of a head.
+/// Offsets in the page of a head.
 const RECORD_WITNESS_AT: u64 = 64;
-const HEAD_WITNESS_AT: u64 = 128;
+const SECOND_COPY_AT: u64 = 128;
+const PAGE_WITNESS_AT: u64 = 192;
 pub(super) const WITNESS_WORDS: usize = 3;
+/// Witnesses of each kind in a slot.
+pub(super) const WITNESSES: usize = 2;
 /// Offset of the records in a slot.
 const RECORDS_AT: u64 = 2 * HEAD_BYTES;
 pub(super) const HEAD_WORDS: usize = 8;
@@ -122,15 +128,20 @@ impl Layout {
         slot as u64 * self.slot_bytes + sequence % 2 * HEAD_BYTES
     }
 
-    /// Returns the offset in the log area of the witness of the last record of a slot.
-    pub(super) fn record_witness_at(self, slot: usize) -> u64 {
-        self.head_at(slot, 0) + RECORD_WITNESS_AT
+    /// Returns the offset in the log area of a witness of one of the last records of a slot.
+    pub(super) fn record_witness_at(self, slot: usize, number: usize) -> u64 {
+        self.head_at(slot, number as u64) + RECORD_WITNESS_AT
     }
 
-    /// Returns the offset in the log area of the witness of the head with this sequence: in the
-    /// page of the other copy.
-    pub(super) fn head_witness_at(self, slot: usize, sequence: u64) -> u64 {
-        self.head_at(slot, sequence.wrapping_add(1)) + HEAD_WITNESS_AT
+    /// Returns the offset in the log area of the second copy of that head on mapped media: in the
+    /// other page.
+    pub(super) fn second_head_at(self, slot: usize, sequence: u64) -> u64 {
+        self.head_at(slot, sequence.wrapping_add(1)) + SECOND_COPY_AT
+    }
+
+    /// Returns the offset in the log area of a witness of a page.
+    pub(super) fn page_witness_at(self, slot: usize, number: usize) -> u64 {
+        self.head_at(slot, number as u64) + PAGE_WITNESS_AT
     }
 
     /// Returns the offset of a slot's records in the log area.

@@ -18,6 +18,7 @@
 //! | `frozen`, `boundary` | views: frozen images, and the moment at which they begin |
 //! | `workers` | the transaction table and the durable watermark |
 //! | `format` | layout of slots, heads and records |
+//! | `witnesses` | proofs that records were durable, on mapped media |
 //! | `truncation` | applies records to the heap image and frees their slots |
 //! | `recover` | recovery from the slots after a crash |
 //!
@@ -37,6 +38,7 @@ mod snapshot;
 mod store;
 mod truncation;
 mod undo;
+mod witnesses;
 mod workers;
 
 pub(crate) use recover::{replay, replay_all, salvage, salvage_undo, take_back};

@@ -6,7 +6,10 @@ use medium::ReadLog;
 use medium::mutants::{Mutant, injected};
 use medium::writes::{Piece, Pieces};
 
-use super::format::{HEAD_BYTES, HEAD_WORDS, Head, Key, Layout, Record, UNIT_WORDS, WITNESS_WORDS};
+use super::format::{
+    HEAD_BYTES, HEAD_WORDS, Head, Key, Layout, Record, UNIT_WORDS, WITNESS_WORDS, WITNESSES,
+};
+use super::witnesses::Says;
 use crate::error::{Error, LogDamage};
 use crate::superblock::{Superblock, can_begin_behind};
 
@@ -68,8 +71,8 @@ pub(super) struct Slot {
     pub(super) at: u64,
     /// Records are rounded up to this many words.
     pub(super) unit: usize,
-    /// The two words of the last record's witness.
-    pub(super) witness: Option<(u64, u64)>,
+    /// The first two words of the witnesses of records.
+    pub(super) witnesses: Vec<Says>,
 }
 
 /// Damage of a log, at an offset in it.
@@ -95,38 +98,37 @@ impl Slot {
     ) -> Result<(Slot, Option<Damage>), Error> {
         let layout = Layout::of(superblock.log_bytes);
         let key = Key::new(superblock.pool, superblock.generation, slot);
+        // Only a mapped log has second copies and witnesses.
+        let is_mapped = log.block_bytes() < HEAD_BYTES as usize;
         let mut head = Head::default();
         for copy in 0..2 {
-            let mut words = [0; HEAD_WORDS];
-            log.read(layout.head_at(slot, copy), &mut words)?;
-            let found = key.open_head(&words).filter(|found| found.sequence % 2 == copy);
-            head = found.filter(|found| found.sequence > head.sequence).unwrap_or(head);
-        }
-        // Only a mapped log has witnesses.
-        let is_mapped = log.block_bytes() < HEAD_BYTES as usize;
-        let says = |at| -> Result<_, Error> {
-            let mut words = [0; WITNESS_WORDS];
-            if is_mapped && !injected(Mutant::WitnessIgnored) {
-                log.read(at, &mut words)?;
+            let places = [layout.head_at(slot, copy), layout.second_head_at(slot, copy)];
+            for at in &places[..1 + usize::from(is_mapped)] {
+                let mut words = [0; HEAD_WORDS];
+                log.read(*at, &mut words)?;
+                let found = key.open_head(&words).filter(|found| found.sequence % 2 == copy);
+                head = found.filter(|found| found.sequence > head.sequence).unwrap_or(head);
             }
-            Ok(key.open_witness(&words))
-        };
+        }
+        let mut witnesses = Vec::new();
+        if is_mapped && !injected(Mutant::WitnessIgnored) {
+            for number in 0..WITNESSES {
+                let page = layout.page_witness_at(slot, number);
+                for at in [page, layout.record_witness_at(slot, number)] {
+                    let mut words = [0; WITNESS_WORDS];
+                    log.read(at, &mut words)?;
+                    witnesses.extend(key.open_witness(&words));
+                }
+            }
+        }
         let mut damage = None;
-        // A witness of a later head: that head was durable, so it is damaged.
-        for sequence in [head.sequence.wrapping_add(1), head.sequence.wrapping_add(2)] {
-            let witness = says(layout.head_witness_at(slot, sequence))?;
-            if witness.is_some_and(|(durable, _)| durable > head.sequence) {
-                damage = Some((layout.head_at(slot, sequence), LogDamage::SlotEndLost));
-            }
-        }
-        let witness = says(layout.record_witness_at(slot))?;
         if !can_begin_behind(head.id) || !can_begin_behind(head.last) {
             damage = Some((layout.head_at(slot, head.sequence), LogDamage::Unexpected));
         }
         let (at, mut records) = (layout.records_at(slot), vec![0; layout.record_words()]);
         log.read(at, &mut records)?;
         let unit = (log.block_bytes() / 8).max(UNIT_WORDS);
-        Ok((Slot { key, head, records, at, unit, witness }, damage))
+        Ok((Slot { key, head, records, at, unit, witnesses }, damage))
     }
 
     /// Returns the slot's records from sequence `from` on, and their end. `None` accepts the
@@ -229,7 +231,7 @@ mod tests {
         let mut records: Vec<u64> = (0..words).map(|n| 1 << 48 | n).collect();
         records[..6].copy_from_slice(&[0, 0, mark(9), run(5, 2), 42, 43]);
         key.seal(0, 3, &mut records[..6]);
-        let slot = Slot { key, head: Head::default(), records, at: 0, unit, witness: None };
+        let slot = Slot { key, head: Head::default(), records, at: 0, unit, witnesses: Vec::new() };
         let counts = |record: &Record<'_>| is_missed(record, 0, 8);
         let (taken, end) = slot.taken(None, |_| true, counts);
         assert_eq!((taken.len(), end), (1, End::Clean));
@@ -241,7 +243,7 @@ mod tests {
         let mut records = vec![0; 64];
         records[32..38].copy_from_slice(&[0, 0, mark(9), run(5, 2), 42, 43]);
         key.seal(32, 3, &mut records[32..38]);
-        let slot = Slot { key, head: Head::default(), records, at: 0, unit, witness: None };
+        let slot = Slot { key, head: Head::default(), records, at: 0, unit, witnesses: Vec::new() };
         let of = |known| {
             let counts = |record: &Record<'_>| is_missed(record, 0, known);
             slot.taken(None, |_| true, counts).1
@@ -254,7 +256,7 @@ mod tests {
     fn search_stops_at_too_many_imitated_records() {
         let (key, unit, words) = (Key::new(7, 3, 0), UNIT_WORDS, 1 << 12);
         let (head, records) = (Head::default(), vec![0; words]);
-        let mut slot = Slot { key, head, records, at: 0, unit, witness: None };
+        let mut slot = Slot { key, head, records, at: 0, unit, witnesses: Vec::new() };
         let counts = |record: &Record<'_>| record.sequence >= 5;
         // Writes heads that claim a record as long as the rest of the slot.
         let mut imitate = |sequence, most| {

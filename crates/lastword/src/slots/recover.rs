@@ -24,6 +24,7 @@ use words::TxId;
 
 use super::format::{Layout, Record};
 use super::records::{Damage, End, Slot, id_of, is_missed};
+use super::witnesses::Says;
 use crate::error::{Error, LogDamage};
 use crate::recover::Replayed;
 use crate::superblock::{Superblock, can_begin_behind};
@@ -94,10 +95,10 @@ fn take_back_with(
         let (mut records, found) = slot.taken(Some(next), is_sound, counts);
         let end = slot.end_of(&records);
         // Of a later sequence: its head was durable, and is lost.
-        let is_lost = |(of, to)| of > next || of == next && slot.at + 8 * to > end;
+        let is_lost = |&(of, to): &Says| of > next || of == next && slot.at + 8 * to > end;
         match found {
             End::Damaged(found) => damage = Some(found),
-            _ if slot.witness.is_some_and(is_lost) => damage = Some((end, LogDamage::SlotEndLost)),
+            _ if slot.witnesses.iter().any(is_lost) => damage = Some((end, LogDamage::SlotEndLost)),
             _ => {}
         }
         damaged.take(damage)?;
@@ -201,10 +202,10 @@ impl Found {
         let end = slot.end_of(&taken);
         // A record that the heap image has may be gone: its slot has restarted.
         let last_sequence = taken.last().map_or(0, |record| record.sequence);
-        let is_lost = |(id, sequence)| id > known && sequence > last_sequence;
+        let is_lost = |&(id, sequence): &Says| id > known && sequence > last_sequence;
         let damage = match found {
             End::Damaged(damage) => Some(damage),
-            _ => slot.witness.filter(|says| is_lost(*says)).map(|_| (end, LogDamage::SlotEndLost)),
+            _ => slot.witnesses.iter().any(is_lost).then_some((end, LogDamage::SlotEndLost)),
         };
         if found == End::Torn {
             (self.torn, self.torn_at) = (true, Some(end));

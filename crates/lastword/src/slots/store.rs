@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use medium::mutants::{Mutant, injected};
 use medium::{Domain, FrozenMemory, HeapMedium, InPlace, LogMedium, Memory, Parts, PoolFile};
 
-use super::format::{Head, Key, Layout, UNIT_WORDS};
+use super::format::{Head, Key, Layout, UNIT_WORDS, WITNESS_WORDS, WITNESSES};
+use super::witnesses::{Says, Witnesses};
 use super::workers::Meter;
 use crate::design::Design;
 use crate::perform::{Heap, Stm, Tm, records_of};
@@ -41,6 +42,7 @@ pub(super) struct SlotStore {
     /// The file that holds the log, for errors.
     log_path: PathBuf,
     pub(super) layout: Layout,
+    witnesses: Witnesses,
 }
 
 pub(super) enum Place {
@@ -134,7 +136,8 @@ impl SlotStore {
         };
         let superblocks = Mutex::new(storage.superblocks);
         let layout = Layout::of(superblock.log_bytes);
-        SlotStore { memory, place, superblocks, superblock, log_path, layout }
+        let witnesses = Witnesses::new(layout.slots, early);
+        SlotStore { memory, place, superblocks, superblock, log_path, layout, witnesses }
     }
 
     /// Whether transactions work on the heap image itself.
@@ -254,34 +257,73 @@ impl SlotStore {
         (slot, key): (usize, &Key),
         at: usize,
         record: &[u64],
-        says: (u64, u64),
+        says: Says,
         meter: &Meter,
     ) -> Result<(), Error> {
         debug_assert_eq!(record.len(), self.room(record.len()));
         meter.logged(record.len());
         let left = injected(Mutant::InPlaceFirst) || injected(Mutant::ReleasedFirst) && slot == 0;
-        let witness = self.layout.record_witness_at(slot);
         if injected(Mutant::WitnessBeforeRecord) {
-            self.leave_witness(witness, key, says);
+            self.leave_witness((slot, key), (at, at + record.len()), says);
         }
-        self.write_log(self.layout.records_at(slot) + 8 * at as u64, record, meter, !left)?;
+        let due = self.store_due(slot, at);
+        let place = self.layout.records_at(slot) + 8 * at as u64;
+        self.write_log(&[(place, record)], due, meter, !left)?;
         // After the barrier: a crash may keep the witness, and would then lose the record.
-        self.leave_witness(witness, key, says);
+        self.leave_witness((slot, key), (at, at + record.len()), says);
         Ok(())
     }
 
-    /// Stores a witness of a record or head that is durable. No barrier: it only has to outlive the
-    /// process.
+    /// Leaves the witness of the durable record at these words in the cache. No barrier: it only
+    /// has to outlive the process.
     #[inline(always)]
-    fn leave_witness(&self, at: u64, key: &Key, (a, b): (u64, u64)) {
+    fn leave_witness(&self, (slot, key): (usize, &Key), record: (usize, usize), says: Says) {
         if let Place::Mapped { log, .. } = &self.place
             && !injected(Mutant::WitnessLeftOut)
         {
-            log.leave((at / 8) as usize, &key.witness(a, b));
+            let number = self.witnesses.next_line(slot);
+            let at = self.layout.record_witness_at(slot, number) / 8;
+            log.leave(at as usize, &key.witness(says.0, says.1));
+            if !log.is_cache_durable() {
+                self.witnesses.durable(slot, record, says);
+            }
         }
     }
 
-    /// Writes a slot's head. Durable on return: one persist barrier.
+    /// Stores due witnesses past the cache, for the barrier of the record at word `at` of a slot.
+    /// Returns the number of lines.
+    #[inline(always)]
+    fn store_due(&self, slot: usize, at: usize) -> u64 {
+        let Place::Mapped { log, .. } = &self.place else { return 0 };
+        self.witnesses.take((slot, at), |slot, number, (a, b)| {
+            // A whole line, so that none has to be read.
+            let mut line = [0; UNIT_WORDS];
+            line[..WITNESS_WORDS].copy_from_slice(&self.key(slot).witness(a, b));
+            let first = (self.layout.page_witness_at(slot, number) / 8) as usize;
+            match injected(Mutant::SlotPageWitnessIntoCache) {
+                false => log.stream(first, &line),
+                true => log.leave(first, &line),
+            }
+        })
+    }
+
+    /// Prepares the witnesses of the first `slots` slots for a head that frees the records up to
+    /// this ID or stamp. Returns the number of cache lines for the caller's next barrier.
+    pub(super) fn keep_witnesses(&self, frontier: u64, slots: usize) -> u64 {
+        let Place::Mapped { log, .. } = &self.place else { return 0 };
+        self.witnesses.freeing(frontier);
+        if log.is_cache_durable() || injected(Mutant::SlotWitnessNotKept) {
+            return 0;
+        }
+        for slot in 0..slots {
+            for number in 0..WITNESSES {
+                log.write_back((self.layout.record_witness_at(slot, number) / 8) as usize);
+            }
+        }
+        (WITNESSES * slots) as u64
+    }
+
+    /// Writes a slot's head, on mapped media twice. Durable on return: one persist barrier.
     #[inline]
     pub(super) fn write_head(
         &self,
@@ -290,36 +332,45 @@ impl SlotStore {
         head: Head,
         meter: &Meter,
     ) -> Result<(), Error> {
-        let (at, waits) = (self.layout.head_at(slot, head.sequence), !injected(Mutant::HeadLeft));
-        let witness = self.layout.head_witness_at(slot, head.sequence);
-        if injected(Mutant::WitnessBeforeHead) {
-            self.leave_witness(witness, key, (head.sequence, 0));
-        }
-        self.write_log(at, &key.head(head), meter, waits)?;
-        // After the barrier, as above.
-        self.leave_witness(witness, key, (head.sequence, 0));
-        Ok(())
+        let (layout, words) = (&self.layout, key.head(head));
+        let first = (layout.head_at(slot, head.sequence), &words[..]);
+        // One barrier: recovery takes either copy, so it may find one without the other.
+        let second = (layout.second_head_at(slot, head.sequence), &words[..]);
+        let is_doubled = self.is_in_place() && !injected(Mutant::HeadNotDoubled);
+        let copies = if is_doubled { &[first, second][..] } else { &[first] };
+        self.write_log(copies, 0, meter, !injected(Mutant::HeadLeft))
     }
 
-    /// Writes to the log. Only mutants pass `waits: false` and skip the barrier.
+    /// Writes parts to the log, on `file` one. The barrier also waits for `more` stored lines. Only
+    /// mutants pass `waits: false` and skip the barrier.
     #[inline(always)]
-    fn write_log(&self, at: u64, words: &[u64], meter: &Meter, waits: bool) -> Result<(), Error> {
-        match &self.place {
-            Place::Mapped { log, .. } => {
-                log.stream((at / 8) as usize, words);
-                if !waits {
-                    return Ok(());
+    fn write_log(
+        &self,
+        parts: &[(u64, &[u64])],
+        more: u64,
+        meter: &Meter,
+        waits: bool,
+    ) -> Result<(), Error> {
+        let mut lines = more;
+        for (at, words) in parts {
+            match &self.place {
+                Place::Mapped { log, .. } => {
+                    log.stream((at / 8) as usize, words);
+                    lines += (words.len() / UNIT_WORDS) as u64;
                 }
-                let lines = (words.len() / UNIT_WORDS) as u64;
-                meter.barrier(lines, log.barrier(lines)?);
+                Place::Files { log, .. } if !waits => {
+                    log.write_at(self.superblock.log_offset + at, words)?;
+                }
+                Place::Files { log, .. } => {
+                    log.write_durable_at(self.superblock.log_offset + at, words)?;
+                    meter.barrier(1, 0);
+                }
             }
-            Place::Files { log, .. } if !waits => {
-                log.write_at(self.superblock.log_offset + at, words)?;
-            }
-            Place::Files { log, .. } => {
-                log.write_durable_at(self.superblock.log_offset + at, words)?;
-                meter.barrier(1, 0);
-            }
+        }
+        if let Place::Mapped { log, .. } = &self.place
+            && waits
+        {
+            meter.barrier(lines, log.barrier(lines)?);
         }
         Ok(())
     }

@@ -146,6 +146,8 @@ impl Truncation {
         if injected(Mutant::TruncatedFirst) {
             store.write_head(0, key, next, meter)?;
         }
+        // Before the head: the records that it frees have the durable witnesses.
+        lines += store.keep_witnesses(frontier, workers.used().count());
         match store.is_in_place() {
             true => store.flush_lines(lines, meter)?,
             false => store.write_pages(&[&pages], meter)?,

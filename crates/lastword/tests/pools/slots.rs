@@ -305,24 +305,54 @@ fn salvage_rolls_back_in_intact_slots() {
     let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
     let pool = Pool::<Undo>::create_as(&path, options().medium(EMULATED)).unwrap();
     let mut workers = [pool.worker().unwrap(), pool.worker().unwrap()];
-    let word = workers[0].run(|tx| tx.alloc(7_u64)).unwrap().value;
-    let _ = workers[1].run(|tx| {
-        tx.set(word, 8)?;
-        std::fs::copy(&path, &copy).unwrap();
+    // Each worker allocates in slabs of its own, so the words have different ownership records.
+    let words = workers.each_mut().map(|worker| worker.run(|tx| tx.alloc(7_u64)).unwrap().value);
+    let [first, second] = &mut workers;
+    // The heap image has new words of both transactions, and neither has ended.
+    let _ = first.run(|tx| {
+        tx.set(words[0], 8)?;
+        let other = || {
+            let _ = second.run(|tx| {
+                tx.set(words[1], 8)?;
+                std::fs::copy(&path, &copy).unwrap();
+                Ok(())
+            });
+        };
+        std::thread::scope(|scope| scope.spawn(other).join().unwrap());
         Ok(())
     });
     let mut bytes = std::fs::read(&copy).unwrap();
-    // The later of the two heads of the first worker's slot.
-    let page = |number: usize| (2 << 20) + 4096 * number..(2 << 20) + 4096 * (number + 1);
-    let lost = (0..2).max_by_key(|copy| bytes[page(*copy).start + 32]).unwrap();
-    bytes[page(lost)].fill(0);
+    // The records of the first worker's slot, behind its two pages of heads.
+    bytes[(2 << 20) + 2 * 4096..(2 << 20) + 3 * 4096].fill(0);
     std::fs::write(&copy, bytes).unwrap();
     let (shown, refusal) = salvaged(&copy);
-    assert_eq!(shown, [7]);
+    assert_eq!(shown, [8, 7]);
     let why = LogDamage::SlotEndLost;
     assert!(matches!(refusal, Error::DamagedLog { why: found, .. } if found == why), "{refusal}");
     drop(workers);
     pool.close().unwrap();
+}
+
+/// On mapped media a head has two copies, in two pages.
+#[test]
+fn lost_page_of_heads_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let pool = Pool::<Undo>::create_as(&path, options().medium(EMULATED)).unwrap();
+    let word = pool.run(|tx| tx.alloc(1_u64)).unwrap().value;
+    let last = pool.run(|tx| tx.set(word, 2)).unwrap().ticket.id();
+    pool.abandon();
+    let whole = std::fs::read(&path).unwrap();
+    for page in 0..2 {
+        let mut bytes = whole.clone();
+        bytes[(2 << 20) + 4096 * page..(2 << 20) + 4096 * (page + 1)].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+        let checked = lastword::check(&path).unwrap().sound().unwrap();
+        assert_eq!(checked.durable_id, last, "page {page}");
+        let pool = Pool::<Undo>::open_as(&path, options().medium(EMULATED)).unwrap();
+        assert_eq!(pool.run(|tx| tx.get(word)).unwrap().value, 2, "page {page}");
+        pool.abandon();
+    }
 }
 
 /// Under `undo` on files the lost end of a slot has no finding. Its last head marks the records of

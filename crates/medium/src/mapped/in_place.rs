@@ -299,6 +299,12 @@ impl InPlace {
         }
     }
 
+    /// Whether stores are durable once they are in the cache.
+    #[inline(always)]
+    pub fn is_cache_durable(&self) -> bool {
+        self.write_back.is_none()
+    }
+
     /// Returns whether the simulated machine's power is off; stores are lost from then on.
     pub fn is_off(&self) -> bool {
         self.simulated.as_ref().is_some_and(|(memory, _)| memory.is_off())
