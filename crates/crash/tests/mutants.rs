@@ -35,6 +35,8 @@ mod replicas;
 mod replication;
 #[path = "mutants/seam.rs"]
 mod seam;
+#[path = "mutants/seam_checksums.rs"]
+mod seam_checksums;
 #[path = "mutants/slot_losses.rs"]
 mod slot_losses;
 #[path = "mutants/snapshots.rs"]
@@ -63,7 +65,7 @@ const EXECUTIONS: u64 = 5000;
 type Part = fn(Option<Mutant>) -> Option<String>;
 
 /// The tests of one part, by the names that [`DETECTIONS`] knows.
-const PARTS: [(&str, Part); 67] = [
+const PARTS: [(&str, Part); 72] = [
     ("heap image of two threads", parts::heap_image_of_two_threads),
     ("combined heap image of two threads", parts::combined_heap_image_of_two_threads),
     ("a header that lies", parts::a_header_that_lies),
@@ -125,6 +127,11 @@ const PARTS: [(&str, Part); 67] = [
     ("a lost page after a power failure", seam::a_lost_page_after_a_power_failure),
     ("a lost page after a checkpoint", seam::a_lost_page_after_a_checkpoint),
     ("stores of a heap image", seam::stores_of_a_heap_image),
+    ("stores of checksums", seam_checksums::stores_of_checksums),
+    ("stores of new checksums", seam_checksums::stores_of_new_checksums),
+    ("stores of a scrub", seam_checksums::stores_of_a_scrub),
+    ("calls of checksums", seam_checksums::calls_of_checksums),
+    ("calls of a damaged page", seam_checksums::calls_of_a_damaged_page),
     ("calls of a file pool", seam::calls_of_a_file_pool),
     ("calls of a new pool", seam::calls_of_a_new_pool),
     ("calls of a removal", seam::calls_of_a_removal),

@@ -22,10 +22,10 @@ use medium::sync::Arc;
 use medium::{Combining, Domain, Emulation, HeapMedium, MappedHeap, PoolFile, Prewrite, writes};
 use tempfile::TempDir;
 
-const LINE: usize = 64;
-const PAGE: usize = 4096;
+pub(super) const LINE: usize = 64;
+pub(super) const PAGE: usize = 4096;
 /// The log of a mapped pool, and behind it the heap.
-const LOG_AT: usize = 2 << 20;
+pub(super) const LOG_AT: usize = 2 << 20;
 const LOG_BYTES: usize = 256 << 10;
 /// `RWF_DSYNC`.
 const DSYNC: u64 = 2;
@@ -36,23 +36,23 @@ const DONTNEED: u64 = 4;
 pub(crate) const SKIPPED: &str = "skipped";
 
 /// Reports a machine that cannot observe. The mutant does not count as killed there.
-fn skipped(bug: Option<Mutant>, what: &str) -> Option<String> {
+pub(super) fn skipped(bug: Option<Mutant>, what: &str) -> Option<String> {
     eprintln!("skipped: mutants: {what} of a thread cannot be observed here");
     bug.map(|_| SKIPPED.into())
 }
 
-fn options(medium: Medium) -> Options {
+pub(super) fn options(medium: Medium) -> Options {
     let options = Options::new().bytes(256 << 10).log_bytes(LOG_BYTES as u64).medium(medium);
     options.ring_entries(1 << 10).background(false).page_checksums(false)
 }
 
-fn designs() -> impl Iterator<Item = &'static AnyDesign> {
+pub(super) fn designs() -> impl Iterator<Item = &'static AnyDesign> {
     let all = <AnyDesign>::all().iter();
     all.filter(|design| design.is_durable && design.type_name == design.name)
 }
 
 /// Runs a transaction that changes words in several lines; returns when it is durable.
-fn commit(pool: &dyn AnyPool, worker: &mut dyn AnyWorker, value: u64) {
+pub(super) fn commit(pool: &dyn AnyPool, worker: &mut dyn AnyWorker, value: u64) {
     let done = worker.run_any(false, &mut |tx| {
         let object = match tx.root()? {
             0 => tx.allocate(256)?,
@@ -66,7 +66,7 @@ fn commit(pool: &dyn AnyPool, worker: &mut dyn AnyWorker, value: u64) {
 }
 
 /// Maps addresses in a mapping of the file to offsets in the file.
-fn mappings(path: &Path) -> Vec<(Range<usize>, usize)> {
+pub(super) fn mappings(path: &Path) -> Vec<(Range<usize>, usize)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let of_file = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
     let hex = |digits: &str| usize::from_str_radix(digits, 16).unwrap();
@@ -79,28 +79,42 @@ fn mappings(path: &Path) -> Vec<(Range<usize>, usize)> {
 }
 
 /// Returns the lines of the file that the steps make durable.
-fn durable(steps: &[Instruction], mappings: &[(Range<usize>, usize)]) -> BTreeSet<usize> {
+pub(super) fn durable(
+    steps: &[Instruction],
+    mappings: &[(Range<usize>, usize)],
+) -> BTreeSet<usize> {
     let (mut durable, mut waiting) = (BTreeSet::new(), BTreeSet::new());
     for step in steps {
-        match step {
-            Instruction::WriteBack(at) | Instruction::Stream(at) => {
-                let found = mappings.iter().find(|(range, _)| range.contains(at));
-                waiting.extend(found.map(|(range, offset)| (at - range.start + offset) / LINE));
-            }
-            Instruction::Fence => durable.append(&mut waiting),
+        if *step == Instruction::Fence {
+            durable.append(&mut waiting);
+        } else if let Some(line) = line_at(step, mappings) {
+            // Its last store counts.
+            durable.remove(&line);
+            waiting.insert(line);
         }
     }
     durable
 }
 
-fn changed(before: &[u8], after: &[u8], range: Range<usize>) -> BTreeSet<usize> {
+/// Returns the line of the file that the instruction stores or writes back.
+pub(super) fn line_at(step: &Instruction, mappings: &[(Range<usize>, usize)]) -> Option<usize> {
+    let (Instruction::WriteBack(at) | Instruction::Stream(at)) = step else { return None };
+    let (range, offset) = mappings.iter().find(|(range, _)| range.contains(at))?;
+    Some((at - range.start + offset) / LINE)
+}
+
+pub(super) fn changed(before: &[u8], after: &[u8], range: Range<usize>) -> BTreeSet<usize> {
     let lines = range.start / LINE..range.end / LINE;
     lines
         .filter(|line| (line * LINE..(line + 1) * LINE).any(|at| before[at] != after[at]))
         .collect()
 }
 
-fn lost(changed: &BTreeSet<usize>, durable: &BTreeSet<usize>, step: &str) -> Option<String> {
+pub(super) fn lost(
+    changed: &BTreeSet<usize>,
+    durable: &BTreeSet<usize>,
+    step: &str,
+) -> Option<String> {
     let lost = changed.difference(durable).next()?;
     Some(format!("lost: the line at {:#x} is not durable after a {step}", lost * LINE))
 }
@@ -292,7 +306,7 @@ pub(crate) fn stores_of_a_heap_image(bug: Option<Mutant>) -> Option<String> {
 
 /// Returns the first change of a file in this directory that is durable neither by its flag nor by
 /// a later sync.
-fn unsynced(calls: &[Call], directory: &Path) -> Option<String> {
+pub(super) fn unsynced(calls: &[Call], directory: &Path) -> Option<String> {
     const CHANGES: [i64; 12] = [
         libc::SYS_write,
         libc::SYS_writev,
@@ -326,7 +340,7 @@ fn unsynced(calls: &[Call], directory: &Path) -> Option<String> {
     None
 }
 
-fn pool_on_a_disk() -> (TempDir, PathBuf) {
+pub(super) fn pool_on_a_disk() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().canonicalize().unwrap().join("pool");
     (dir, path)

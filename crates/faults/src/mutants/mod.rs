@@ -320,6 +320,14 @@ with_between_threads! {
         "After a crash, pages that recovery writes to are compared with their old checksums.",
     PageNotCompared 149 "page-not-compared"
         "A page is not compared with its checksum before it gets a new one.",
+    ChecksumsIntoCache 495 "checksums-into-cache" "A line of checksums stays in the cache.",
+    NewChecksumsNotAwaited 496 "new-checksums-not-awaited"
+        "The checksums of a new mapped pool are not made durable.",
+    SealNotAwaited 497 "seal-not-awaited" "The checksums of a seal are not made durable.",
+    ScrubMarkNotAwaited 498 "scrub-mark-not-awaited"
+        "The mark of a page that a scrub finds damaged is not made durable.",
+    FailureMarkNotSynced 499 "failure-mark-not-synced"
+        "The mark of a damaged page that poisons the pool is not made durable.",
     DamagedPageNotMarked 150 "damaged-page-not-marked"
         "A page that was found damaged when it was about to change is not marked.",
     LineChecksumIgnored 151 "line-checksum-ignored"

@@ -75,7 +75,9 @@ impl MappedChecksums {
                 let sum = |place| if of_zeros(place) { zero_sum() } else { UNKNOWN };
                 sums.write_line(line, std::array::from_fn(sum));
             }
-            sums.table.barrier(lines as u64)?;
+            if !injected(Mutant::NewChecksumsNotAwaited) {
+                sums.table.barrier(lines as u64)?;
+            }
         }
         let is_known = |page: &usize| match known {
             None => *page < zeros,
@@ -232,7 +234,9 @@ impl MappedChecksums {
             self.write_line(line, sums);
             written += 1;
         }
-        self.table.barrier(written)?;
+        if !injected(Mutant::SealNotAwaited) {
+            self.table.barrier(written)?;
+        }
         if let [first, ..] = damaged.as_slice() {
             return Err(self.damage(*first, damaged.len()));
         }
@@ -260,8 +264,10 @@ impl MappedChecksums {
                 if let Some(mut sums) = self.line(line) {
                     sums[place] = DAMAGED;
                     self.write_line(line, sums);
-                    // An error, as above, is that of a machine without power.
-                    let _ = self.table.barrier(1);
+                    if !injected(Mutant::ScrubMarkNotAwaited) {
+                        // An error, as above, is that of a machine without power.
+                        let _ = self.table.barrier(1);
+                    }
                 }
             }
         }
@@ -301,6 +307,10 @@ impl MappedChecksums {
     }
 
     fn write_line(&self, line: usize, sums: [u32; LINE_SUMS]) {
-        self.table.stream(line * LINE_WORDS, &encode(sums));
+        let (first, words) = (line * LINE_WORDS, encode(sums));
+        match injected(Mutant::ChecksumsIntoCache) {
+            true => self.table.leave(first, &words),
+            false => self.table.stream(first, &words),
+        }
     }
 }

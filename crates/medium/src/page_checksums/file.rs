@@ -100,7 +100,10 @@ impl FileChecksums {
     /// Makes marks durable, as far as the disk allows it, when the pool has failed: an opening
     /// whose log writes to the page would miss the damage.
     pub(crate) fn write_after_failure(&self) {
-        let _ = self.write().and_then(|_| self.file.sync());
+        let written = self.write();
+        if !injected(Mutant::FailureMarkNotSynced) {
+            let _ = written.and_then(|_| self.file.sync());
+        }
     }
 
     /// Marks a page as damaged. It is durable after the next write and sync.
