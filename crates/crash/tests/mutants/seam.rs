@@ -35,8 +35,12 @@ const DONTNEED: u64 = 4;
 /// The result of a mutant's test on a machine that cannot observe it.
 pub(crate) const SKIPPED: &str = "skipped";
 
-/// Reports a machine that cannot observe. The mutant does not count as killed there.
+/// Reports a machine that cannot observe. The mutant does not count as killed there. If
+/// `LASTWORD_REQUIRE` is `seam`, this is a violation, also without a bug.
 pub(super) fn skipped(bug: Option<Mutant>, what: &str) -> Option<String> {
+    if std::env::var("LASTWORD_REQUIRE").is_ok_and(|required| required == "seam") {
+        return Some(format!("LASTWORD_REQUIRE=seam, and {what} cannot be observed here"));
+    }
     eprintln!("skipped: mutants: {what} of a thread cannot be observed here");
     bug.map(|_| SKIPPED.into())
 }

@@ -4,7 +4,7 @@
 //! A round: a child process opens a pool as the primary, and prints each transaction that is
 //! replicated. The parent follows it, ends the child by SIGKILL or stops it by SIGSTOP, and
 //! promotes the follower. In the next round the two pools change places, so the old primary
-//! rejoins.
+//! rejoins. `followers` kills followers instead.
 //!
 //! `LASTWORD_ROUNDS=100` runs that many rounds.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,6 +12,7 @@
 #[path = "../nats/cluster.rs"]
 #[allow(dead_code, reason = "the tests of NATS use the rest")]
 mod cluster;
+mod followers;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -72,8 +73,13 @@ struct Running {
 
 impl Running {
     fn start(pool: &Path, url: &str) -> Running {
+        Running::program("primary_process", "acknowledged ", pool, url)
+    }
+
+    /// Starts a test as a child, and reads the number of each line with this prefix.
+    fn program(name: &str, prefix: &'static str, pool: &Path, url: &str) -> Running {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["primary_process", "--exact", "--nocapture"]).env(POOL, pool);
+        command.args([name, "--exact", "--nocapture"]).env(POOL, pool);
         command.env(STREAM, url).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -82,7 +88,7 @@ impl Running {
         let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 // A line that the kill has cut has no newline, and may lack digits.
-                let number = line.strip_prefix("acknowledged ").and_then(|text| text.parse().ok());
+                let number = line.strip_prefix(prefix).and_then(|text| text.parse().ok());
                 let _ = number.map(|number| last.fetch_max(number, Ordering::SeqCst));
             }
         });
