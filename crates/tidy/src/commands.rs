@@ -3,8 +3,8 @@
 //! A script that no test runs does not notice that a test was renamed. A command begins at `cargo
 //! test`, `run`, `bench` or `build`, or at `bring_tests PACKAGE` (tests/dax/run), and ends with its
 //! line. A line continues if it ends in a backslash or has an open backtick. The path
-//! `/tests/PACKAGE/TARGET` is a program in the guest of tests/dax. Words with a `$`, and those in
-//! capitals, stand for others.
+//! `/tests/PACKAGE/TARGET` is a program in the guest of tests/dax. Its filters and `--skip` names
+//! match tests of this target. Words with a `$`, and those in capitals, stand for others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -58,6 +58,56 @@ pub fn targets(root: &Path) -> io::Result<Targets> {
     Ok(found)
 }
 
+/// The tests of each target, as `PACKAGE/TARGET`, by their paths: `module::name`.
+pub type Tests = BTreeMap<String, Vec<String>>;
+
+/// Returns the tests in the sources of the workspace, which are paths with texts. A module inside
+/// a file is left out of a path.
+pub fn tests(targets: &Targets, sources: &[(String, String)]) -> Tests {
+    let mut found = Tests::new();
+    for (package, kinds) in targets {
+        // A package `NAME-tests` is the folder `tests` of the package `NAME`.
+        let short = package.strip_suffix("-tests").unwrap_or(package);
+        let short = short.strip_prefix("lastword-").unwrap_or(short);
+        for (kind, names) in kinds {
+            for name in names {
+                let folder = match *kind {
+                    "lib" => format!("crates/{short}/src"),
+                    "test" => format!("crates/{short}/tests/{name}"),
+                    _ => continue,
+                };
+                let file = format!("{folder}.rs");
+                let of_target = sources.iter().filter_map(|(path, text)| {
+                    let inside = match *path == file {
+                        true => "",
+                        false => path.strip_prefix(&folder)?.strip_prefix('/')?,
+                    };
+                    Some((inside, text))
+                });
+                let tests = of_target.flat_map(|(inside, text)| tests_in(inside, text));
+                found.entry(format!("{package}/{name}")).or_default().extend(tests);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the tests in a file, whose path in its target is given.
+fn tests_in(path: &str, text: &str) -> Vec<String> {
+    let modules: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
+    let modules = modules.into_iter().filter(|part| !["", "main", "lib", "mod"].contains(part));
+    let prefix: String = modules.map(|module| format!("{module}::")).collect();
+    let mut found = Vec::new();
+    let mut is_test = false;
+    for line in text.lines().map(str::trim) {
+        is_test |= line == "#[test]";
+        let Some(rest) = line.strip_prefix("fn ").filter(|_| is_test) else { continue };
+        is_test = false;
+        found.push(format!("{prefix}{}", rest.split('(').next().unwrap_or_default()));
+    }
+    found
+}
+
 /// Returns the targets in a folder: a file, or a folder with a `main.rs`.
 fn discovered(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -69,7 +119,7 @@ fn discovered(folder: &Path) -> Vec<String> {
 }
 
 /// Returns the packages and targets that a page or script names and that do not exist.
-pub fn check(file: &str, text: &str, targets: &Targets) -> Vec<Finding> {
+pub fn check(file: &str, text: &str, targets: &Targets, tests: &Tests) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut lines = (1..).zip(text.lines());
     while let Some((number, line)) = lines.next() {
@@ -87,6 +137,7 @@ pub fn check(file: &str, text: &str, targets: &Targets) -> Vec<Finding> {
         commands(&line)
             .for_each(|command| problems(command, targets).into_iter().for_each(&mut add));
         guests(&line, targets).into_iter().for_each(&mut add);
+        filters(&line, tests).into_iter().for_each(&mut add);
     }
     found
 }
@@ -174,6 +225,37 @@ fn guests(line: &str, targets: &Targets) -> Vec<String> {
         let programs = ["test", "lib"].into_iter().filter_map(|kind| all.get(kind)).flatten();
         if !is_open(target) && !programs.into_iter().any(|program| program == target) {
             found.push(format!("no test of `{package}` is called `{target}`: correct the name"));
+        }
+    }
+    found
+}
+
+/// Checks the filters of the programs of the guest: a word that is no option matches a test.
+fn filters(line: &str, tests: &Tests) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in line.match_indices(GUEST) {
+        let rest = &line[at + GUEST.len()..];
+        let end = rest.find(['`', '|', '#', ';', '&', ')', '"']).unwrap_or(rest.len());
+        let mut words = rest[..end].split_whitespace();
+        let Some((program, names)) = words.next().and_then(|program| tests.get_key_value(program))
+        else {
+            continue;
+        };
+        while let Some(word) = words.next() {
+            let filter = match word {
+                "--skip" => words.next().unwrap_or_default(),
+                "--test-threads" => {
+                    words.next();
+                    continue;
+                }
+                "\\" => continue,
+                _ if word.starts_with('-') => continue,
+                _ => word,
+            };
+            let is_name = filter.chars().all(|c| c.is_ascii_lowercase() || "_:".contains(c));
+            if is_name && !names.iter().any(|name| name.contains(filter)) {
+                found.push(format!("no test of `{program}` matches `{filter}`: correct the name"));
+            }
         }
     }
     found

@@ -58,6 +58,9 @@ fn commands_name_existing_packages_and_targets() {
     let root = repository();
     let targets = commands::targets(&root).expect("the repository can be read");
     assert!(targets["lastword-tests"]["test"].contains("pools"), "{targets:?}");
+    let tests = commands::tests(&targets, &all_sources());
+    let has = |program: &str, test: &str| tests[program].iter().any(|name| name == test);
+    assert!(has("lastword-tests/pools", "recovery::durable_prefix_survives_exactly"));
     let mut files = pages::files(&root).expect("the repository can be read");
     files.retain(|path| !pages::is_generated(path));
     files.extend([".ci/run", ".ci/book"].map(str::to_owned));
@@ -65,7 +68,7 @@ fn commands_name_existing_packages_and_targets() {
     let mut found = Vec::new();
     for path in files.iter().filter(|path| !path.starts_with("crates/tidy/")) {
         if let Ok(text) = std::fs::read_to_string(root.join(path)) {
-            found.extend(commands::check(path, &text, &targets));
+            found.extend(commands::check(path, &text, &targets, &tests));
         }
     }
     report(&found);

@@ -64,8 +64,12 @@ fn command_with_a_missing_package_or_target_is_found() {
     ];
     let sets = package.map(|(kind, names)| (kind, names.into_iter().map(str::to_owned).collect()));
     let targets = commands::Targets::from([("lastword-a".to_owned(), sets.into_iter().collect())]);
+    let source = "#[test]\nfn page_is_kept() {}\n\nfn helper() {}\n".to_owned();
+    let files = ["crates/a/tests/pools/disk.rs", "crates/a/src/pool.rs"];
+    let sources = files.map(|path| (path.to_owned(), source.clone()));
+    let tests = commands::tests(&targets, &sources);
     let of = |text: &str| {
-        let found = commands::check("run", text, &targets);
+        let found = commands::check("run", text, &targets, &tests);
         found.into_iter().map(|finding| finding.line).collect::<Vec<_>>()
     };
     let there = "`cargo test -p lastword-a --test pools NAME`, cargo run --example world -- -p x\n\
@@ -79,6 +83,11 @@ fn command_with_a_missing_package_or_target_is_found() {
     assert_eq!(of("cargo bench --bench world"), [1]);
     assert_eq!(of("bring_tests lastword-a --test dax \\\n --test pool"), [1]);
     assert_eq!(of("\n/tests/lastword-a/pool\n/tests/lastword-b/dax"), [2, 3]);
+    let filtered = "/tests/lastword-a/pools disk:: --test-threads 2 \\\n --skip page_is";
+    assert_eq!(of(filtered), []);
+    assert_eq!(of(&filtered.replace("disk", "disks")), [1]);
+    assert_eq!(of(&filtered.replace("page_is", "page_was")), [1]);
+    assert_eq!(of(&filtered.replace("page_is", "helper")), [1]);
 }
 
 #[test]
